@@ -199,7 +199,7 @@ def collusion(draws: int = 20) -> Iterator[str]:
         for helpers in (0, 1, clients // 4, clients // 2):
             first, last = [], []
             for seed in range(draws):
-                found = exposure(_asked(names, m, pairs, seed), 5, known=names[:helpers])
+                found = exposure(_asked(names, m, pairs, seed), 5, colluders=names[:helpers])
                 first.append(found.after or np.inf)
                 whole = len(found.determined) == clients - helpers
                 last.append(max(found.determined.values()) if whole else np.inf)
@@ -213,7 +213,7 @@ def _asked(names: list[str], others: int, pairs: int, seed: int) -> list[tuple[s
     """Return the sums of a round in the order asked, the round's own first."""
     drawn = (
         subset_design.draw(
-            names, who, others=others, queries=pairs, threshold=5, seed=seed, number=1, limit=0.4
+            names, who, mask_size=others, queries=pairs, threshold=5, seed=seed, number=1, limit=0.4
         )
         for who in names
     )

@@ -51,7 +51,7 @@ def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
         subset_design.draw(
             names,
             who,
-            others=THRESHOLD,
+            mask_size=THRESHOLD,
             queries=PAIRS,
             threshold=THRESHOLD,
             seed=seed,

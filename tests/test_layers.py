@@ -77,6 +77,17 @@ sealed>encryption several>multi_target sought>stopping spelling>token_automaton 
 story>summary sweeps>budget_sweep together>attack_runner trial>plaintext tried>attacks
 tuning>finetune turns>local_round views>keyed walking>walk
 """)
+# Words of every day that do not say what a variable or a parameter is.
+EVERYDAY = set(
+    """
+able alone among apart asked at began begun best better both by came drawn each ended ends few
+found further given half heard held here judged kept known less made many meant mine more much of
+one other others own part parts rest said seen several shown some spent stands started taken
+theirs there thing things together told tried wanted way ways went what which who whole whom whose
+worse wrong
+""".split()
+)
+EVERYDAY_SHARE = 0.01
 SAME_NAME: dict[str, str] = {}
 """Classes that may be defined twice, and why."""
 
@@ -280,6 +291,29 @@ def test_old_words_are_gone():
             if node.name in words:
                 old.append(f"{name}.{node.name}: {words[node.name]}")
     assert not old
+
+
+def variables(tree: ast.Module) -> Iterator[str]:
+    """Yield the name of each variable that is bound, each time, and of each parameter."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg) and node.arg not in ("self", "cls"):
+            yield node.arg
+
+
+def test_variables_say_what_they_are():
+    names = Counter(name for tree in TREES.values() for name in variables(tree))
+    everyday = {name: count for name, count in names.items() if name in EVERYDAY}
+    share = sum(everyday.values()) / names.total()
+    assert share <= EVERYDAY_SHARE, Counter(everyday).most_common(10)
+
+
+def test_the_count_of_variables_by_hand():
+    tree = ast.parse(
+        "def f(self, found, /, *some, **own):\n    a.told, (one, x) = [n for n in found]"
+    )
+    assert [*variables(tree)] == ["found", "some", "own", "one", "x", "n"]
 
 
 def test_the_checks_of_names_see_methods_and_no_inner_functions():

@@ -18,14 +18,14 @@ REACHED = {
     "federation-member": frozenset({"text", "logprobs", "weights"}),
     "server": frozenset({"text", "logprobs", "weights", "updates"}),
 }
-"""What an attacker can use of a model that is released so."""
+"""What an attacker can use where a model is released in this way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseContext:
-    """What was declared of a release; what nobody said is empty.
+    """What was declared about a release; a field that nobody declared is empty.
 
-    Raises UsageError for a word outside the lists, and for a declaration by nobody of nothing.
+    Raises UsageError for a word outside the lists, and for `declared_by` without a declaration.
     """
 
     release: str = ""
@@ -35,14 +35,14 @@ class ReleaseContext:
     def __post_init__(self) -> None:
         if self.release and self.release not in RELEASES:
             raise unknown_name_error("release", self.release, RELEASES)
-        for one in self.positions:
-            if one not in POSITIONS:
-                raise unknown_name_error("position", one, POSITIONS)
+        for position in self.positions:
+            if position not in POSITIONS:
+                raise unknown_name_error("position", position, POSITIONS)
         if self.declared_by and not (self.release or self.positions):
             raise UsageError("--declared-by goes with --release or --position.")
 
     def table(self) -> dict[str, Any]:
-        """Return it as a report holds it."""
+        """Return the context as a report holds it."""
         return {
             "release": self.release or None,
             "positions": list(dict.fromkeys(self.positions)),
@@ -50,5 +50,5 @@ class ReleaseContext:
         }
 
     def beyond(self, access: set[str]) -> list[str]:
-        """Return what an attack used that such a release does not give; nothing if undeclared."""
+        """Return the access used beyond the declared release; empty if no release was declared."""
         return sorted(access - REACHED[self.release]) if self.release else []

@@ -1,4 +1,4 @@
-"""What each step of an audit asks, before anything is asked."""
+"""What each step of an audit will ask the model, known before anything is asked."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from fedaudit.data import corpus
 from fedaudit.data.annotation import annotate
 
 SAMPLE = 100
-"""Documents of a file, at most, that a detector reads to tell how much there is to ask."""
+"""Documents of a file, at most, that a detector reads to estimate how much there is to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Cost:
     scored: int = 0
     """Texts whose probability is computed."""
     unknown: tuple[str, ...] = ()
-    """Attacks of which nobody can say it before they run."""
+    """Attacks whose cost is not known before they run."""
     estimated: bool = False
     """Whether it rests on what a detector finds in a sample of the documents."""
 
@@ -49,16 +49,18 @@ class Cost:
         )
 
     def describe(self) -> str:
-        """Return it in words."""
-        parts = [
+        """Return the cost in words."""
+        quantities = [
             f"{self.continuations:,} continuations of {self.tokens:,} tokens at most",
             f"{self.scored:,} texts scored",
         ]
-        known = [
-            part for part, n in zip(parts, (self.continuations, self.scored), strict=True) if n
+        phrases = [
+            phrase
+            for phrase, n in zip(quantities, (self.continuations, self.scored), strict=True)
+            if n
         ]
-        known += [f"what {name} asks is not known before" for name in self.unknown]
-        return ("roughly " if self.estimated else "") + (", ".join(known) or "nothing")
+        phrases += [f"what {name} asks is not known before" for name in self.unknown]
+        return ("roughly " if self.estimated else "") + (", ".join(phrases) or "nothing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,13 @@ class Corpora:
 
     form: PromptTemplate
     detector: str = "names"
-    """What tells of a sample how much personal data there is where nobody has annotated it."""
+    """The detector that estimates, from a sample, the personal data of unannotated documents."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The detector's."""
+    """The detector's options."""
     _read: dict[Path, list[Document]] = field(default_factory=dict)
 
     def of(self, path: Path | None) -> list[Document]:
-        """Return the documents of a file; nothing of an empty one."""
+        """Return the documents of a file; an empty list for an empty file."""
         if path is None or corpus.is_empty(path):
             return []
         if path not in self._read:
@@ -81,25 +83,25 @@ class Corpora:
         return self._read[path]
 
     def count_spans(self, path: Path | None) -> tuple[int, bool]:
-        """Return how many pieces of personal data a file's documents have, and if by a sample."""
-        found = self.of(path)
-        bare = [one for one in found if one.pii is None and not one.is_prompt]
-        known = sum(len(one.pii or ()) for one in found)
+        """Return the number of PII spans in a file, and whether it is estimated from a sample."""
+        documents = self.of(path)
+        bare = [d for d in documents if d.pii is None and not d.is_prompt]
+        count = sum(len(d.pii or ()) for d in documents)
         if not bare:
-            return known, False
+            return count, False
         sample, _ = annotate(bare[:SAMPLE], self.detector, self.options)
-        each = sum(len(one.pii or ()) for one in sample) / len(sample)
-        return known + round(each * len(bare)), True
+        mean = sum(len(d.pii or ()) for d in sample) / len(sample)
+        return count + round(mean * len(bare)), True
 
 
 def corpora(audited: AuditTarget, request: AuditRequest) -> Corpora:
-    """Return what reads documents as an audit of this target does."""
+    """Return the reader of documents that an audit of this target uses."""
     form = audited.federation.template if audited.federation else template(request.template)
     return Corpora(form, request.detector, request.options.get(request.detector, {}))
 
 
 def cost_of(request: AuditRequest, files: Corpora) -> Cost:
-    """Return what a step asks."""
+    """Return the cost of a step."""
     if isinstance(request, ExtractionRequest):
         costs = [_attack(name, request, files) for name in request.attacks]
         return sum(costs, Cost())
@@ -110,44 +112,48 @@ def cost_of(request: AuditRequest, files: Corpora) -> Cost:
         return Cost(scored=scored, estimated=estimated)
     if isinstance(request, CrossClientRequest):
         attack = _made(request, "contextual")
-        every = [files.count_spans(Path(one.path)) for one in request.clients]
-        asked = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
-        estimated = any(one for _, one in every)
-        return Cost(asked, asked * attack.new_tokens, estimated=estimated)
+        every = [files.count_spans(Path(client.path)) for client in request.clients]
+        continuations = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
+        estimated = any(is_sample for _, is_sample in every)
+        return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
     if isinstance(request, MemorizationRequest):
-        own = (len(files.of(Path(one.path))) for one in request.clients)
-        asked = sum(min(request.protocol.sample, count) for count in own)
-        return Cost(asked, asked * request.protocol.new_tokens)
+        counts = (len(files.of(Path(client.path))) for client in request.clients)
+        continuations = sum(min(request.protocol.sample, count) for count in counts)
+        return Cost(continuations, continuations * request.protocol.new_tokens)
     return _canaries(request) if isinstance(request, ExposureRequest) else Cost()
 
 
 def _canaries(request: ExposureRequest) -> Cost:
-    found = canary_file.read(request.canaries)
-    whole = ranking.is_enumerable(found, request.space_limit)
-    references = found.space.size if whole else request.references
-    return Cost(scored=len({one.prefix for one in found.canaries}) * references)
+    canary_set = canary_file.read(request.canaries)
+    enumerable = ranking.is_enumerable(canary_set, request.space_limit)
+    references = canary_set.space.size if enumerable else request.references
+    return Cost(scored=len({canary.prefix for canary in canary_set.canaries}) * references)
 
 
 def _attack(name: str, request: ExtractionRequest, files: Corpora) -> Cost:
-    known = _ATTACKS.get(name)
-    return known(_made(request, name), request, files) if known else Cost(unknown=(name,))
+    cost_function = _ATTACKS.get(name)
+    return (
+        cost_function(_made(request, name), request, files)
+        if cost_function
+        else Cost(unknown=(name,))
+    )
 
 
 def _contextual(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     spans, estimated = files.count_spans(request.prefixes)
-    asked = spans * attack.samples
-    return Cost(asked, asked * attack.new_tokens, estimated=estimated)
+    continuations = spans * attack.samples
+    return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
 
 
 def _verbatim(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     count = len(files.of(request.victim or request.prefixes))
-    asked = min(attack.documents or count, count)
-    return Cost(asked, asked * attack.suffix)
+    continuations = min(attack.documents or count, count)
+    return Cost(continuations, continuations * attack.suffix)
 
 
 def _membership(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
-    tried = files.of(request.victim or request.prefixes)
-    count = len(tried) + len(files.of(request.held_out))
+    documents = files.of(request.victim or request.prefixes)
+    count = len(documents) + len(files.of(request.held_out))
     return Cost(scored=count * (1 + attack.neighbours))
 
 

@@ -1,4 +1,4 @@
-"""Which classes of attacks an audit ran, and why not the others.
+"""Which classes of attacks an audit ran, and why the others were not run.
 
 The classes are those of EDPB Opinion 28/2024, paragraph 55. What ran is read off the measurements.
 """
@@ -20,7 +20,7 @@ EDPB = {
     "inversion": "55 (iv)",
     "reconstruction": "55 (v)",
 }
-"""The item of the paragraph."""
+"""The item of the paragraph for each class."""
 
 MADE_BY = {
     "membership_inference": ("membership", "extraction"),
@@ -28,7 +28,7 @@ MADE_BY = {
     "exfiltration": ("extraction", "pairs"),
     "regurgitation": ("verbatim", "memorization", "canaries", "extraction"),
 }
-"""The steps and attacks of each class: the reason why it is not run is that of the first."""
+"""The steps and attacks of each class; the first that was left out gives the reason."""
 
 NO_ATTACK = "no attack of this class is part of the audit"
 NO_UPDATES = "no client's update is at hand"
@@ -43,8 +43,8 @@ def coverage(
 ) -> list[dict[str, Any]]:
     """Return a row for each class: run, not run or not applicable, by what, and why.
 
-    `left_out` says of steps and attacks why they were not run; `updates` whether updates of single
-    clients, which could be inverted, are at hand.
+    `left_out` gives the reason why a step or an attack was not run; `updates` tells whether updates
+    of single clients, which could be inverted, are available.
     """
     of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
     for row in measurements:
@@ -61,27 +61,27 @@ def _row(
     *,
     updates: bool,
 ) -> dict[str, Any]:
-    known = [row for row in rows if row.value is not None]
-    by = sorted({row.plugin for row in known})
-    access = {"text"} if by else set[str]()
-    access |= {ACCESS[one] for one in by if one in ACCESS}
-    if by and all(one in ACCESS for one in by):
+    measured_rows = [row for row in rows if row.value is not None]
+    plugins = sorted({row.plugin for row in measured_rows})
+    access = {"text"} if plugins else set[str]()
+    access |= {ACCESS[plugin] for plugin in plugins if plugin in ACCESS}
+    if plugins and all(plugin in ACCESS for plugin in plugins):
         access.discard("text")
     beyond = context.beyond(access)
-    told = (
+    caveat = (
         f"uses {', '.join(beyond)}, which the declared release ({context.release}) does not give"
         if beyond
         else ""
     )
-    status, reason = ("run", told) if by else _missing(name, rows, left_out, updates=updates)
+    status, reason = ("run", caveat) if plugins else _missing(name, rows, left_out, updates=updates)
     return {
         "class": name,
         "edpb": EDPB[name],
         "status": status,
-        "by": by,
+        "by": plugins,
         "access": sorted(access),
-        "knowledge": sorted({KNOWLEDGE[one] for one in by if one in KNOWLEDGE}),
-        "n": max((row.n for row in known if row.n is not None), default=None),
+        "knowledge": sorted({KNOWLEDGE[plugin] for plugin in plugins if plugin in KNOWLEDGE}),
+        "n": max((row.n for row in measured_rows if row.n is not None), default=None),
         "reason": reason,
     }
 

@@ -1,4 +1,4 @@
-"""What is at hand for an audit: documents, held-out records, canaries, marks."""
+"""What is available for an audit: documents, held-out records, canaries, marks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,26 +18,26 @@ CANARIES = ("canaries.json", canary_file.OWNER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """Files that an audit may use; what is named by the user goes before what a folder keeps."""
+    """Files that an audit may use; files that the user names go before those in a folder."""
 
     audited: AuditTarget
     prefixes: Path | None = None
     """The attacker's documents."""
     victim: Path | None = None
     clients: tuple[ClientData, ...] = ()
-    """Everybody whose documents are at hand, by name."""
+    """Every client whose documents are available, by name."""
     held_out: Path | None = None
     canaries: Path | None = None
     marks: Path | None = None
     updates: bool = False
-    """Whether updates of single clients are at hand."""
+    """Whether updates of single clients are available."""
     names: Mapping[Path, str] = field(default_factory=dict)
-    """Whose each file is, where a federation says so."""
+    """The client that each file belongs to, where a federation says so."""
     narrowed: bool = False
     """Whether the user named the attacker's or the victim's records: nobody else is asked about."""
 
     def who(self, path: Path | None) -> str:
-        """Return whose documents a file holds."""
+        """Return the client whose documents a file holds."""
         return "nobody" if path is None else self.names.get(path, path.name)
 
 
@@ -53,20 +53,22 @@ def discover(
     canaries: Path | None = None,
     marks: Path | None = None,
 ) -> Material:
-    """Return what there is; files that are named must be there.
+    """Return the material for an audit; files that are named must exist.
 
-    Of a federation whose documents are at hand the first client attacks, and the next one is the
+    In a federation whose documents are available, the first client attacks and the next one is the
     victim, unless files are named. Raises UsageError where there is nothing to attack with.
     """
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file.")
     audited = resolve(target, adapter, number, prefixes, client, victim)
-    kept = _kept(audited)
-    clients = read_clients(list(kept.items())) if kept else ()
-    own = prefixes or next(iter(kept.values()), None)
-    other = victim or next((path for path in kept.values() if own and not _same(path, own)), None)
-    if own is None and canaries is None:
+    files = _kept(audited)
+    clients = read_clients(list(files.items())) if files else ()
+    attacker_file = prefixes or next(iter(files.values()), None)
+    victim_file = victim or next(
+        (path for path in files.values() if attacker_file and not _same(path, attacker_file)), None
+    )
+    if attacker_file is None and canaries is None:
         path = Path(target or ".")
         missing = (
             "" if path.exists() else f"Here is no federation {path}.{suggest_neighbour(path)} "
@@ -78,16 +80,16 @@ def discover(
     root = audited.federation.path if audited.federation else None
     return Material(
         audited=audited,
-        prefixes=own,
-        victim=other,
+        prefixes=attacker_file,
+        victim=victim_file,
         clients=clients,
         held_out=held_out or _file(root, HELD_OUT),
-        canaries=canaries or next(filter(None, (_file(root, one) for one in CANARIES)), None),
+        canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
         marks=marks or _file(root, OWNER),
         updates=bool(
-            audited.federation and any(one.clients for one in audited.federation.manifest.rounds)
+            audited.federation and any(r.clients for r in audited.federation.manifest.rounds)
         ),
-        names={path: name for name, path in kept.items()},
+        names={path: name for name, path in files.items()},
         narrowed=bool(prefixes or victim),
     )
 
@@ -97,13 +99,13 @@ def _kept(audited: AuditTarget) -> dict[str, Path]:
     if audited.federation is None:
         return {}
     root = audited.federation.path
-    found = {one.id: root / one.data for one in audited.federation.manifest.clients if one.data}
-    return {name: path for name, path in found.items() if path.is_file()}
+    files = {c.id: root / c.data for c in audited.federation.manifest.clients if c.data}
+    return {name: path for name, path in files.items() if path.is_file()}
 
 
 def _file(root: Path | None, name: str) -> Path | None:
     return root / name if root is not None and (root / name).is_file() else None
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
+def _same(left: Path, right: Path) -> bool:
+    return left.resolve() == right.resolve()

@@ -46,9 +46,9 @@ class PreparedAudit:
     plan: Plan
     request: AssessmentRequest
     defenses: DefensePlan | None = None
-    """What is trained again under which defences; None where nobody asked for that."""
+    """The trainings under defences; None where nobody asked for them."""
     notes: tuple[str, ...] = ()
-    """What a user should know of how the target was found."""
+    """What a user should know about how the target was found."""
 
     def session(self, out: Place | None = None, **options: Any) -> AuditSession:
         """Return the session that runs it; `options` are those of AuditSession."""
@@ -92,7 +92,7 @@ def prepare(
     detector and of defences that are tried, by name; `defenses` is True for all that are installed,
     or names some. Raises UsageError and InputError.
     """
-    own, options = _split_options(options or {})
+    defense_options, options = _split_options(options or {})
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
     target, notes = _on_a_federation(target, template)
     context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
@@ -132,42 +132,44 @@ def prepare(
         left_out=plan.left_out,
         quick=quick,
     )
-    tried = None
+    defense_plan = None
     if defenses is not False:
-        tried = make_defense_plan(
+        defense_plan = make_defense_plan(
             material,
             plan,
             names=() if defenses is True else tuple(defenses),
-            options=own,
+            options=defense_options,
             seeds=defense_seeds,
             profile=defense_profile,
             data=defense_data,
         )
-    elif own or defense_profile or defense_data:
+    elif defense_options or defense_profile or defense_data:
         raise UsageError("Options of defences go with --defenses.")
     return PreparedAudit(
-        material=material, plan=plan, request=request, defenses=tried, notes=tuple(notes)
+        material=material, plan=plan, request=request, defenses=defense_plan, notes=tuple(notes)
     )
 
 
 def _on_a_federation(target: Place | None, template: str) -> tuple[Place | None, list[str]]:
-    """Return the target, of another framework's folder what it is imported into, and a note.
+    """Return the target, or the folder that another framework's run is imported into, and notes.
 
-    It is imported below `runs/`, once, before anything is planned: its rounds are what is planned.
+    It is imported below `runs/`, once, before planning, because the plan is about its rounds.
     """
     notes: list[str] = []
     if target is None or is_url(str(target)):
         return target, notes
-    own = "" if template == TEMPLATE else template
-    made = foreign_targets.native_folder(Path(target), RUNS, notes.append, template=own)
-    return (made if notes else target), notes
+    custom_template = "" if template == TEMPLATE else template
+    folder = foreign_targets.native_folder(
+        Path(target), RUNS, notes.append, template=custom_template
+    )
+    return (folder if notes else target), notes
 
 
 def _split_options(options: Options) -> tuple[Options, Options]:
     """Return the options of defences, and those of everything else."""
     names = registry.plugins("defense")
-    own = {name: table for name, table in options.items() if name in names}
-    return own, {name: table for name, table in options.items() if name not in names}
+    defense_options = {name: table for name, table in options.items() if name in names}
+    return defense_options, {name: table for name, table in options.items() if name not in names}
 
 
 def audit(
@@ -180,8 +182,8 @@ def audit(
 ) -> Report:
     """Audit with everything that applies and return the report, which is also written into `out`.
 
-    `settings` are the arguments of `prepare`; `watching` gives what hears of progress. Without
-    `out` the folder is one below `runs/audit/`, as the command has it. What was trained for
+    `settings` are the arguments of `prepare`; `watching` gives the progress callback. Without
+    `out` the folder is one below `runs/audit/`, as for the command. What was trained for
     `defenses` is kept there, and not trained again.
     """
     prepared = prepare(target, **settings)
@@ -193,16 +195,16 @@ def audit(
 
 
 def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: DefenseWatch) -> Report:
-    """Train under defences what is not yet, and return the report with it, written anew.
+    """Train what is missing under defences; write the report with the results and return it.
 
-    The verdict stays as it is: nothing of it is judged.
+    The verdict stays as it is: these results are not judged.
     """
     from fedaudit.report.redaction import Redactor, key_for
 
-    found = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
-    whole = replace(report, defenses=found)
-    write(whole, folder / "report.json")
-    return whole
+    section = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
+    full_report = replace(report, defenses=section)
+    write(full_report, folder / "report.json")
+    return full_report
 
 
 def extract(
@@ -245,7 +247,7 @@ def infer(
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
 ) -> Report:
-    """Ask whose personal data belongs into the sentences of `data`, as `fedaudit infer`.
+    """Ask whose personal data belongs in the sentences of `data`, as `fedaudit infer`.
 
     `settings` are further fields of `fedaudit.audit.request.InferenceRequest`.
     """
@@ -265,5 +267,5 @@ def _ran(session: AuditSession, watching: AbstractContextManager[Watcher] | None
     return done.report
 
 
-def _path(place: Place | None) -> Path | None:
-    return None if place is None else Path(place)
+def _path(path: Place | None) -> Path | None:
+    return None if path is None else Path(path)

@@ -30,32 +30,32 @@ def check(request: AssessmentRequest) -> AuditTarget:
 
 
 def fingerprint(request: AssessmentRequest, audited: AuditTarget) -> RunFingerprint:
-    """Return what an audit is known by: the fingerprints of its steps, and what judges them."""
+    """Return the fingerprint of an audit: those of its steps, its policy and its context."""
     steps = {
         name: compute_fingerprint(step, PIPELINES[type(step)].check(step))
         for name, step in request.steps.items()
     }
-    judged = {"policy": request.policy.table(), "context": request.context.table()}
+    criteria = {"policy": request.policy.table(), "context": request.context.table()}
     facts = {
-        f"{name}.{key}": value for name, one in steps.items() for key, value in one.facts.items()
+        f"{name}.{key}": value for name, step in steps.items() for key, value in step.facts.items()
     }
     return RunFingerprint(
-        run=run_id({**{name: one.run for name, one in steps.items()}, **judged}),
+        run=run_id({**{name: step.run for name, step in steps.items()}, **criteria}),
         settings={
-            "steps": {name: one.settings for name, one in steps.items()},
+            "steps": {name: step.settings for name, step in steps.items()},
             "attribution": request.attribution is not None,
             "left_out": dict(request.left_out),
             "quick": request.quick,
-            **judged,
+            **criteria,
         },
-        facts={**facts, "policy": str(judged["policy"])},
+        facts={**facts, "policy": str(criteria["policy"])},
         adapter_sha256=access.fingerprint(audited),
     )
 
 
 @dataclass(kw_only=True)
 class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
-    """Every step of an audit in turn; what one of them cannot do stops no other."""
+    """Every step of an audit in turn; a step that fails stops no other."""
 
     check = staticmethod(check)
     fingerprint_of = staticmethod(fingerprint)
@@ -84,7 +84,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
         )
 
     def measure(self, engine: Engine) -> AuditResults:
-        """Measure step by step; raises the first InputError where no step at all could be made."""
+        """Measure step by step; raises the first InputError where no step at all could run."""
         done: dict[str, AuditResults] = {}
         refused: list[InputError] = []
         missing: list[Result] = []
@@ -97,20 +97,20 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
                 missing.append(Result(measurements=(missing_row(name, str(error)),)))
         if not done:
             raise refused[0]
-        spent = Counter[str]()
-        for one in done.values():
-            spent.update({key: value for key, value in one.spent.items() if value is not None})
+        totals = Counter[str]()
+        for outcome in done.values():
+            totals.update({key: value for key, value in outcome.spent.items() if value is not None})
         first = next(iter(done.values()))
-        results = [result for one in done.values() for result in one.results]
+        results = [result for outcome in done.values() for result in outcome.results]
         return AuditResults(
             results=list(_distinct([*results, *missing, *self._attributed()])),
             effect=first.effect,
             beginning=first.beginning,
-            spent={"queries": spent["queries"]},
+            spent={"queries": totals["queries"]},
         )
 
     def _attributed(self) -> Iterator[Result]:
-        """Yield what an attribution found; its file goes among those that the report names."""
+        """Yield the result of an attribution; its files join those that the report names."""
         if self.request.attribution is None:
             return
         try:
@@ -125,15 +125,15 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
         yield result
 
     def caveats(self) -> list[str]:
-        """Return what the steps' inputs leave open, each once, and which steps failed."""
-        told = dict.fromkeys(line for step in self._steps.values() for line in step.caveats())
-        return [*told, *(f"{name}: not run: {why}" for name, why in self._failed.items())]
+        """Return the caveats of the steps, each once, and the steps that failed."""
+        caveats = dict.fromkeys(line for step in self._steps.values() for line in step.caveats())
+        return [*caveats, *(f"{name}: not run: {why}" for name, why in self._failed.items())]
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
         """Return policy, context and coverage."""
         request = self.request
         federation = self.audited.federation
-        updates = federation is not None and any(one.clients for one in federation.manifest.rounds)
+        updates = federation is not None and any(r.clients for r in federation.manifest.rounds)
         left_out = {**request.left_out, **self._failed}
         return {
             "policy": request.policy,
@@ -149,11 +149,11 @@ MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {
     "memorization": ("memorization", "memorize", "mr_inter", {"category": "all"}),
     "canaries": ("exposure", "canary", "maximal_exposure", {}),
 }
-"""The kind, plugin, metric and scope of what a step would have been judged by."""
+"""The kind, plugin, metric and scope of the row that a step is judged by."""
 
 
 def missing_row(step: str, why: str) -> Measurement:
-    """Return the row of what a step could not measure: without it the audit is no pass."""
+    """Return the row of what a step could not measure; it keeps the audit from passing."""
     kind, plugin, metric, scope = MISSING[step]
     source = "tuned-not-base" if kind == "extraction" else "tuned"
     return Measurement.missing(
@@ -162,16 +162,18 @@ def missing_row(step: str, why: str) -> Measurement:
 
 
 def _distinct(results: Sequence[Result]) -> Iterator[Result]:
-    """Yield results whose findings have ids that no other has: a second one gets a number."""
-    seen = Counter[str]()
+    """Yield results with unique ids of findings: a repeated id gets a number."""
+    counts = Counter[str]()
     for result in results:
         names = {}
-        for one in result.findings:
-            seen[one.id] += 1
-            names[one.id] = one.id if seen[one.id] == 1 else f"{one.id}-{seen[one.id]}"
+        for finding in result.findings:
+            counts[finding.id] += 1
+            names[finding.id] = (
+                finding.id if counts[finding.id] == 1 else f"{finding.id}-{counts[finding.id]}"
+            )
         yield replace(
             result,
-            findings=tuple(replace(one, id=names[one.id]) for one in result.findings),
+            findings=tuple(replace(finding, id=names[finding.id]) for finding in result.findings),
             revealed=tuple(
                 {**leak, "id": names.get(leak["id"], leak["id"])} for leak in result.revealed
             ),

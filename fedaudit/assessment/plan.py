@@ -29,7 +29,7 @@ QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 """What `--quick` makes smaller."""
 
 SAMPLE = 100
-"""Texts of each client by which memorization is measured."""
+"""Texts of each client that memorization is measured on."""
 
 DEFENDED = "the federation answers through its clients' deployed defence"
 NARROWED = "--prefixes or --victim names whose records are asked about"
@@ -41,7 +41,7 @@ STEPS: Mapping[type[AuditRequest], str] = {
     MemorizationRequest: "memorization",
     ExposureRequest: "canaries",
 }
-"""What a step is called, by what it asks."""
+"""The name of each step, by the type of its request."""
 
 SHOWS = {
     "pairs": "personal data of every client that every other one can pull out with its own records",
@@ -79,7 +79,7 @@ def make_plan(
     commitment: str = "",
     quick: bool = False,
 ) -> Plan:
-    """Return every step that can be made with what is at hand, checked without a model.
+    """Return every step that the available material allows, checked without a model.
 
     `common` are the fields that all requests have. Raises UsageError where there is no step, and
     what the commands of the steps raise for a wrong option or file.
@@ -109,8 +109,8 @@ class _Fields:
     def of(self, *attacks: str) -> dict[str, Any]:
         """Return the fields of a request that makes these attacks."""
         names = (*attacks, str(self.common["detector"]))
-        own = {name: self.options[name] for name in names if name in self.options}
-        return {**self.common, "options": own}
+        options = {name: self.options[name] for name in names if name in self.options}
+        return {**self.common, "options": options}
 
     def of_adapter(self) -> dict[str, Any]:
         """Return the fields of a request that asks the global adapter itself, under no key."""
@@ -120,7 +120,7 @@ class _Fields:
 def _requests(
     material: Material, fields: _Fields, commitment: str, *, quick: bool
 ) -> Iterator[AuditRequest]:
-    """Yield what can be tried with what is at hand."""
+    """Yield the requests that the available material allows."""
     every = (
         len(material.clients) > 1
         and not quick
@@ -153,20 +153,20 @@ def _requests(
 
 
 def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]:
-    """Return the attacks on one victim that need nothing else than is there."""
+    """Return the attacks on one victim that the available material allows."""
     if material.victim is None:
         return ("contextual",)
-    found = [*([] if pairs else ["contextual"]), "verbatim"]
-    found += ["membership"] if material.held_out else []
-    found += [] if quick else ["untargeted"]
-    found += ["gate"] if material.audited.deployment else []
-    return tuple(found)
+    attacks = [*([] if pairs else ["contextual"]), "verbatim"]
+    attacks += ["membership"] if material.held_out else []
+    attacks += [] if quick else ["untargeted"]
+    attacks += ["gate"] if material.audited.deployment else []
+    return tuple(attacks)
 
 
 def _attribution(
     material: Material, common: Mapping[str, Any], left_out: dict[str, str]
 ) -> AttributionRequest | None:
-    """Return the attribution of what is marked; why there is none goes to `left_out`."""
+    """Return the request for attribution; the reason why there is none goes to `left_out`."""
     federation = material.audited.federation
     if federation is None or material.marks is None:
         return None

@@ -18,7 +18,7 @@ def read_policy(name: str) -> Policy:
     """Return the policy of this name, or that of a TOML file.
 
     Raises UsageError for a name that is neither, InputError for a file that is no policy and for a
-    limit of a kind of data that the taxonomy does not have: nobody would notice a slip.
+    limit on a kind of data that the taxonomy lacks: a typing error would go unnoticed.
     """
     path = Path(name)
     if name in BUILT_IN:
@@ -38,7 +38,7 @@ def _parsed(text: bytes, name: str) -> Policy:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}.") from None
     policy = policy_of({"name": Path(name).stem, **table}, name)
-    majors = {one.major for one in taxonomy().categories}
+    majors = {c.major for c in taxonomy().categories}
     for kind in policy.kinds:
         if kind not in majors and category(kind) is None:
             raise InputError(

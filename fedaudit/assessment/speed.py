@@ -9,7 +9,7 @@ from fedaudit.api.records import Document, GenerationRequest, Target
 from fedaudit.assessment.cost import Cost
 
 TRIED, LENGTH, PROMPT = 64, 10, 50
-"""Continuations that are drawn, how long each is, and how long what it continues."""
+"""Continuations that are sampled, the tokens of each, and the tokens of its prompt."""
 LONGEST = 256
 """Tokens of a text that is scored."""
 
@@ -22,29 +22,29 @@ class Speed:
     text: float
 
     def seconds(self, cost: Cost, models: int = 2) -> float:
-        """Return how long a step takes of so many models, at most: answers may end early."""
+        """Return the maximum seconds a step takes on `models` models: answers may end early."""
         return models * (cost.tokens * self.token + cost.scored * self.text)
 
 
 def try_speed(engine: Engine, target: Target, documents: Sequence[Document]) -> Speed:
-    """Return the speed on the beginnings of some of these documents; raises ValueError for none.
+    """Return the speed on the beginnings of some documents; raises ValueError without any.
 
-    What is asked first warms up, and is not counted.
+    The first request warms up, and is not counted.
     """
     if not documents:
         raise ValueError("Without documents there is nothing to try.")
-    tokens = engine.tokenize([one.text for one in documents[:TRIED]])
-    ids = [one.ids[:LONGEST] for one in tokens if one.ids]
-    prompts = list(dict.fromkeys(one[:PROMPT] for one in ids))
+    tokens = engine.tokenize([d.text for d in documents[:TRIED]])
+    ids = [text.ids[:LONGEST] for text in tokens if text.ids]
+    prompts = list(dict.fromkeys(sequence[:PROMPT] for sequence in ids))
     _generate(engine, target, prompts[:1], 1)
     began = time.perf_counter()
     _generate(engine, target, prompts, -(-TRIED // len(prompts)))
-    drawn = time.perf_counter() - began
+    generation_time = time.perf_counter() - began
     began = time.perf_counter()
     engine.score(target, ids)
     scored = time.perf_counter() - began
-    made = -(-TRIED // len(prompts)) * len(prompts) * LENGTH
-    return Speed(token=drawn / made, text=scored / len(ids))
+    token_count = -(-TRIED // len(prompts)) * len(prompts) * LENGTH
+    return Speed(token=generation_time / token_count, text=scored / len(ids))
 
 
 def _generate(

@@ -1,8 +1,8 @@
 """Estimates on disk: all that the owner of a watermark gets from the server.
 
 A folder of its own, estimates.json and adapters: for each round the global adapter that it began
-with and, for each client that took part, that adapter moved by the client's estimated update. Which
-sets were asked for is not in it: who knows the designs can solve for the updates themselves.
+with and, for each client that took part, that adapter moved by the client's estimated update. It
+does not say which sets were asked for: whoever knows the designs can solve for the updates.
 """
 
 import json
@@ -51,13 +51,13 @@ class Estimates:
 
     schema_version: str = SCHEMA_VERSION
     run: str
-    """What tells one federation from another; it stays the same while rounds are added."""
+    """The identity of the federation; it stays the same while rounds are added."""
     base: BaseModel
     aggregation: str
     clients: tuple[str, ...]
     """Everybody in the federation, whether they took part in a round or not."""
     weights: str = "size"
-    """What the server's sums were of, "equal" or "size"; what says nothing is older than equal."""
+    """The weights in the server's sums, "equal" or "size"; files older than "equal" say nothing."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """What each client's update weighs in sums by size, to two digits; empty otherwise."""
     dimension: int
@@ -84,13 +84,13 @@ def read(folder: Path) -> Estimates:
     check_version(table, path, SCHEMA_VERSION)
     try:
         rounds = tuple(_round(item) for item in table.get("rounds", ()))
-        found = build(Estimates, {**table, "rounds": rounds}, NAME)
+        estimates = build(Estimates, {**table, "rounds": rounds}, NAME)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError):
         raise InputError(f"{path}: its rounds are not those of estimates.") from None
-    _check(found, folder)
-    return found
+    _check(estimates, folder)
+    return estimates
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -103,28 +103,30 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _round(item: Mapping[str, Any]) -> RoundEstimates:
-    own = tuple(build(ClientEstimate, one, f"{NAME} estimates") for one in item["estimates"])
-    return build(RoundEstimates, {**item, "estimates": own}, f"{NAME} rounds")
+    estimates = tuple(
+        build(ClientEstimate, table, f"{NAME} estimates") for table in item["estimates"]
+    )
+    return build(RoundEstimates, {**item, "estimates": estimates}, f"{NAME} rounds")
 
 
-def _check(found: Estimates, folder: Path) -> None:
-    numbers = [one.round for one in found.rounds]
+def _check(estimates: Estimates, folder: Path) -> None:
+    numbers = [r.round for r in estimates.rounds]
     if repeated := sorted({n for n in numbers if numbers.count(n) > 1}):
         raise InputError(f"{folder} has round {repeated[0]} twice.")
     path = folder / NAME
-    for who in found.clients:
-        check_name(who, path, "the client")
-    for one in found.rounds:
-        check_settings(one, len(one.estimates), f"{folder}: round {one.round}")
-        own = [estimate.client for estimate in one.estimates]
-        if len(set(own)) < len(own):
-            raise InputError(f"{folder}: round {one.round} names a client twice.")
-        if strangers := sorted(set(own) - set(found.clients)):
-            raise InputError(f"{folder}: round {one.round} names {strangers[0]!r}, no client.")
-        for name in (one.start, *(estimate.adapter for estimate in one.estimates)):
+    for client in estimates.clients:
+        check_name(client, path, "the client")
+    for record in estimates.rounds:
+        check_settings(record, len(record.estimates), f"{folder}: round {record.round}")
+        clients = [estimate.client for estimate in record.estimates]
+        if len(set(clients)) < len(clients):
+            raise InputError(f"{folder}: round {record.round} names a client twice.")
+        if strangers := sorted(set(clients) - set(estimates.clients)):
+            raise InputError(f"{folder}: round {record.round} names {strangers[0]!r}, no client.")
+        for name in (record.start, *(estimate.adapter for estimate in record.estimates)):
             for file in (adapters.CONFIG, adapters.WEIGHTS):
                 check_inside(f"{name}/{file}", path)
-                _check_file(folder, f"{name}/{file}", found.files)
+                _check_file(folder, f"{name}/{file}", estimates.files)
 
 
 def _check_file(folder: Path, name: str, files: Mapping[str, str]) -> None:

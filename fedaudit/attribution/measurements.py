@@ -45,7 +45,7 @@ def row(
 
 def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]:
     """Yield each client's Z with what it must exceed, its p-values, and Z round by round."""
-    for client in dict.fromkeys(one.client for one in decision.tests):
+    for client in dict.fromkeys(t.client for t in decision.tests):
         if most := decision.of(client):
             scope, n = {"client": client, "mark": most.mark}, len(most.rounds)
             yield row(PROTOCOL, "stouffer_z", most.z, scope, baseline=most.needed, n=n)
@@ -61,29 +61,29 @@ def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]
             baseline=threshold,
             reason="it took part in none of the rounds",
         )
-    for one in decision.tests:
-        yield from _by_round(one)
+    for test in decision.tests:
+        yield from _by_round(test)
 
 
 def paper_rule_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield whom the paper's rule flags, and its rates where the truth is known."""
     flagged: dict[str, set[str]] = {}
-    for one in decision.tests:
-        if one.published:
-            flagged.setdefault(one.client, set()).add(one.mark)
-    present = list(dict.fromkeys(one.client for one in decision.tests))
+    for test in decision.tests:
+        if test.published:
+            flagged.setdefault(test.client, set()).add(test.mark)
+    present = list(dict.fromkeys(t.client for t in decision.tests))
     for client in present:
-        most = max((t for t in decision.tests if t.client == client), key=lambda one: one.z)
+        most = max((t for t in decision.tests if t.client == client), key=lambda t: t.z)
         scope = {"client": client, "mark": most.mark}
         yield row(PUBLISHED, "stouffer_z", most.z, scope)
         yield row(PUBLISHED, "flagged", float(client in flagged), scope)
     yield from error_rates(PUBLISHED, flagged, present, truth)
 
 
-def _by_round(one: ClientDecision) -> Iterator[Measurement]:
-    rounds = zip(one.rounds, one.running, one.scores, strict=True)
+def _by_round(test: ClientDecision) -> Iterator[Measurement]:
+    rounds = zip(test.rounds, test.running, test.scores, strict=True)
     for count, (number, z, score) in enumerate(rounds, 1):
-        scope = {"client": one.client, "mark": one.mark, "round": number}
+        scope = {"client": test.client, "mark": test.mark, "round": number}
         yield row(PROTOCOL, "stouffer_z", z, scope, n=count)
         yield row(PROTOCOL, "score", score, scope)
 
@@ -94,15 +94,15 @@ def error_rates(
     present: Sequence[str],
     truth: Mapping[str, str],
 ) -> Iterator[Measurement]:
-    """Yield tpr and fpr, where the truth is known; nothing where nobody says it."""
+    """Yield tpr and fpr where the truth is known; nothing elsewhere."""
     if not truth:
         return
-    found: Rates = rates(flagged, present, truth)
-    counts = {"tpr": (found.caught, found.guilty), "fpr": (found.accused, found.innocent)}
+    tally: Rates = rates(flagged, present, truth)
+    counts = {"tpr": (tally.caught, tally.guilty), "fpr": (tally.accused, tally.innocent)}
     for metric, (hits, n) in counts.items():
         if not n:
-            who = "trained on marked documents" if metric == "tpr" else "is innocent"
-            yield row(plugin, metric, None, n=0, reason=f"nobody who took part {who}")
+            group = "trained on marked documents" if metric == "tpr" else "is innocent"
+            yield row(plugin, metric, None, n=0, reason=f"nobody who took part {group}")
             continue
         rate = wilson(hits, n)
         yield Measurement(
@@ -118,86 +118,89 @@ def error_rates(
 
 
 def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
-    """Yield the mean Z of marked clients under their own mark, and of innocent ones under theirs.
+    """Yield the mean Z of marked clients under their own mark, and that of innocent clients.
 
-    An innocent client has no mark of its own: the one that speaks most against it is taken.
+    An innocent client has no mark of its own: its strongest test is taken.
     """
     if not truth:
         return
-    own = [one.z for one in decision.tests if truth.get(one.client) == one.mark]
-    clients = dict.fromkeys(one.client for one in decision.tests if not truth.get(one.client))
-    others = [most.z for client in clients if (most := decision.of(client))]
-    for kind, values in ((MARKED, own), (INNOCENT, others)):
+    marked_z = [t.z for t in decision.tests if truth.get(t.client) == t.mark]
+    clients = dict.fromkeys(t.client for t in decision.tests if not truth.get(t.client))
+    innocent_z = [most.z for client in clients if (most := decision.of(client))]
+    for kind, values in ((MARKED, marked_z), (INNOCENT, innocent_z)):
         if values:
             yield row(PROTOCOL, "stouffer_z", fmean(values), {"clients": kind}, n=len(values))
 
 
 def query_rows(plan: SumPlan) -> Iterator[Measurement]:
-    """Yield what was asked for, how noisy that makes an estimate, and what it gives away."""
+    """Yield the number of sums, the variance of an estimate, and what the sums give away."""
     yield row(PROTOCOL, "queries", float(plan.queries))
-    for number, found in plan.exposures().items():
-        yield row(PROTOCOL, "sets", float(found.sets), {"round": number})
-        yield row(PROTOCOL, "smallest_set", float(found.smallest), {"round": number})
-        determined = float(len(found.determined))
-        yield row(PROTOCOL, "determined", determined, {"round": number}, n=found.queries)
+    for number, round_exposure in plan.exposures().items():
+        yield row(PROTOCOL, "sets", float(round_exposure.sets), {"round": number})
+        yield row(PROTOCOL, "smallest_set", float(round_exposure.smallest), {"round": number})
+        determined = float(len(round_exposure.determined))
+        yield row(PROTOCOL, "determined", determined, {"round": number}, n=round_exposure.queries)
     for number, design in plan.designs.items():
         yield row(PROTOCOL, "estimator_variance", design.variance, {"round": number})
 
 
 def leakage_rows(scores: Scores) -> Iterator[Measurement]:
     """Yield, for each round, the bound on what the least masked estimate tells of its client."""
-    for one in scores.rounds:
-        if one.strength:
-            weakest = min(one.strength.values())
+    for round_scores in scores.rounds:
+        if round_scores.strength:
+            weakest = min(round_scores.strength.values())
             bits = exposure.leakage_bits(weakest, scores.dimension)
-            scope = {"round": one.round, "strength": round(weakest, 4)}
+            scope = {"round": round_scores.round, "strength": round(weakest, 4)}
             yield row(PROTOCOL, "leakage_bits", bits, scope)
-            masks = min(one.effective.values())
-            yield row(PROTOCOL, "effective_masks", masks, {"round": one.round})
+            masks = min(round_scores.effective.values())
+            yield row(PROTOCOL, "effective_masks", masks, {"round": round_scores.round})
 
 
 def suspicion_rows(
-    plugin: str, found: AttributionResult, threshold: float
+    plugin: str, result: AttributionResult, threshold: float
 ) -> Iterator[Measurement]:
-    """Yield what another method holds against each client, and its test of the global model."""
-    for one in found.clients:
-        scope = {"client": one.client, **({"mark": one.mark} if one.mark else {})}
-        if one.z is not None:
-            yield row(plugin, "stouffer_z", one.z, scope, baseline=threshold)
-        if one.p_value is not None:
-            yield row(plugin, "p_value", one.p_value, scope)
-        if one.score is not None:
-            yield row(plugin, "suspicion", one.score, scope)
-        yield row(plugin, "flagged", float(one.flagged), scope)
-    for mark, score in found.marks.items():
+    """Yield another method's scores of each client, and its test of the global model."""
+    for client_score in result.clients:
+        scope = {
+            "client": client_score.client,
+            **({"mark": client_score.mark} if client_score.mark else {}),
+        }
+        if client_score.z is not None:
+            yield row(plugin, "stouffer_z", client_score.z, scope, baseline=threshold)
+        if client_score.p_value is not None:
+            yield row(plugin, "p_value", client_score.p_value, scope)
+        if client_score.score is not None:
+            yield row(plugin, "suspicion", client_score.score, scope)
+        yield row(plugin, "flagged", float(client_score.flagged), scope)
+    for mark, score in result.marks.items():
         scope = {"mark": mark, "source": "global"}
         yield row(plugin, "z", score.z, scope, n=score.n, hits=score.hits)
         yield row(plugin, "p_value", score.p_value, scope)
 
 
-def flagged_clients(found: Sequence[ClientScore]) -> dict[str, set[str]]:
+def flagged_clients(client_scores: Sequence[ClientScore]) -> dict[str, set[str]]:
     """Return the clients that a method flags, each with the mark that it is flagged by."""
-    return {one.client: {one.mark} for one in found if one.flagged}
+    return {c.client: {c.mark} for c in client_scores if c.flagged}
 
 
 def findings(decision: Decision) -> list[Finding]:
     """Return one finding for every client that the protocol flags."""
     return [
         Finding(
-            id=f"{PROTOCOL}-{who}",
+            id=f"{PROTOCOL}-{client}",
             severity="high",
             label="WATERMARK",
             measurement=f"{PROTOCOL} stouffer_z",
             evidence={
-                "client": who,
-                "mark": one.mark,
-                "z": round(one.z, 2),
-                "needed": round(one.needed, 2),
-                "p_value": one.adjusted,
-                "rounds": len(one.rounds),
-                "settled_round": one.settled,
+                "client": client,
+                "mark": test.mark,
+                "z": round(test.z, 2),
+                "needed": round(test.needed, 2),
+                "p_value": test.adjusted,
+                "rounds": len(test.rounds),
+                "settled_round": test.settled,
             },
             safe=("client", "mark"),
         )
-        for who, one in decision.flagged.items()
+        for client, test in decision.flagged.items()
     ]

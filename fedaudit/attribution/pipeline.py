@@ -64,14 +64,14 @@ class AttributionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """What a request is about, once everything was found to be there."""
+    """What a request is about, after everything was found."""
 
     federation: Federation
     path: Path
     """The file of marks."""
     marks: Sequence[Mark]
     commitments: Path | None = None
-    """The published commitments that marks are held against; None where there are none."""
+    """The published commitments that marks are compared with; None where there are none."""
 
 
 def check(request: AttributionRequest) -> ResolvedRequest:
@@ -101,8 +101,8 @@ def check(request: AttributionRequest) -> ResolvedRequest:
         registry.create("watermark", mark.name, mark.options)
     if measurements.PROTOCOL in request.methods:
         query_plan.plan(federation, request.wish)
-    own = federation.path / commitments.NAME
-    chosen = request.commitments or (own if own.exists() else None)
+    default_path = federation.path / commitments.NAME
+    chosen = request.commitments or (default_path if default_path.exists() else None)
     if request.commitments:
         commitment.check(request.commitments, [mark.id for mark in marks])
     elif chosen:
@@ -111,62 +111,62 @@ def check(request: AttributionRequest) -> ResolvedRequest:
 
 
 def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress) -> "Report":
-    """Attribute the marks of a federation whose every part one holds."""
-    started = datetime.now(UTC)
-    known = check(request)
-    truth = truth_of(known.federation)
+    """Attribute the marks of a federation, all parts of which are available."""
+    start_time = datetime.now(UTC)
+    resolved = check(request)
+    truth = truth_of(resolved.federation)
     measured: list[Measurement] = []
-    limits = unchecked_caveats(known.federation)
-    decision, planned, held = None, None, None
+    limits = unchecked_caveats(resolved.federation)
+    decision, planned, status = None, None, None
     with DetectionPool(request.machine) as pool:
         if measurements.PROTOCOL in request.methods:
-            planned = query_plan.plan(known.federation, request.wish)
-            scores, asked = _protocol(planned, known, pool, watch)
-            held = (
-                commitment.check_commitments(scores, known.commitments)
-                if known.commitments
+            planned = query_plan.plan(resolved.federation, request.wish)
+            scores, sum_seconds = _protocol(planned, resolved, pool, watch)
+            status = (
+                commitment.check_commitments(scores, resolved.commitments)
+                if resolved.commitments
                 else None
             )
             first = decide(scores, threshold=request.threshold, alpha=request.alpha)
-            decision = commitment.withhold_uncommitted(first, held, request.alpha)
-            own = report.decision_rows(decision, scores, request.threshold, truth)
+            decision = commitment.withhold_uncommitted(first, status, request.alpha)
+            rows = report.decision_rows(decision, scores, request.threshold, truth)
             measured += [
-                *commitment.drop_threshold(own, first, decision, held),
-                *commitment.commitment_counts(scores, held),
+                *commitment.drop_threshold(rows, first, decision, status),
+                *commitment.commitment_counts(scores, status),
                 *measurements.query_rows(planned),
             ]
-            of_rounds = {number: one.combinations for number, one in planned.designs.items()}
+            of_rounds = {number: design.combinations for number, design in planned.designs.items()}
             measured += known_designs.contribution_rows(scores, of_rounds, planned.weights)
-            measured += _spent(scores, asked, planned)
+            measured += _spent(scores, sum_seconds, planned)
             limits += report.protocol_limits(decision, planned)
-            limits += commitment.key_caveats(scores, held, opened=True)
-        others = [name for name in request.methods if name != measurements.PROTOCOL]
-        found = plaintext.attribute(
-            others,
-            known.federation,
-            known.marks,
+            limits += commitment.key_caveats(scores, status, opened=True)
+        plaintext_methods = [name for name in request.methods if name != measurements.PROTOCOL]
+        results = plaintext.attribute(
+            plaintext_methods,
+            resolved.federation,
+            resolved.marks,
             pool,
             options=request.options,
-            texts=_clean(known.federation) if others else (),
+            texts=_clean(resolved.federation) if plaintext_methods else (),
             threshold=request.threshold,
             seed=request.seed,
             progress=watch,
         )
-    present = participants(known.federation)
-    for name, one in found.items():
-        measured += measurements.suspicion_rows(name, one, request.threshold)
-        if one.clients:
+    present = participants(resolved.federation)
+    for name, result in results.items():
+        measured += measurements.suspicion_rows(name, result, request.threshold)
+        if result.clients:
             measured += measurements.error_rates(
-                name, measurements.flagged_clients(one.clients), present, truth
+                name, measurements.flagged_clients(result.clients), present, truth
             )
-        limits += [f"{name}: {limit}" for limit in one.limits]
+        limits += [f"{name}: {limit}" for limit in result.limits]
     return report.report(
         command="attribute",
-        config=_settings(request, known),
-        started=started,
-        base=known.federation.manifest.base.name,
-        base_sha256=known.federation.manifest.base.sha256 or None,
-        data=[report.file_row(known.path, len(known.marks)), *report.commitments_row(held)],
+        config=_settings(request, resolved),
+        start_time=start_time,
+        base=resolved.federation.manifest.base.name,
+        base_sha256=resolved.federation.manifest.base.sha256 or None,
+        data=[report.file_row(resolved.path, len(resolved.marks)), *report.commitments_row(status)],
         measurements=measured,
         decision=decision,
         limits=limits,
@@ -177,33 +177,37 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
 
 
 def _protocol(
-    planned: SumPlan, known: ResolvedRequest, pool: DetectionPool, watch: Watcher
+    planned: SumPlan, resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
 ) -> tuple[Scores, float]:
-    """Run the server's and the owner's step in a folder that is gone afterwards."""
-    with _folder() as place:
-        found, seconds = estimation.estimate(
+    """Run the server's and the owner's step in a temporary folder."""
+    with _folder() as folder:
+        estimates, seconds = estimation.estimate(
             planned,
-            place / "estimates",
-            place / "log.json",
+            folder / "estimates",
+            folder / "log.json",
             recorded=False,
             progress=watch("asking for sums"),
         )
         scores = scoring.score(
-            place / "estimates", found, known.marks, pool, progress=watch("testing estimates")
+            folder / "estimates",
+            estimates,
+            resolved.marks,
+            pool,
+            progress=watch("testing estimates"),
         )
     return scores, seconds
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="fedaudit-") as place:
-        yield Path(place)
+    with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
+        yield Path(folder)
 
 
-def _spent(scores: Scores, asked: float, planned: SumPlan) -> Iterator[Measurement]:
+def _spent(scores: Scores, sum_seconds: float, planned: SumPlan) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
     training = _simulated(planned.federation)
-    for step, seconds in (("sums", asked), ("scoring", scores.seconds)):
+    for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):
         yield measurements.row(measurements.PROTOCOL, "seconds", round(seconds, 2), {"step": step})
         if training:
             yield measurements.row(
@@ -212,52 +216,55 @@ def _spent(scores: Scores, asked: float, planned: SumPlan) -> Iterator[Measureme
 
 
 def _simulated(federation: Federation) -> float:
-    """Return the seconds that a simulation took, by its report; 0 where nobody says it."""
+    """Return the seconds that a simulation took, by its report; 0 where that is not known."""
     from fedaudit.report.document import read
 
     path = federation.path / "report.json"
     if not path.is_file():
         return 0.0
     try:
-        found = read(path)
+        simulation_report = read(path)
     except InputError:  # somebody else's report, or a broken one, says nothing of it
         return 0.0
-    whole = found["run"]["command"] == "simulate" and found["run"]["resumed_from"] is None
-    return float(found["budget"]["seconds"] or 0.0) if whole else 0.0
+    is_complete = (
+        simulation_report["run"]["command"] == "simulate"
+        and simulation_report["run"]["resumed_from"] is None
+    )
+    return float(simulation_report["budget"]["seconds"] or 0.0) if is_complete else 0.0
 
 
 def truth_of(federation: Federation) -> dict[str, str]:
-    """Return the mark of each client, empty for none; nothing where nobody knows."""
-    found = federation.manifest
-    return {one.id: one.watermark for one in found.clients} if found.config else {}
+    """Return the mark of each client, empty for none; no client at all where it is not known."""
+    manifest = federation.manifest
+    return {c.id: c.watermark for c in manifest.clients} if manifest.config else {}
 
 
 def participants(federation: Federation) -> list[str]:
     """Return the clients that took part in some round."""
-    took = {who for one in federation.manifest.rounds for who in one.participants}
-    return [one.id for one in federation.manifest.clients if one.id in took]
+    took = {client for r in federation.manifest.rounds for client in r.participants}
+    return [c.id for c in federation.manifest.clients if c.id in took]
 
 
 def _clean(federation: Federation) -> list[str]:
     path = federation.path / "data/held_out.jsonl"
     if not path.is_file():
         return []
-    return [one.text for one in corpus.read(path, federation.template)][:CLEAN]
+    return [d.text for d in corpus.read(path, federation.template)][:CLEAN]
 
 
-def name_of(request: AttributionRequest, known: ResolvedRequest) -> str:
+def name_of(request: AttributionRequest, resolved: ResolvedRequest) -> str:
     """Return the run's id: the fingerprint of its settings, its marks and its federation."""
-    return run_id({**_settings(request, known), "files": [sha256(known.path)]})
+    return run_id({**_settings(request, resolved), "files": [sha256(resolved.path)]})
 
 
-def _settings(request: AttributionRequest, known: ResolvedRequest) -> dict[str, Any]:
+def _settings(request: AttributionRequest, resolved: ResolvedRequest) -> dict[str, Any]:
     return {
         "rounds": str(request.rounds),
-        "run": estimation.identity(known.federation),
-        "watermark": str(known.path),
-        "commitments": str(known.commitments or ""),
+        "run": estimation.identity(resolved.federation),
+        "watermark": str(resolved.path),
+        "commitments": str(resolved.commitments or ""),
         "methods": list(request.methods),
-        "options": {name: dict(own) for name, own in request.options.items()},
+        "options": {name: dict(options) for name, options in request.options.items()},
         "wish": asdict(request.wish),
         "threshold": request.threshold,
         "alpha": request.alpha,

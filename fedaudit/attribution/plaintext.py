@@ -1,4 +1,4 @@
-"""What the methods that need plaintext are given: a federation's rounds as they were left."""
+"""The context of methods that need plaintext: a federation's rounds as they were stored."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,23 +49,23 @@ def attribute(
         threshold=threshold,
         seed=seed,
         progress=progress,
-    ) as given:
+    ) as context:
         methods: list[Attributor] = [
             registry.create("attribution", name, options.get(name)) for name in names
         ]
         return {
-            method.name: result_contract.check_attribution(method.name, method.attribute(given))
+            method.name: result_contract.check_attribution(method.name, method.attribute(context))
             for method in methods
         }
 
 
 def check(method: Attributor, federation: Federation) -> None:
     """Raise InputError where a method needs updates that the federation's folder does not have."""
-    for one in federation.manifest.rounds[1:] if method.plaintext else ():
-        if any(who not in one.clients for who in one.participants):
+    for record in federation.manifest.rounds[1:] if method.plaintext else ():
+        if any(client not in record.clients for client in record.participants):
             raise InputError(
                 f"{method.name} needs single clients' updates, which secure aggregation hides: "
-                f"round {one.round} has none."
+                f"round {record.round} has none."
             )
 
 
@@ -80,19 +80,19 @@ def plaintext_rounds(
     seed: int,
     progress: Callable[[str], Progress],
 ) -> Iterator[AttributionContext]:
-    """Give the rounds of a federation; adapters that a method writes are gone afterwards."""
-    found = federation.manifest
-    rule = found.aggregation
+    """Yield the rounds of a federation; adapters that a method writes are deleted afterwards."""
+    manifest = federation.manifest
+    rule = manifest.aggregation
     aggregator: Aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
-    with tempfile.TemporaryDirectory(prefix="fedaudit-") as place:
+    with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
         yield AttributionContext(
-            engine=engine_for(found.base.name, found.base.sha256, pool.machine),
-            rounds=[_seen(federation, aggregator, one) for one in found.rounds[1:]],
-            last=federation.path / found.rounds[-1].adapter,
+            engine=engine_for(manifest.base.name, manifest.base.sha256, pool.machine),
+            rounds=[_seen(federation, aggregator, r) for r in manifest.rounds[1:]],
+            last=federation.path / manifest.rounds[-1].adapter,
             aggregator=aggregator,
             marks=detection.watermark_plugins(marks),
             measure=_measuring(federation, marks, pool),
-            write=_writing(aggregator, Path(place)),
+            write=_writing(aggregator, Path(folder)),
             texts=texts,
             threshold=threshold,
             seed=seed,
@@ -100,20 +100,20 @@ def plaintext_rounds(
         )
 
 
-def _seen(federation: Federation, aggregator: Aggregator, one: Round) -> RoundRecord:
+def _seen(federation: Federation, aggregator: Aggregator, record: Round) -> RoundRecord:
     rounds = federation.manifest.rounds
-    hidden = any(who not in one.clients for who in one.participants)
+    hidden = any(client not in record.clients for client in record.participants)
 
     def update(client: str) -> Update:
         start = adapters.read(
-            federation.path / estimation.start_adapter(federation, aggregator, one)
+            federation.path / estimation.start_adapter(federation, aggregator, record)
         )
-        return aggregator.difference(start, adapters.read(federation.path / one.clients[client]))
+        return aggregator.difference(start, adapters.read(federation.path / record.clients[client]))
 
     return RoundRecord(
-        round=one.round,
-        start=federation.path / rounds[one.round - 1].adapter,
-        participants=one.participants,
+        round=record.round,
+        start=federation.path / rounds[record.round - 1].adapter,
+        participants=record.participants,
         updates=None if hidden else update,
     )
 
@@ -125,34 +125,34 @@ def _measuring(
     base = federation.manifest.base
 
     def tested(chosen: Sequence[Path]) -> list[Scores]:
-        parts = [range(k, len(chosen), pool.count()) for k in range(pool.count())]
+        shards = [range(k, len(chosen), pool.count()) for k in range(pool.count())]
         jobs = [
             DetectionJob(
                 key=key,
                 base=base.name,
                 sha256=base.sha256,
-                adapters=tuple(chosen[at] for at in part),
+                adapters=tuple(chosen[i] for i in shard),
                 marks=tuple(marks),
             )
-            for key, part in enumerate(parts)
-            if part
+            for key, shard in enumerate(shards)
+            if shard
         ]
-        found: dict[int, Scores] = {}
+        by_index: dict[int, Scores] = {}
         for key, scores in pool.run(jobs):
-            found |= dict(zip(parts[key], scores, strict=True))
-        return [found[at] for at in range(len(chosen))]
+            by_index |= dict(zip(shards[key], scores, strict=True))
+        return [by_index[i] for i in range(len(chosen))]
 
     return tested
 
 
-def _writing(aggregator: Aggregator, place: Path) -> Callable[[Path, Update], Path]:
+def _writing(aggregator: Aggregator, root: Path) -> Callable[[Path, Update], Path]:
     written = 0
 
     def write(start: Path, update: Update) -> Path:
         nonlocal written
         written += 1
         moved = aggregator.moved(adapters.read(start), update)
-        folder = place / f"{written:05d}"
+        folder = root / f"{written:05d}"
         adapters.write(moved, adapters.resized_config(adapters.check(start), moved), folder)
         return folder
 

@@ -28,7 +28,7 @@ def decision_rows(
     decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
 ) -> list[Measurement]:
     """Return the rows of a decision."""
-    present = [who for who in scores.clients if who not in decision.absent]
+    present = [client for client in scores.clients if client not in decision.absent]
     return [
         *rows.decision_rows(decision, threshold),
         *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
@@ -44,7 +44,7 @@ def decided_report(
     *,
     threshold: float,
     alpha: float,
-    started: datetime,
+    start_time: datetime,
     commitments: Path | None = None,
     log: Path | None = None,
 ) -> "Report":
@@ -53,39 +53,39 @@ def decided_report(
     With a file of published `commitments`, marks that are not among them flag nobody. With the
     server's `log` of sums, the report says what each client itself adds to its scores.
     """
-    known = known_designs.read_log(log, scores.run) if log else {}
+    combinations = known_designs.read_log(log, scores.run) if log else {}
     if commitments:
         commitment.check(commitments, scores.marks)
-    held = commitment.check_commitments(scores, commitments) if commitments else None
+    status = commitment.check_commitments(scores, commitments) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha)
-    decision = commitment.withhold_uncommitted(first, held, alpha)
+    decision = commitment.withhold_uncommitted(first, status, alpha)
     return report(
         command="attribute decide",
         config={
             "run": scores.run,
             "threshold": threshold,
             "alpha": alpha,
-            "committed": held is not None,
+            "committed": status is not None,
         },
-        started=started,
+        start_time=start_time,
         base=scores.base,
         data=[
             file_row(path, len(scores.rounds)),
-            *commitments_row(held),
-            *([file_row(log, len(known))] if log else []),
+            *commitments_row(status),
+            *([file_row(log, len(combinations))] if log else []),
         ],
         measurements=[
             *commitment.drop_threshold(
-                decision_rows(decision, scores, threshold, {}), first, decision, held
+                decision_rows(decision, scores, threshold, {}), first, decision, status
             ),
-            *commitment.commitment_counts(scores, held),
-            *(known_designs.contribution_rows(scores, known, scores.weights) if log else ()),
+            *commitment.commitment_counts(scores, status),
+            *(known_designs.contribution_rows(scores, combinations, scores.weights) if log else ()),
         ],
         decision=decision,
         limits=[
             *protocol_limits(decision),
             *_asked(scores),
-            *commitment.key_caveats(scores, held, opened=False),
+            *commitment.key_caveats(scores, status, opened=False),
             *_missing(scores),
         ],
         seeds={},
@@ -93,14 +93,14 @@ def decided_report(
     )
 
 
-def commitments_row(held: CommitmentCheck | None) -> list[dict[str, Any]]:
+def commitments_row(status: CommitmentCheck | None) -> list[dict[str, Any]]:
     """Return the report's row for a file of commitments, where there is one."""
-    return [file_row(held.path, len(held.published.commitments))] if held else []
+    return [file_row(status.path, len(status.published.commitments))] if status else []
 
 
 def _asked(scores: Scores) -> list[str]:
     """Return a limit that says which rounds' estimates share their sets, where some do."""
-    rounds = {one.round: one.sets for one in scores.rounds if one.protocol == SHARED}
+    rounds = {r.round: r.sets for r in scores.rounds if r.protocol == SHARED}
     if not rounds:
         return []
     sets = ", ".join(map(str, sorted(set(rounds.values()))))
@@ -113,7 +113,7 @@ def _asked(scores: Scores) -> list[str]:
 
 def _missing(scores: Scores) -> list[str]:
     """Return a limit where rounds between those that were scored have no scores."""
-    have = [one.round for one in scores.rounds]
+    have = [r.round for r in scores.rounds]
     lacking = sorted(set(range(1, max(have, default=0) + 1)) - set(have))
     return [f"rounds without scores: {', '.join(map(str, lacking))}"] if lacking else []
 
@@ -132,7 +132,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
             "is another"
         )
         if decision.tests:
-            least = median(one.detectable for one in decision.tests)
+            least = median(t.detectable for t in decision.tests)
             limits.append(
                 f"a client whose Z is {least:.1f} on average would have been flagged with 90 % "
                 "probability, if no other client showed the mark"
@@ -145,12 +145,12 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
             "who has a round's estimates may take them apart without knowing the sets"
         )
     if planned:
-        found = planned.exposures()
-        exposed = [number for number, one in found.items() if one.determined]
+        exposures = planned.exposures()
+        exposed = [number for number, e in exposures.items() if e.determined]
         if not exposed:
             limits.append("no client's update is determined by a round's sums together")
         else:
-            first = found[exposed[0]]
+            first = exposures[exposed[0]]
             limits.append(
                 f"every sum was admissible, but together they give single updates away: in round "
                 f"{exposed[0]} those of {len(first.determined)} clients, the first after "
@@ -160,14 +160,14 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
 
 
 def _assumed(decision: Decision) -> Iterator[str]:
-    """Yield what the p-values take for granted."""
-    if any(not one.nulls for one in decision.tests):
+    """Yield what the p-values assume."""
+    if any(not t.nulls for t in decision.tests):
         yield (
             "where a mark has no null marks, p-values hold if scores by chance are standard normal "
             "and independent from round to round, which nobody has shown: who says the same in "
             "each round is counted in each"
         )
-    if nulls := max((one.nulls for one in decision.tests), default=0):
+    if nulls := max((t.nulls for t in decision.tests), default=0):
         yield (
             f"Z is held against {nulls} marks that nobody has, tested on the same models, where "
             "its plugin draws some: that covers what models repeat"
@@ -184,7 +184,7 @@ def report(
     *,
     command: str,
     config: Mapping[str, Any],
-    started: datetime,
+    start_time: datetime,
     base: str,
     base_sha256: str | None = None,
     data: Sequence[Mapping[str, Any]],
@@ -203,10 +203,10 @@ def report(
         command=command,
         name=run_id({**config, "files": files}),
         config=config,
-        started=started,
+        started=start_time,
         base=base,
         base_sha256=base_sha256,
-        spent={"queries": queries},
+        usage={"queries": queries},
         environment=environment.describe(device),
         data=data,
         seeds=seeds,

@@ -17,8 +17,8 @@ SCHEMA_VERSION = "1.0"
 LARGEST_DIMENSION = 2**63
 """Numbers in an update; no model has as many."""
 LARGEST = 1_000.0
-"""Of a score, in standard deviations: the law that a decision works out is as wide as the scores,
-and its time grows with their square. Marked clients had 8 to 17 in trials."""
+"""The largest score, in standard deviations: a decision computes a law that is as wide as the
+scores, in time that grows with their square. Marked clients had 8 to 17 in trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class Scores:
 def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
     """Return s = F(global + D) - F(global) by round, of the rounds that a client took part in."""
     return {
-        one.round: one.clients[client][mark].z - one.reference[mark].z
-        for one in scores.rounds
-        if client in one.clients
+        r.round: r.clients[client][mark].z - r.reference[mark].z
+        for r in scores.rounds
+        if client in r.clients
     }
 
 
@@ -83,14 +83,14 @@ def read(path: Path) -> Scores:
     check_version(table, path, SCHEMA_VERSION)
     try:
         rounds = tuple(_round(item) for item in table["rounds"])
-        found = build(Scores, {**table, "rounds": rounds}, path.name)
+        scores = build(Scores, {**table, "rounds": rounds}, path.name)
     except (UsageError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{path} holds no scores; `fedaudit attribute score` writes such a file."
         ) from None
-    _check(found, path)
-    _check_masks(found, path)
-    return found
+    _check(scores, path)
+    _check_masks(scores, path)
+    return scores
 
 
 def _round(item: Mapping[str, Any]) -> RoundScores:
@@ -99,53 +99,55 @@ def _round(item: Mapping[str, Any]) -> RoundScores:
         {
             **item,
             "reference": _scores(item["reference"]),
-            "clients": {who: _scores(own) for who, own in item["clients"].items()},
+            "clients": {client: _scores(table) for client, table in item["clients"].items()},
         },
         "rounds",
     )
 
 
 def _scores(table: Mapping[str, Any]) -> dict[str, Score]:
-    return {mark: build(Score, own, "score") for mark, own in table.items()}
+    return {mark: build(Score, entry, "score") for mark, entry in table.items()}
 
 
-def _check(found: Scores, path: Path) -> None:
-    numbers = [one.round for one in found.rounds]
+def _check(scores: Scores, path: Path) -> None:
+    numbers = [r.round for r in scores.rounds]
     if len(set(numbers)) < len(numbers):
         raise InputError(f"{path} has a round twice.")
-    if len(set(found.clients)) < len(found.clients):
+    if len(set(scores.clients)) < len(scores.clients):
         raise InputError(f"{path} has a client twice.")
-    for one in found.rounds:
-        tables = (one.reference, *one.clients.values())
-        if set(one.clients) - set(found.clients) or any(set(t) != set(found.marks) for t in tables):
-            raise InputError(f"{path}: round {one.round} does not match its clients and marks.")
-    for mark in found.marks:
-        tests = (t[mark] for one in found.rounds for t in (one.reference, *one.clients.values()))
+    for record in scores.rounds:
+        tables = (record.reference, *record.clients.values())
+        if set(record.clients) - set(scores.clients) or any(
+            set(t) != set(scores.marks) for t in tables
+        ):
+            raise InputError(f"{path}: round {record.round} does not match its clients and marks.")
+    for mark in scores.marks:
+        tests = (t[mark] for r in scores.rounds for t in (r.reference, *r.clients.values()))
         if len({len(score.null) for score in tests}) > 1:
             raise InputError(f"{path}: the tests for {mark} have unlike numbers of null marks.")
-    for one in found.rounds:
-        for score in (s for t in (one.reference, *one.clients.values()) for s in t.values()):
+    for record in scores.rounds:
+        for score in (s for t in (record.reference, *record.clients.values()) for s in t.values()):
             if any(abs(z) > LARGEST for z in (score.z, *score.null)):
                 raise InputError(
-                    f"{path}: round {one.round} has a score beyond {LARGEST:,.0f} standard "
+                    f"{path}: round {record.round} has a score beyond {LARGEST:,.0f} standard "
                     "deviations: no decision can be worked out."
                 )
 
 
-def _check_masks(found: Scores, path: Path) -> None:
-    """Refuse masks that no estimate has: the report says what they let through."""
-    for one in found.rounds:
-        check_settings(one, len(one.clients), f"{path}: round {one.round}")
-        masks = (one.strength, one.effective)
-        numbers = [value for own in masks for value in own.values()]
-        if any(set(own) != set(one.clients) for own in masks if any(masks)) or not all(
+def _check_masks(scores: Scores, path: Path) -> None:
+    """Refuse masks that no estimate can have: the report says how much they leak."""
+    for record in scores.rounds:
+        check_settings(record, len(record.clients), f"{path}: round {record.round}")
+        masks = (record.strength, record.effective)
+        numbers = [value for table in masks for value in table.values()]
+        if any(set(table) != set(record.clients) for table in masks if any(masks)) or not all(
             isinstance(value, int | float) and 0 < value < math.inf for value in numbers
         ):
-            raise InputError(f"{path}: round {one.round} has no strength of its clients' masks.")
-    shares = found.weights
-    if any(not 0 < own < math.inf for own in shares.values()) or (
-        shares and set(found.clients) - set(shares)
+            raise InputError(f"{path}: round {record.round} has no strength of its clients' masks.")
+    shares = scores.weights
+    if any(not 0 < share < math.inf for share in shares.values()) or (
+        shares and set(scores.clients) - set(shares)
     ):
         raise InputError(f"{path}: its clients' weights must be positive, one for each.")
-    if not 0 <= found.dimension <= LARGEST_DIMENSION:
+    if not 0 <= scores.dimension <= LARGEST_DIMENSION:
         raise InputError(f"{path}: the dimension of an update is not from 0 to 2^63.")

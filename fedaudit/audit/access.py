@@ -20,7 +20,7 @@ KEY = ("key", "adapter")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelView:
-    """One way of asking: by what engine, which target, and what of it goes into every scope."""
+    """One way to query a model: the engine, the target, and the fields added to every scope."""
 
     engine: Engine
     tuned: Target
@@ -28,7 +28,7 @@ class ModelView:
 
     @property
     def authorised(self) -> bool:
-        """Whether who asks may have what comes out."""
+        """Whether whoever asks under this key is allowed to see the answers."""
         return self.scope.get("key") == RIGHT
 
     @property
@@ -38,10 +38,10 @@ class ModelView:
         return replace(self, scope=scope)
 
     def within(self, result: Result) -> Result:
-        """Return `result` as that of this view; what a right key opens is no leak."""
+        """Return `result` with this view's scope; what a right key opens is no leak."""
         if not self.scope:
             return result
-        said = ", ".join(f"{name} {value}" for name, value in self.scope.items())
+        label = ", ".join(f"{name} {value}" for name, value in self.scope.items())
         short = "-".join(str(value) for value in self.scope.values())
         leaks = () if self.authorised else result.findings
         plain = () if self.authorised else result.revealed
@@ -49,14 +49,14 @@ class ModelView:
             measurements=tuple(
                 replace(row, scope={**row.scope, **self.scope}) for row in result.measurements
             ),
-            findings=tuple(replace(one, id=f"{short}-{one.id}") for one in leaks),
-            limits=tuple(f"{said}: {limit}" for limit in result.limits),
+            findings=tuple(replace(finding, id=f"{short}-{finding.id}") for finding in leaks),
+            limits=tuple(f"{label}: {limit}" for limit in result.limits),
             revealed=tuple({**leak, "id": f"{short}-{leak['id']}"} for leak in plain),
         )
 
 
 def model_views(engine: Engine, audited: AuditTarget, keys: Sequence[str]) -> list[ModelView]:
-    """Return every way of asking what is audited; `keys` names some kinds of key, none all."""
+    """Return all views of what is audited; `keys` limits them to some kinds of key."""
     if not audited.deployment:
         return [ModelView(engine=engine, tuned=audited.tuned)]
     from fedaudit.engine.parallel.engine import local_engine
@@ -71,10 +71,10 @@ def model_views(engine: Engine, audited: AuditTarget, keys: Sequence[str]) -> li
         seed=audited.federation.manifest.seeds.get("simulation", 0),
     )
     responder = responder_of(defense_of(audited.federation), deployed)
-    asked, headings = RoutedEngine(engine, responder), responder.headings()
+    routed_engine, headings = RoutedEngine(engine, responder), responder.headings()
     return [
         ModelView(
-            engine=asked,
+            engine=routed_engine,
             tuned=Target(name=f"tuned, {kind} key", heading=headings[kind]),
             scope=_scope(kind, audited.deployment),
         )
@@ -98,14 +98,14 @@ def _scope(kind: str, client: str) -> dict[str, object]:
 
 
 def fingerprint(audited: AuditTarget) -> str | None:
-    """Return one SHA-256 of the files that answer; None for the base itself.
+    """Return one SHA-256 of the audited adapter's files; None for the base itself.
 
-    Of what a defence deployed they are the adapters and the gate; its keys are no part of it.
+    Of a deployed defence these are the adapters and the gate, without its keys.
     """
-    place = audited.adapter
-    if place is None:
+    folder = audited.adapter
+    if folder is None:
         return None
     if not audited.deployment:
-        return adapters.fingerprint(place)
-    found = [path for name in ("*.safetensors", adapters.CONFIG) for path in place.rglob(name)]
-    return hash_files({path.relative_to(place).as_posix(): sha256(path) for path in found})
+        return adapters.fingerprint(folder)
+    paths = [path for name in ("*.safetensors", adapters.CONFIG) for path in folder.rglob(name)]
+    return hash_files({path.relative_to(folder).as_posix(): sha256(path) for path in paths})

@@ -39,7 +39,7 @@ CONTEXT = 50
 def check(request: AuditRequest) -> AuditTarget:
     """Return what is audited, after every check that needs no model.
 
-    Raises UsageError where there is no victim for what goes with one.
+    Raises UsageError for an option that needs a victim where none is named.
     """
     if isinstance(request, ExtractionRequest):
         estimator_choice.check(request.attacks, request.options, victim=request.victim)
@@ -70,11 +70,11 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         request, form = self.request, self.form
         self._attacker = read(request.own, form, request)
         self._victim = read(request.others, form, request) if request.others else None
-        tried = [self._attacker, *([self._victim] if self._victim else [])]
-        self._held_out = held_out.read(request, self.audited, form, tried)
+        input_files = [self._attacker, *([self._victim] if self._victim else [])]
+        self._held_out = held_out.read(request, self.audited, form, input_files)
         files = member_files(request, self.audited).items()
         self._members = {name: read(path, form, request) for name, path in files}
-        # Whom the user named is another member, whatever it has.
+        # A member that the user named counts as one, whatever records it has.
         self._victim_copies = [] if request.members else victim_copies(self._victim, self._members)
         for name in self._victim_copies:
             del self._members[name]
@@ -83,7 +83,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         self._without = counterfactual.find(request, self.audited)
         self._references = reference_models.find(request, self.audited)
         if self._without:
-            self._strangers = self._without.check(tried[-1].documents, self.audited, form)
+            self._strangers = self._without.check(input_files[-1].documents, self.audited, form)
         return [*self._files, *([self._held_out.file] if self._held_out else [])]
 
     @property
@@ -93,7 +93,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         return [file for file in named if file]
 
     def measure(self, engine: Engine) -> AuditResults:
-        """Make every attack under every kind of key."""
+        """Run every attack under every kind of key."""
         request, audited = self.request, self.audited
         attacks = [
             registry.create("attack", name, request.options.get(name)) for name in request.attacks
@@ -113,7 +113,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
                 pii_occurrences(view.engine, self._attacker.documents, CONTEXT),
             )
             case, before = prepare(
-                view, audited, self._attacker, self._victim, request, self.watch, begun=start
+                view, audited, self._attacker, self._victim, request, self.watch, start_scores=start
             )
             case = self._with_others(case)
             everywhere_results = attack_runner.run(everywhere, case, memory, tries, self.journal)
@@ -130,7 +130,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         return AuditResults(results=results, spent={"queries": queries}, **measured)
 
     def _with_others(self, case: AttackContext) -> AttackContext:
-        """Return a case with the documents of members, strangers and nobody."""
+        """Return `case` with other members, controls, reference models and held-out records."""
         case = replace(
             case,
             members={name: file.documents for name, file in self._members.items()},
@@ -143,7 +143,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         return self._without.given(case) if self._without else case
 
     def caveats(self) -> list[str]:
-        """Return what held-out records, the files and missing members leave open."""
+        """Return the caveats of held-out records, of the files and of missing members."""
         return [
             *(self._held_out.limits if self._held_out else ()),
             *(self._without.caveats(self._strangers) if self._without else ()),
@@ -162,7 +162,7 @@ def prepare(
     request: AuditRequest,
     watch: Watcher,
     *,
-    begun: prompt_start.PromptStartScores,
+    start_scores: prompt_start.PromptStartScores,
 ) -> tuple[AttackContext, dict[str, Any]]:
     """Return the case for the attacks, and what was measured of the target before any of them."""
     changed, base = None, audited.untuned
@@ -180,10 +180,10 @@ def prepare(
         attacker=attacker.documents,
         victim=victim.documents if victim else None,
         seed=request.seed,
-        beginning=begun.chosen,
+        beginning=start_scores.chosen,
         detector=registry.create(
             "detector", request.detector, request.options.get(request.detector)
         ),
         progress=watch,
     )
-    return case, {"effect": adapter_effect.table(changed), "beginning": begun.table()}
+    return case, {"effect": adapter_effect.table(changed), "beginning": start_scores.table()}

@@ -21,10 +21,10 @@ WHO = ("attacker", "client", "key", "adapter")
 
 @dataclass
 class AttackTries:
-    """The attacks of one audit: what one of them cannot do on these data stops no other."""
+    """The attacks of one audit: one that fails on these data does not stop the others."""
 
     alone: bool = False
-    """Whether there is only one, whose failure is that of the audit."""
+    """Whether there is only one attack, so that its failure is the audit's."""
     made: int = 0
     refused: list[InputError] = field(default_factory=list)
 
@@ -58,9 +58,9 @@ def _skipped(name: str, why: str) -> Result:
 
 
 def response_cache(attacks: Sequence[Attack]) -> ResponseCache:
-    """Return a memory for their answers, with room where more than one of them asks prefixes."""
-    several = sum(isinstance(attack, PrefixAttack) for attack in attacks) > 1
-    return ResponseCache(ROOM if several else 0)
+    """Return a cache for the attacks' answers; it has room only if several of them ask prefixes."""
+    is_shared = sum(isinstance(attack, PrefixAttack) for attack in attacks) > 1
+    return ResponseCache(ROOM if is_shared else 0)
 
 
 def run(
@@ -68,18 +68,20 @@ def run(
     case: AttackContext,
     shared: ResponseCache,
     tries: AttackTries,
-    kept: AuditJournal | None = None,
+    journal: AuditJournal | None = None,
 ) -> list[Result]:
-    """Return the result of each attack in the order given, and behind them their comparison.
+    """Return the result of each attack in the order given, followed by their comparison.
 
-    Their answers are `kept` where there is something to keep them.
+    Where there is a `journal`, it keeps the answers.
     """
-    own = share_responses(case, shared, kept)
+    shared_case = share_responses(case, shared, journal)
     # Attacks on prefixes keep their own answers, in less room.
-    other = replace(own, engine=CachingEngine(case.engine, kept)) if kept else own
-    cases = [own if isinstance(attack, PrefixAttack) else other for attack in attacks]
-    found = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
-    results = [found[index] for index in range(len(attacks))]
+    cached_case = (
+        replace(shared_case, engine=CachingEngine(case.engine, journal)) if journal else shared_case
+    )
+    cases = [shared_case if isinstance(attack, PrefixAttack) else cached_case for attack in attacks]
+    indexed_results = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
+    results = [indexed_results[index] for index in range(len(attacks))]
     return [*results, *_compared(results)]
 
 
@@ -92,7 +94,7 @@ def count_queries(
     keys ask their own. What was answered from memory was not asked.
     """
     counts = {
-        (row.plugin, tuple(str(row.scope.get(part)) for part in WHO), row.value)
+        (row.plugin, tuple(str(row.scope.get(name)) for name in WHO), row.value)
         for result in results
         for row in result.measurements
         if row.metric == "queries" and row.scope.get("source") == "tuned"
@@ -102,16 +104,16 @@ def count_queries(
 
 
 def _order(attacks: Sequence[Attack]) -> list[int]:
-    """Return the attacks' places, those first that ask a prompt most often, as far as is known.
+    """Return the attacks' indices, those first that ask a prompt most often, as far as is known.
 
-    Their answers do for the others, but not the other way round. Which attack asks first changes
-    no result.
+    The other attacks can reuse their answers, but not the other way round. The order of attacks
+    changes no result.
     """
 
     def rank(index: int) -> tuple[bool, int, bool]:
-        one = attacks[index]
-        if isinstance(one, PrefixAttack):
-            return False, -one.samples, one.distinct
+        attack = attacks[index]
+        if isinstance(attack, PrefixAttack):
+            return False, -attack.samples, attack.distinct
         return True, 0, True
 
     return sorted(range(len(attacks)), key=rank)
@@ -122,10 +124,10 @@ def _compared(results: Sequence[Result]) -> list[Result]:
     alike = [tally for tally in tallies if _same_targets(tally, tallies[0])]
     if len(tallies) < 2:
         return []
-    apart = [tally.plugin for tally in tallies if not _same_targets(tally, tallies[0])]
-    said = f"{', '.join(apart)}: not compared with {tallies[0].plugin}, which has other targets."
-    return [Result(measurements=tuple(comparison.rows(alike)), limits=(said,) if apart else ())]
+    plugins = [tally.plugin for tally in tallies if not _same_targets(tally, tallies[0])]
+    note = f"{', '.join(plugins)}: not compared with {tallies[0].plugin}, which has other targets."
+    return [Result(measurements=tuple(comparison.rows(alike)), limits=(note,) if plugins else ())]
 
 
-def _same_targets(one: ExtractionResult, other: ExtractionResult) -> bool:
-    return one.truth.labels == other.truth.labels
+def _same_targets(left: ExtractionResult, right: ExtractionResult) -> bool:
+    return left.truth.labels == right.truth.labels

@@ -1,6 +1,6 @@
 """Every client of a federation as attacker on every other one (FedPII, section 5.3 and table 2).
 
-What an attacker asks is asked once, of each model, and heard against every victim.
+Each attacker asks each model once, and its answers are compared with every victim.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:
-    """One client, what it is given, and all the others by name."""
+    """One client as attacker: its attack context, and the other clients' documents by name."""
 
     name: str
     case: AttackContext
@@ -61,13 +61,13 @@ def check(request: CrossClientRequest) -> AuditTarget:
 
 
 def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
-    made = []
+    attacks = []
     for name in request.attacks:
         attack = registry.create("attack", name, request.options.get(name))
         if not isinstance(attack, PrefixAttack):
             raise UsageError(f"The attack {name} asks no prefixes: it has no --matrix.")
-        made.append(attack)
-    return made
+        attacks.append(attack)
+    return attacks
 
 
 @dataclass(kw_only=True)
@@ -90,7 +90,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         return [*self._clients.values(), *([self._control] if self._control else [])]
 
     def measure(self, engine: Engine) -> AuditResults:
-        """Make every attack for every client, under every kind of key."""
+        """Run every attack for every client, under every kind of key."""
         request, everybody = self.request, self._everybody
         attacks = _attacks(request)
         memory = attack_runner.response_cache(attacks)
@@ -103,7 +103,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
                 view.engine, view.tuned, pii_occurrences(view.engine, everybody.documents, CONTEXT)
             )
             case, before = prepare(
-                view, self.audited, everybody, None, request, self.watch, begun=start
+                view, self.audited, everybody, None, request, self.watch, start_scores=start
             )
             case = replace(case, control=self._control.documents if self._control else ())
             case = share_responses(case, memory, self.journal)
@@ -112,9 +112,9 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         self.finish_asking()
         names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
         results = evidence.mask_results(results, everybody.documents, self.redactor, names)
-        asked = attack_runner.count_queries(results, memory, views)
+        query_count = attack_runner.count_queries(results, memory, views)
         return AuditResults(
-            results=results, spent={"queries": _queries(attacks, asked)}, **measured
+            results=results, spent={"queries": _queries(attacks, query_count)}, **measured
         )
 
     def caveats(self) -> list[str]:
@@ -122,17 +122,17 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         return reading_caveats(list(self._clients.values()))
 
 
-def _queries(attacks: Sequence[PrefixAttack], asked: int | None) -> int | None:
-    """Return how many questions were asked: none where nothing could be, null if not to count."""
+def _queries(attacks: Sequence[PrefixAttack], query_count: int | None) -> int | None:
+    """Return how many questions were asked: 0 where nothing could be asked, None if not counted."""
     sampled = any(attack.estimator == "sample" for attack in attacks)
-    return asked or 0 if sampled else None
+    return query_count or 0 if sampled else None
 
 
 def _together(files: Mapping[str, InputFile]) -> InputFile:
     """Return all documents; raises InputError where nobody has any PII."""
     first = next(iter(files.values()))
-    documents = [one for file in files.values() for one in file.documents]
-    if not any(one.pii for one in documents):
+    documents = [document for file in files.values() for document in file.documents]
+    if not any(document.pii for document in documents):
         raise InputError("No client's documents hold PII: there is nothing to ask or to look for.")
     return InputFile(path=first.path, documents=documents, annotation=first.annotation)
 
@@ -148,17 +148,17 @@ def _everybody(
     for attack in attacks:
         # Together, because a kind of PII is only unknown when nobody has it.
         chosen = iter(attack.restrict(case).attacker)
-        own = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
+        corpora = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
         attackers: list[Attacker] = []
-        for name, documents in own.items():
-            others = {other: own[other] for other in own if other != name}
-            attacker = Attacker(name=name, case=_case(case, name, documents), victims=others)
+        for name, documents in corpora.items():
+            victims = {victim: corpora[victim] for victim in corpora if victim != name}
+            attacker = Attacker(name=name, case=_case(case, name, documents), victims=victims)
             attackers.append(attacker)
         truths = [_truths(attack, attacker) for attacker in attackers]
         # One list for all, so that an answer that one attacker has heard does for another.
-        among = _strings([truth for found in truths for truth in found.values()])
-        for attacker, found in zip(attackers, truths, strict=True):
-            yield from attack_all(attack, attacker, budget, view, found, among)
+        matcher = _strings([truth for target_sets in truths for truth in target_sets.values()])
+        for attacker, target_sets in zip(attackers, truths, strict=True):
+            yield from attack_all(attack, attacker, budget, view, target_sets, matcher)
 
 
 def _case(case: AttackContext, name: str, documents: Sequence[Document]) -> AttackContext:
@@ -173,33 +173,33 @@ def attack_all(
     budget: int,
     view: ModelView,
     truths: Mapping[str, TargetSet] | None = None,
-    among: TargetMatcher | None = None,
+    matcher: TargetMatcher | None = None,
 ) -> Iterator[Result]:
-    """Yield what one client finds of every other, and first what it asked.
+    """Yield notes on what one client asked, then what it finds of every other client.
 
-    `truths` are what each victim alone has and `among` all strings that anybody looks for; without
-    them they are made here, for this attacker.
+    `truths` are what each victim alone has, and `matcher` finds all strings that anybody looks for;
+    without them they are made here, for this attacker.
     """
     case, truths = attacker.case, truths or _truths(attack, attacker)
-    wanted = {victim: truth for victim, truth in truths.items() if truth.labels}
-    told: tuple[str, ...] = ()
-    why, found = "", dict[str, Result]()
-    if wanted:
+    nonempty_truths = {victim: truth for victim, truth in truths.items() if truth.labels}
+    notes: tuple[str, ...] = ()
+    why, results = "", dict[str, Result]()
+    if nonempty_truths:
         try:
-            asked = _plan(attack, case, budget)
-            among = among or _strings(truths.values())
-            found, told = multi_victim.results(attack, case, asked, wanted, among)
-        except InputError as error:  # this client's documents do not do; another's may
+            plan = _plan(attack, case, budget)
+            matcher = matcher or _strings(truths.values())
+            results, notes = multi_victim.results(attack, case, plan, nonempty_truths, matcher)
+        except InputError as error:  # this client's documents cannot be used; another's may
             why = str(error)
-    yield view.within(Result(limits=tuple(f"{attacker.name}: {note}" for note in told)))
+    yield view.within(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))
     for victim, documents in attacker.victims.items():
-        if victim in found:
-            result = found[victim]
-        elif victim in wanted:
+        if victim in results:
+            result = results[victim]
+        elif victim in nonempty_truths:
             result = scoring.missing_result(attack.name, why or NOTHING_TO_ASK)
         else:
-            own = replace(case, victim=documents)
-            result = scoring.empty_result(attack.name, own, chosen=bool(attack.labels))
+            victim_case = replace(case, victim=documents)
+            result = scoring.empty_result(attack.name, victim_case, chosen=bool(attack.labels))
         pair = {**view.scope, "attacker": attacker.name, "victim": victim}
         yield replace(view, scope=pair).within(result)
 
@@ -215,7 +215,7 @@ def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, TargetSet]:
 
 def _rest(attacker: Attacker, victim: str) -> dict[str, Sequence[Document]]:
     """Return the documents of everybody but an attacker and its victim."""
-    return {name: own for name, own in attacker.victims.items() if name != victim}
+    return {name: documents for name, documents in attacker.victims.items() if name != victim}
 
 
 def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
@@ -223,5 +223,5 @@ def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
 
 
 def _plan(attack: PrefixAttack, case: AttackContext, budget: int) -> QueryPlan:
-    whole = attack.plan(case)
-    return limit_plan(whole, budget, seed=case.seed, ordered=attack.ordered, name=attack.name)
+    full_plan = attack.plan(case)
+    return limit_plan(full_plan, budget, seed=case.seed, ordered=attack.ordered, name=attack.name)

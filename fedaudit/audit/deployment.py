@@ -47,7 +47,7 @@ def open_deployment(run: Path, client: str, device: str = "auto") -> DeployedGat
 
     federation = open_federation(run)
     defense = defense_of(federation)
-    clients = [one.id for one in federation.manifest.clients]
+    clients = [c.id for c in federation.manifest.clients]
     if client not in clients:
         raise unknown_name_error("client", client, clients)
     folder = federation.path / DEPLOYED
@@ -70,27 +70,27 @@ def defense_of(federation: Federation) -> Defense:
     chosen = manifest.chosen_plugin(federation.manifest, "deployment")
     if chosen is None:
         raise InputError(f"{federation.path} has no deployed defence, so it has no keys.")
-    found: Defense = registry.create("defense", chosen.name, chosen.options)
-    return found
+    defense: Defense = registry.create("defense", chosen.name, chosen.options)
+    return defense
 
 
 def responder_of(defense: Defense, deployed: DeployedClient) -> Responder:
-    """Return how a client's deployed model answers; InputError where it just answers."""
-    found = defense.responder(deployed)
-    if found is None:
-        place = deployed.folder / deployed.client
-        raise InputError(f"{place} holds nothing that {defense.name} answers through.")
-    return found
+    """Return the responder of a client's deployed model; InputError where the defence has none."""
+    responder = defense.responder(deployed)
+    if responder is None:
+        folder = deployed.folder / deployed.client
+        raise InputError(f"{folder} holds nothing that {defense.name} answers through.")
+    return responder
 
 
 def adapter_hashes(gate: DeployedGate) -> Mapping[str, str]:
     """Return the SHA-256 of every adapter that the client deployed, by its name."""
-    place = gate.folder / gate.deployed.client
-    return {path.parent.name: sha256(path) for path in sorted(place.glob(f"*/{WEIGHTS}"))}
+    folder = gate.folder / gate.deployed.client
+    return {path.parent.name: sha256(path) for path in sorted(folder.glob(f"*/{WEIGHTS}"))}
 
 
 def rekey(gate: DeployedGate, change: KeyChange, name: str, adapter: str = "") -> None:
-    """Change a key; raises UsageError for a name that is not there, or is already."""
+    """Change a key; raises UsageError for a name that does not exist, or exists already."""
     gate.defense.rekey(gate.deployed, change, name, adapter)
 
 
@@ -110,8 +110,8 @@ def ask(
     request = GenerationRequest(
         prompt=(*begin, *routed.prompt), samples=1, max_new_tokens=new_tokens
     )
-    [said] = engine.generate(
+    [completion] = engine.generate(
         Target(name=routed.name, adapter=routed.adapter),
         GenerationBatch([request], seed=seed, decoding=SamplingParams(temperature=temperature)),
     )
-    return GateAnswer(said.texts[0], routed.name)
+    return GateAnswer(completion.texts[0], routed.name)

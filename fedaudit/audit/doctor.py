@@ -38,11 +38,11 @@ def _versions() -> str:
 def _devices() -> str:
     import torch
 
-    found = [f"cpu ({len(os.sched_getaffinity(0))} cores)"]
-    found += [
+    devices = [f"cpu ({len(os.sched_getaffinity(0))} cores)"]
+    devices += [
         f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())
     ]
-    return ", ".join(found)
+    return ", ".join(devices)
 
 
 def _model() -> str:
@@ -64,10 +64,10 @@ def _detection() -> str:
 
 
 def _protection() -> str:
-    held = sandbox.attempt("fedaudit.system.sandbox.protections", None, seconds=5.0)
-    lacking = [what for what in ("no writing", "no programs", "no TCP") if what not in held]
-    said = "" if not lacking else f"; this kernel's Landlock does not see to {', '.join(lacking)}"
-    return f"opened first in a process with {', '.join(held)}{said}"
+    protections = sandbox.attempt("fedaudit.system.sandbox.protections", None, seconds=5.0)
+    lacking = [name for name in ("no writing", "no programs", "no TCP") if name not in protections]
+    note = "" if not lacking else f"; this kernel's Landlock does not see to {', '.join(lacking)}"
+    return f"opened first in a process with {', '.join(protections)}{note}"
 
 
 def _disk() -> str:

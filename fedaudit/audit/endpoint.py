@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 KINDS = ("extract", "cross_client", "infer", "memorize")
 """The kinds of request that a server can be asked for."""
 IDENTITY = ("base", "base_url", "tokenizer", "context")
-"""The options that answers depend on; an audit may go on with others of the rest."""
+"""The options that answers depend on; an audit may be resumed with any others changed."""
 
 Tell = Callable[[str], None]
 DryRun = Callable[[Engine], object]
 
 
 def endpoint_target(request: "AuditRequest") -> AuditTarget:
-    """Return the served model that a request names; raises UsageError for what goes with none."""
+    """Return the served model that a request names; UsageError for options a server rules out."""
     assert request.target is not None
     if request.kind not in KINDS:
         raise UsageError(
             f"{request.command} needs a federation or a model's files: a server is audited with "
             "extract, infer and memorize."
         )
-    wrong = {
+    file_options = {
         "--adapter": request.adapter,
         "--round": request.round is not None,
         "--client": request.client,
@@ -40,7 +40,7 @@ def endpoint_target(request: "AuditRequest") -> AuditTarget:
         "--counterfactual": request.compared_run,
         "--reference": request.reference_runs,
     }
-    if option := next((name for name, given in wrong.items() if given), None):
+    if option := next((name for name, value in file_options.items() if value), None):
         raise UsageError(
             f"{option} goes with a model's files, not with a server: it serves a model by its name "
             "(--model), and its base by another (--set endpoint.base=NAME)."
@@ -67,9 +67,9 @@ def connected(
     ask: DryRun,
     tell: Tell,
 ) -> "Iterator[RemoteConnection]":
-    """Give the connection to a served model, not yet open, once `ask` has shown what comes.
+    """Give the connection to a served model, not yet open, after a dry run by `ask`.
 
-    What that costs is told, and held against the budget, before anything is sent.
+    The estimated cost is told, and checked against the budget, before anything is sent.
     """
     from fedaudit.engine.remote.connection import RemoteConnection
 

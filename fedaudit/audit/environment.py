@@ -38,12 +38,12 @@ def device_name(device: str) -> str:
     from fedaudit.engine.device import device_for
 
     try:
-        place = device_for(device)
+        torch_device = device_for(device)
     except TargetError:  # a Ray cluster has it, which has answered
         return f"{device}: on another machine"
-    if place.type == "cuda":
-        return f"{place}: {torch.cuda.get_device_name(place)}"
-    return f"{place}: {platform.machine()}, {torch.get_num_threads()} threads"
+    if torch_device.type == "cuda":
+        return f"{torch_device}: {torch.cuda.get_device_name(torch_device)}"
+    return f"{torch_device}: {platform.machine()}, {torch.get_num_threads()} threads"
 
 
 def machine_facts(device: str) -> str:

@@ -21,7 +21,7 @@ TEXT = "text"
 """The field of the evidence that holds what leaked."""
 
 LEAST = 4
-"""Characters that personal data has at least to be looked for in what plugins write."""
+"""The fewest characters of personal data that is looked for in what plugins write."""
 
 FIXED = frozenset({"source", "set"})
 """Parts of a scope whose values are few and known."""
@@ -42,7 +42,8 @@ def mask_findings(findings: Sequence[Finding], redactor: Callable[[], Redactor])
         return []
     mask = redactor().mask
     return [
-        replace(one, evidence=_evidence(one, partial(mask, label=one.label))) for one in findings
+        replace(finding, evidence=_evidence(finding, partial(mask, label=finding.label)))
+        for finding in findings
     ]
 
 
@@ -58,32 +59,32 @@ def mask_results(
     space do not matter, and parts of words count. Strings shorter than LEAST, labels and `names`,
     which the audit itself gives to clients and keys, stay.
     """
-    said: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for result in results:
-        _rewritten(result, lambda text: said.setdefault(text) or text)
-    known = _known(documents, [*names])
-    whole = "\x00".join(map(_compared, said))
-    found = {spelt: pair for spelt, pair in known.items() if spelt in whole}
-    if found:
-        write = _Masking(found, redactor().mask)
+        _rewritten(result, lambda text: texts.setdefault(text) or text)
+    pii = _known(documents, [*names])
+    joined_texts = "\x00".join(map(_compared, texts))
+    hits = {spelt: pair for spelt, pair in pii.items() if spelt in joined_texts}
+    if hits:
+        write = _Masking(hits, redactor().mask)
         results = [_rewritten(result, write) for result in results]
     return replace_hashed_ids(results, redactor)
 
 
 def replace_hashed_ids(results: Sequence[Found], redactor: Callable[[], Redactor]) -> list[Found]:
-    """Return `results` without ids that are hashes of records: keyed ones stand in their place.
+    """Return `results` with keyed hashes in place of ids that are plain hashes of records.
 
-    The same record has the same one, in every report made with the key.
+    The same record has the same keyed hash in every report made with the key.
     """
 
-    def keyed(found: re.Match[str]) -> str:
-        return f"record-{redactor().mask(found[0], TEXT)['hmac']}"
+    def keyed(match: re.Match[str]) -> str:
+        return f"record-{redactor().mask(match[0], TEXT)['hmac']}"
 
     return [_rewritten(result, lambda text: DERIVED.sub(keyed, text)) for result in results]
 
 
 def spell_mask(mask: Mapping[str, Any]) -> str:
-    """Return a mask as text that is another one for every string: `PERSON(13) #3fa2…` in full."""
+    """Return a mask as text, different for every string: `PERSON(13) #3fa2…` in full."""
     return f"{mask['label']}({mask['length']}) #{mask['hmac']}"
 
 
@@ -91,17 +92,17 @@ def _evidence(finding: Finding, mask: Mask) -> dict[str, Any]:
     table = to_plain(finding.evidence, "evidence")
     top = mask(str(table.pop(TEXT))) if TEXT in table else {}
     safe = {name: value for name, value in table.items() if name in finding.safe}
-    rest = {name: value for name, value in table.items() if name not in finding.safe}
-    return {**safe, **_hidden(rest, mask), **top}
+    unsafe = {name: value for name, value in table.items() if name not in finding.safe}
+    return {**safe, **_hidden(unsafe, mask), **top}
 
 
 def _hidden(value: Any, mask: Mask) -> Any:
-    """Return what JSON holds with a mask for every string, and for keys that are no names."""
+    """Return a JSON value with every string masked, and every key that is no name."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
-        return {_key(key, mask): _hidden(one, mask) for key, one in value.items()}
-    return [_hidden(one, mask) for one in value] if isinstance(value, list) else value
+        return {_key(key, mask): _hidden(item, mask) for key, item in value.items()}
+    return [_hidden(item, mask) for item in value] if isinstance(value, list) else value
 
 
 def _key(key: str, mask: Mask) -> str:
@@ -116,11 +117,11 @@ def _known(documents: Iterable[Document], names: Sequence[str]) -> dict[str, tup
     """Return the (string, label) of all PII that is looked for, by how it is compared."""
     pairs = {pair for document in documents for pair in document.strings()}
     stay = {_compared(name) for name in (*names, *(label for _, label in pairs))}
-    known = {
+    pii = {
         _compared(string.strip()): (string.strip(), label)
         for string, label in sorted(pairs, reverse=True)
     }
-    return {key: pair for key, pair in known.items() if len(key) >= LEAST and key not in stay}
+    return {key: pair for key, pair in pii.items() if len(key) >= LEAST and key not in stay}
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,9 @@ class _Masking:
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        longest = sorted(self.found, key=lambda one: (-len(one), one))
-        some = ("[\\s_-]+".join(map(re.escape, _GAP.split(one))) for one in longest)
-        object.__setattr__(self, "pattern", re.compile("|".join(some), re.IGNORECASE))
+        longest = sorted(self.found, key=lambda s: (-len(s), s))
+        patterns = ("[\\s_-]+".join(map(re.escape, _GAP.split(string))) for string in longest)
+        object.__setattr__(self, "pattern", re.compile("|".join(patterns), re.IGNORECASE))
 
     def __call__(self, text: str) -> str:
         return self.pattern.sub(self._masked, text)
@@ -145,11 +146,11 @@ class _Masking:
 
 
 def _rewritten(result: Found, write: Write) -> Found:
-    """Return `result` with every string that its plugin wrote to be seen as `write` has it."""
+    """Return `result` with `write` applied to every string that its plugin wrote to be seen."""
     return replace(
         result,
         measurements=tuple(_row(row, write) for row in result.measurements),
-        findings=tuple(_finding(one, write) for one in result.findings),
+        findings=tuple(_finding(finding, write) for finding in result.findings),
         limits=tuple(map(write, result.limits)),
         revealed=tuple({**leak, "id": write(leak["id"])} for leak in result.revealed),
     )
@@ -163,24 +164,24 @@ def _row(row: Measurement, write: Write) -> Measurement:
     return replace(row, plugin=write(row.plugin), reason=write(row.reason), scope=scope)
 
 
-def _finding(one: Finding, write: Write) -> Finding:
+def _finding(finding: Finding, write: Write) -> Finding:
     return replace(
-        one,
-        id=write(one.id),
-        label=write(one.label),
-        measurement=write(one.measurement),
+        finding,
+        id=write(finding.id),
+        label=write(finding.label),
+        measurement=write(finding.measurement),
         evidence={
-            name: _written(value, write) if name in one.safe else value
-            for name, value in one.evidence.items()
+            name: _written(value, write) if name in finding.safe else value
+            for name, value in finding.evidence.items()
         },
     )
 
 
 def _written(value: Any, write: Write) -> Any:
-    """Return what JSON holds with every string, and key, as `write` has it."""
+    """Return a JSON value with `write` applied to every string and key."""
     value = to_plain(value, "value")
     if isinstance(value, str):
         return write(value)
     if isinstance(value, dict):
-        return {write(key): _written(one, write) for key, one in value.items()}
-    return [_written(one, write) for one in value] if isinstance(value, list) else value
+        return {write(key): _written(item, write) for key, item in value.items()}
+    return [_written(item, write) for item in value] if isinstance(value, list) else value

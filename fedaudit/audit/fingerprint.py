@@ -27,34 +27,34 @@ if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
 FREE = ("batch_size", "workers", "device", "engine")
-"""Settings that change no result, but by rounding: a run may go on with others."""
+"""Settings that change results by rounding at most: a run may be resumed with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFingerprint:
-    """What a run is known by."""
+    """What identifies a run."""
 
     run: str
     """Its id: it goes on under the same one with other settings that change no result."""
     settings: Mapping[str, Any]
     """The request as the report holds it."""
     facts: Mapping[str, str]
-    """All that the answers follow from, by name, as JSON: another run differs in some."""
+    """All that determines the answers, by name, as JSON: another run differs in some of it."""
     adapter_sha256: str | None
     """Of what is audited; None for a base alone."""
 
 
 def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFingerprint:
-    """Return what a run is known by; reads every file of documents once, and the adapter's."""
+    """Return what identifies a run; reads every file of documents once, and the adapter's."""
     files = _files(request, audited)
     clients = [Path(client.path) for client in request.participants]
     hashes = {path: sha256(path) for path in dict.fromkeys((*files, *clients))}
     table, adapter = _settings(request), access.fingerprint(audited)
-    wanted = {key: value for key, value in table.items() if key not in FREE}
-    if isinstance(how := wanted.get("endpoint"), dict):
-        wanted["endpoint"] = {name: how[name] for name in IDENTITY}
+    fixed_settings = {key: value for key, value in table.items() if key not in FREE}
+    if isinstance(how := fixed_settings.get("endpoint"), dict):
+        fixed_settings["endpoint"] = {name: how[name] for name in IDENTITY}
     facts = {
-        **wanted,
+        **fixed_settings,
         "data": {str(path): digest for path, digest in hashes.items()},
         "base": audited.base,
         "adapter's SHA-256": adapter,
@@ -66,7 +66,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
     }
     subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
     return RunFingerprint(
-        run=run_id({**wanted, **subject}),
+        run=run_id({**fixed_settings, **subject}),
         settings=table,
         facts=dict(_flat("", json.loads(json.dumps(facts, default=str)))),
         adapter_sha256=adapter,
@@ -76,29 +76,31 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
 def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
     """Return what is compared with federations without some client; nothing where none is."""
     if every := counterfactual.find_every(request, audited):
-        hashes = {who: adapters.fingerprint(one.adapter) for who, one in every.items()}
+        hashes = {client: adapters.fingerprint(run.adapter) for client, run in every.items()}
         return {"counterfactuals' SHA-256": hashes}
-    found = counterfactual.find(request, audited)
-    if found is None:
+    run = counterfactual.find(request, audited)
+    if run is None:
         return {}
-    return {"counterfactual's SHA-256": adapters.fingerprint(found.adapter)}
+    return {"counterfactual's SHA-256": adapters.fingerprint(run.adapter)}
 
 
 def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
     """Return what clients' own models and records are; nothing where none are asked for."""
-    found = client_models.find(request, audited)
-    if not found:
+    client_files = client_models.find(request, audited)
+    if not client_files:
         return {}
     return {
-        "clients' adapters' SHA-256": client_models.hashes(found),
-        "clients' records": {client: sha256(one.records) for client, one in found.items()},
+        "clients' adapters' SHA-256": client_models.hashes(client_files),
+        "clients' records": {
+            client: sha256(files.records) for client, files in client_files.items()
+        },
     }
 
 
 def _rounds(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
     """Return what the models of earlier rounds are; nothing where none are asked."""
-    found = round_models.find(request, audited)
-    return {"rounds' SHA-256": round_models.hashes(found)} if found else {}
+    round_adapters = round_models.find(request, audited)
+    return {"rounds' SHA-256": round_models.hashes(round_adapters)} if round_adapters else {}
 
 
 def run_id(config: Mapping[str, Any]) -> str:
@@ -110,8 +112,8 @@ def run_id(config: Mapping[str, Any]) -> str:
 def describe_changes(now: Mapping[str, str], then: Mapping[str, str]) -> str:
     """Return what differs between two runs, in words; empty where nothing does."""
     names = [name for name in {**then, **now} if now.get(name) != then.get(name)]
-    told = [f"{name} is {_short(now, name)}, not {_short(then, name)}" for name in names[:3]]
-    return ", ".join(told) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
+    changes = [f"{name} is {_short(now, name)}, not {_short(then, name)}" for name in names[:3]]
+    return ", ".join(changes) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _settings(request: "AuditRequest") -> dict[str, Any]:

@@ -19,82 +19,82 @@ if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
 
-def read_shards(places: Sequence[Path]) -> list[ShardJournal]:
+def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
     """Return the shards in some folders in their order, all of them and each once.
 
     Raises InputError where one is missing, there twice, not finished or of another audit than the
     others, and UsageError for no folder at all.
     """
-    if not places:
+    if not folders:
         raise UsageError("Name the folders of all shards.")
-    parts = [_part(place) for place in places]
-    first = parts[0]
-    for part, place in zip(parts, places, strict=True):
-        table, other = part.journal.header, first.journal.header
+    shards = [_part(folder) for folder in folders]
+    first = shards[0]
+    for shard, folder in zip(shards, folders, strict=True):
+        header, first_header = shard.journal.header, first.journal.header
         differing = describe_changes(
-            {**table.get("config", {}), **table.get("facts", {})},
-            {**other.get("config", {}), **other.get("facts", {})},
+            {**header.get("config", {}), **header.get("facts", {})},
+            {**first_header.get("config", {}), **first_header.get("facts", {})},
         )
         if differing:
-            raise InputError(f"{place} is of another audit than {places[0]}: {differing}.")
-        if part.shard.of != first.shard.of:
-            raise InputError(f"{place} is shard {part.shard}, and {places[0]} {first.shard}.")
-    return _each_once(parts)
+            raise InputError(f"{folder} is of another audit than {folders[0]}: {differing}.")
+        if shard.shard.of != first.shard.of:
+            raise InputError(f"{folder} is shard {shard.shard}, and {folders[0]} {first.shard}.")
+    return _each_once(shards)
 
 
-def merged_request(parts: Sequence[ShardJournal], device: str) -> "AuditRequest":
-    """Return what the whole audit is asked, here and on a `device` of this machine.
+def merged_request(shards: Sequence[ShardJournal], device: str) -> "AuditRequest":
+    """Return the request of the whole audit, for a `device` of this machine.
 
     Raises InputError for a journal that holds no request.
     """
-    kept = parts[0].journal
-    request = from_table(kept.header.get("request", {}), kept.place)
+    first_journal = shards[0].journal
+    request = from_table(first_journal.header.get("request", {}), first_journal.place)
     return replace(request, device=device, engine="local")
 
 
 def merged_journals(
     request: "AuditRequest",
     fingerprint: RunFingerprint,
-    parts: Sequence[ShardJournal],
+    shards: Sequence[ShardJournal],
     share: float,
 ) -> AuditJournal:
     """Return all answers of the shards, of which a `share` is asked again.
 
     Raises InputError where what is audited has changed since.
     """
-    first = parts[0].journal
+    first = shards[0].journal
     differing = describe_changes(fingerprint.facts, first.header.get("config", {}))
     if differing:
         raise InputError(f"What was asked of {first.place} has changed since: {differing}.")
     recheck = SpotCheck(share, environment.machine_facts(request.device))
-    return AuditJournal(tuple(parts), merged=True, recheck=recheck)
+    return AuditJournal(tuple(shards), merged=True, recheck=recheck)
 
 
-def _each_once(parts: Sequence[ShardJournal]) -> list[ShardJournal]:
-    found: dict[int, ShardJournal] = {}
-    for part in parts:
-        if other := found.get(part.shard.number):
+def _each_once(shards: Sequence[ShardJournal]) -> list[ShardJournal]:
+    by_number: dict[int, ShardJournal] = {}
+    for shard in shards:
+        if duplicate := by_number.get(shard.shard.number):
             raise InputError(
-                f"{part.journal.place} and {other.journal.place} are both shard {part.shard}."
+                f"{shard.journal.place} and {duplicate.journal.place} are both shard {shard.shard}."
             )
-        found[part.shard.number] = part
-    numbers = range(1, parts[0].shard.of + 1)
-    if missing := [f"{number}/{len(numbers)}" for number in numbers if number not in found]:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise InputError(f"There is no shard {', '.join(missing[:3])}{more}: all parts are needed.")
-    return [found[number] for number in numbers]
+        by_number[shard.shard.number] = shard
+    numbers = range(1, shards[0].shard.of + 1)
+    if missing := [f"{number}/{len(numbers)}" for number in numbers if number not in by_number]:
+        tail = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise InputError(f"There is no shard {', '.join(missing[:3])}{tail}: all parts are needed.")
+    return [by_number[number] for number in numbers]
 
 
-def _part(place: Path) -> ShardJournal:
-    kept = journal.load(place, write=False)
-    if kept is None:
-        raise InputError(f"{place} holds no shard: there is no {FILE} in it.")
-    if kept.header.get("shard") is None:
-        raise InputError(f"{place} holds a whole audit's answers, not a shard's.")
-    if not kept.finished:
+def _part(folder: Path) -> ShardJournal:
+    stored = journal.load(folder, write=False)
+    if stored is None:
+        raise InputError(f"{folder} holds no shard: there is no {FILE} in it.")
+    if stored.header.get("shard") is None:
+        raise InputError(f"{folder} holds a whole audit's answers, not a shard's.")
+    if not stored.finished:
         raise InputError(
-            f"Shard {kept.header['shard']} in {place} is not finished: go on with --resume."
+            f"Shard {stored.header['shard']} in {folder} is not finished: go on with --resume."
         )
-    part = stored_shard(kept)
-    assert part is not None
-    return ShardJournal(kept, part)
+    shard = stored_shard(stored)
+    assert shard is not None
+    return ShardJournal(stored, shard)

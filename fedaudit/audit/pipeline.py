@@ -136,7 +136,7 @@ class AuditPipeline(ABC, Generic[R]):
         """Audit: cheap checks first, then the model, then the attacks."""
         from fedaudit.report.run_header import build_report
 
-        started = datetime.now(UTC)
+        start_time = datetime.now(UTC)
         files = self.read_inputs()
         answers = self._ask()
         measured, base_sha256 = answers.measured, answers.base_sha256
@@ -147,7 +147,7 @@ class AuditPipeline(ABC, Generic[R]):
             command=self.request.command,
             name=self.fingerprint.run,
             config=self.config(),
-            started=started,
+            started=start_time,
             **_resumption_facts(self.journal),
             base=audited.base,
             adapter=audited.adapter_name,
@@ -156,7 +156,7 @@ class AuditPipeline(ABC, Generic[R]):
             effect=measured.effect,
             beginning=measured.beginning,
             endpoint=answers.endpoint,
-            spent={**measured.spent, **answers.spent},
+            usage={**measured.spent, **answers.spent},
             environment=environment.describe(self.request.device),
             data=[file.row() for file in files],
             seeds={self.request.purpose: self.request.seed},
@@ -174,7 +174,7 @@ class AuditPipeline(ABC, Generic[R]):
         return Audit(report=report, revealed=revealed, audited=audited)
 
     def _ask(self) -> "MeasuredModel":
-        """Ask the model in this process, or the one behind a server, everything there is."""
+        """Ask everything of the model: of the one in this process, or the one behind a server."""
         served = self.audited.served
         if served is None:
             engine, sha256 = load(self.audited, self.form, self.request, self.journal)
@@ -183,24 +183,29 @@ class AuditPipeline(ABC, Generic[R]):
         dry.journal, dry.watch = None, no_watcher
         with connected(served, self.form, ask=dry.measure, tell=self.tell) as connection:
             journal = self.journal
-            asked = connection.open(
+            served_engine = connection.open(
                 UnfinishedPiece(journal), journal.record_fact if journal else None
             )
-            if journal and journal.recheck and journal.recheck.share and not asked.abilities.seed:
+            if (
+                journal
+                and journal.recheck
+                and journal.recheck.share
+                and not served_engine.abilities.seed
+            ):
                 raise UsageError(NO_RECHECK)
-            measured = self.measure(asked)
-            asked.finish()
+            measured = self.measure(served_engine)
+            served_engine.finish()
         return MeasuredModel(
             measured=measured,
             endpoint=connection.table(),
-            caveats=tuple(asked.caveats()),
+            caveats=tuple(served_engine.caveats()),
             spent={"tokens": connection.spending.tokens},
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredModel:
-    """What came of asking a model, and what there is to say of where it was asked."""
+    """The results of asking a model, and what the report says of the server that was asked."""
 
     measured: AuditResults
     base_sha256: str | None = None
@@ -215,9 +220,9 @@ def check(request: AuditRequest) -> AuditTarget:
     Raises UsageError for unknown plugins and options and for an attack that is named twice,
     InputError for files that are not there and for clients of one name.
     """
-    for place, name in enumerate(request.attacks):
+    for index, name in enumerate(request.attacks):
         registry.create("attack", name, request.options.get(name))
-        if name in request.attacks[:place]:
+        if name in request.attacks[:index]:
             raise UsageError(f"The attack {name} is named twice; each can be made once.")
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
@@ -248,7 +253,7 @@ def load(
     audited: AuditTarget,
     form: PromptTemplate,
     request: AuditRequest,
-    kept: AuditJournal | None = None,
+    journal: AuditJournal | None = None,
 ) -> tuple["LocalEngine | ParallelEngine", str]:
     """Return the engine for what is audited, and its base's fingerprint.
 
@@ -266,23 +271,25 @@ def load(
         batch_size=request.batch_size,
         fetch=audited.federation is None,
     )
-    engine, known = spread.make_engine(order, request.engine)
-    if audited.base_sha256 not in ("", known.sha256, known.earlier):
+    engine, base = spread.make_engine(order, request.engine)
+    if audited.base_sha256 not in ("", base.sha256, base.earlier):
         raise InputError(
             f"The base {audited.base} is not the one that the federation was trained on "
-            f"(SHA-256 {known.sha256[:12]}, not {audited.base_sha256[:12]})."
+            f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
         )
-    if kept:
-        kept.record_fact("the base's SHA-256", known.sha256)
-        kept.record_fact("the base's dtype", known.dtype)
-    return engine, known.sha256
+    if journal:
+        journal.record_fact("the base's SHA-256", base.sha256)
+        journal.record_fact("the base's dtype", base.dtype)
+    return engine, base.sha256
 
 
-def _resumption_facts(kept: AuditJournal | None) -> dict[str, Any]:
+def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
-    if kept is None:
+    if journal is None:
         return {}
     shards = (
-        {"shards": kept.recheck.table(), "doubts": kept.recheck.caveats()} if kept.recheck else {}
+        {"shards": journal.recheck.table(), "doubts": journal.recheck.caveats()}
+        if journal.recheck
+        else {}
     )
-    return {"resumed_from": kept.resumed, "earlier": kept.spent, **shards}
+    return {"resumed_from": journal.resumed, "earlier": journal.spent, **shards}

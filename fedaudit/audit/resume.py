@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def open_journal(
     request: "AuditRequest",
     fingerprint: RunFingerprint,
-    place: Path,
+    folder: Path,
     *,
     resume: bool = False,
-    part: Shard | None = None,
+    audit_shard: Shard | None = None,
 ) -> Iterator[AuditJournal]:
-    """Give what an audit into `place` keeps: its journal there, or a new one.
+    """Give the journal of an audit into `folder`: the one that is there, or a new one.
 
     Raises UsageError when there is nothing to resume, and InputError for the journal of another
     audit or shard, and for an unfinished one that is not to be resumed.
@@ -38,78 +38,78 @@ def open_journal(
         "run": fingerprint.run,
         "request": to_table(request),
         "config": fingerprint.facts,
-        "shard": str(part) if part else None,
+        "shard": str(audit_shard) if audit_shard else None,
         "device": environment.machine_facts(request.device),
     }
-    begun = (place / FILE).exists() or was_stopped(place)  # perhaps before it was told anything
-    kept = journal.load(place, write=True)
+    was_begun = (folder / FILE).exists() or was_stopped(folder)  # perhaps without any answer
+    stored = journal.load(folder, write=True)
     try:
-        if kept is not None:
-            _check(kept, header, resume=resume)
-        elif resume and not begun:
-            raise _nothing(place)
-        kept = kept or Journal(place, header)
-        yield AuditJournal((ShardJournal(kept, part or Shard()),))
+        if stored is not None:
+            _check(stored, header, resume=resume)
+        elif resume and not was_begun:
+            raise _nothing(folder)
+        stored = stored or Journal(folder, header)
+        yield AuditJournal((ShardJournal(stored, audit_shard or Shard()),))
     finally:
-        if kept is not None:
-            kept.close()
+        if stored is not None:
+            stored.close()
 
 
-def stored_run(place: Path) -> tuple["AuditRequest", Shard | None]:
-    """Return what was asked of the audit whose journal is in a folder, and of which shard.
+def stored_run(folder: Path) -> tuple["AuditRequest", Shard | None]:
+    """Return the request of the audit whose journal is in `folder`, and its shard.
 
     Raises UsageError where there is no journal, and InputError for one that holds no request.
     """
-    kept = journal.load(place, write=False)
-    if kept is None:
-        raise _nothing(place)
-    return from_table(kept.header.get("request", {}), place), stored_shard(kept)
+    stored = journal.load(folder, write=False)
+    if stored is None:
+        raise _nothing(folder)
+    return from_table(stored.header.get("request", {}), folder), stored_shard(stored)
 
 
-def stored_shard(kept: Journal) -> Shard | None:
+def stored_shard(stored: Journal) -> Shard | None:
     """Return the shard that a journal is of; None for a whole audit, InputError for no shard."""
-    name = kept.header.get("shard")
+    name = stored.header.get("shard")
     try:
         return None if name is None else shard(name)
     except UsageError:
-        raise InputError(f"{kept.place} is of a shard that cannot be: it says no i/n.") from None
+        raise InputError(f"{stored.place} is of a shard that cannot be: it says no i/n.") from None
 
 
-def _nothing(place: Path) -> UsageError:
-    return UsageError(f"There is no unfinished audit in {place} to resume.")
+def _nothing(folder: Path) -> UsageError:
+    return UsageError(f"There is no unfinished audit in {folder} to resume.")
 
 
-def _check(kept: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
+def _check(stored: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
     """Refuse the journal of another audit, and one that nobody asked to go on with."""
-    differing = describe_changes(header["config"], kept.header.get("config", {}))
+    differing = describe_changes(header["config"], stored.header.get("config", {}))
     if differing:
         raise InputError(
-            f"{kept.place} holds the answers of another audit: {differing}. Choose another "
-            f"--out, or remove {kept.path}."
+            f"{stored.place} holds the answers of another audit: {differing}. Choose another "
+            f"--out, or remove {stored.path}."
         )
-    if header["shard"] != kept.header.get("shard"):
-        whole = "a whole audit"
+    if header["shard"] != stored.header.get("shard"):
+        default = "a whole audit"
         raise InputError(
-            f"{kept.place} holds the answers of {_shard(kept.header['shard'], whole)}, not of "
-            f"{_shard(header['shard'], whole)}: choose another --out."
+            f"{stored.place} holds the answers of {_shard(stored.header['shard'], default)}, not "
+            f"of {_shard(header['shard'], default)}: choose another --out."
         )
     if not resume:
-        state = "finished: fedaudit merge puts shards together" if kept.finished else "unfinished"
+        state = "finished: fedaudit merge puts shards together" if stored.finished else "unfinished"
         raise InputError(
-            f"{kept.place} holds this very audit, {state}. Go on with --resume, or remove "
-            f"{kept.path} to begin again."
+            f"{stored.place} holds this very audit, {state}. Go on with --resume, or remove "
+            f"{stored.path} to begin again."
         )
 
 
-def _shard(name: str | None, whole: str) -> str:
-    return f"shard {name}" if name else whole
+def _shard(name: str | None, default: str) -> str:
+    return f"shard {name}" if name else default
 
 
-def was_stopped(place: Path) -> bool:
+def was_stopped(folder: Path) -> bool:
     """Tell whether an audit that was stopped left its report here."""
     from fedaudit.report.document import read
 
-    path = place / "report.json"
+    path = folder / "report.json"
     return path.exists() and read(path)["status"] == "interrupted"
 
 
@@ -117,8 +117,8 @@ def interrupted_report(
     request: "AuditRequest",
     audited: AuditTarget,
     fingerprint: RunFingerprint,
-    started: datetime,
-    kept: AuditJournal,
+    start_time: datetime,
+    audit_journal: AuditJournal,
 ) -> "Report":
     """Return the report of an audit that was stopped: no numbers, and how to go on."""
     from fedaudit.report.run_header import build_report
@@ -129,11 +129,11 @@ def interrupted_report(
         command=request.command,
         name=fingerprint.run,
         config={**fingerprint.settings, "round": audited.round},
-        started=started,
+        started=start_time,
         base=audited.base,
         adapter=audited.adapter_name,
         sha256=fingerprint.adapter_sha256,
-        resumed_from=kept.resumed,
+        resumed_from=audit_journal.resumed,
         environment=environment.describe(request.device),
         data=[],
         seeds={request.purpose: request.seed},

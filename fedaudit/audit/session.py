@@ -59,7 +59,7 @@ PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
 
 
 def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_watcher) -> Audit:
-    """Return an audit of which nothing is kept: no answers, and no report in a folder."""
+    """Run an audit of which nothing is kept: no answers, and no report in a folder."""
     pipeline = PIPELINES[type(request)]
     audited = pipeline.check(request)
     return pipeline(
@@ -131,8 +131,8 @@ class AuditSession:
         `options` are those of a session. Raises UsageError where no answer was kept, and
         InputError for a folder of an earlier version or with no request in its journal.
         """
-        request, part = resume.stored_run(folder)
-        return cls(request, folder, shard=str(part) if part else None, resume=True, **options)
+        request, shard = resume.stored_run(folder)
+        return cls(request, folder, shard=str(shard) if shard else None, resume=True, **options)
 
     @classmethod
     def merge(
@@ -150,9 +150,9 @@ class AuditSession:
         are those of a session. Raises InputError where a shard is missing, there twice, not
         finished or of another audit, and for one that holds no request.
         """
-        parts = merge.read_shards(folders)
-        request = merge.merged_request(parts, device)
-        return cls(request, folder, shards=MergedShards(parts=parts, recheck=recheck), **options)
+        shards = merge.read_shards(folders)
+        request = merge.merged_request(shards, device)
+        return cls(request, folder, shards=MergedShards(parts=shards, recheck=recheck), **options)
 
     def run(
         self,
@@ -161,9 +161,9 @@ class AuditSession:
     ) -> Audit | None:
         """Ask what has no answer yet and write the report; return None for a shard alone.
 
-        `watching` gives what hears of progress, around all that is asked; `tell` hears what a
-        server will be asked. Raises Interrupted where
-        it was stopped: what was answered is kept, for `resume`.
+        `watching` gives the listener for progress while the model is asked; `tell` hears what a
+        server will be asked. Raises Interrupted where it was stopped: the answers so far are
+        kept, for `resume`.
         """
         busy = f"Another process is auditing into {self.folder}."
         with locked(self.folder / LOCK, busy), self._open_journal() as journal:
@@ -185,25 +185,25 @@ class AuditSession:
         """Return the request; a target that another framework left is imported first."""
         if request.target is None or is_url(request.target):
             return request
-        own = "" if request.template == TEMPLATE else request.template
-        made = foreign_targets.native_folder(
-            Path(request.target), below, self._told.append, template=own
+        template = "" if request.template == TEMPLATE else request.template
+        folder = foreign_targets.native_folder(
+            Path(request.target), below, self._told.append, template=template
         )
-        return replace(request, target=str(made)) if self._told else request
+        return replace(request, target=str(folder)) if self._told else request
 
     def _open_journal(self) -> AbstractContextManager[AuditJournal]:
         if self._shards:
-            parts, share = self._shards.parts, self._shards.recheck
-            return nullcontext(merge.merged_journals(self.request, self.fingerprint, parts, share))
+            shards, share = self._shards.parts, self._shards.recheck
+            return nullcontext(merge.merged_journals(self.request, self.fingerprint, shards, share))
         return resume.open_journal(
-            self.request, self.fingerprint, self.folder, resume=self._resume, part=self.shard
+            self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
         )
 
     def _measure(
         self, journal: AuditJournal, watching: AbstractContextManager[Watcher], tell: Tell
     ) -> Audit:
-        """Audit; what is stopped leaves a report that says so, and what it was answered."""
-        started = datetime.now(UTC)
+        """Run the audit; if it is stopped, a report that says so and its answers are left."""
+        start_time = datetime.now(UTC)
         try:
             with watching as watch:
                 return self._pipeline(
@@ -225,7 +225,7 @@ class AuditSession:
                 with suppress(FedauditError):  # the disk may be full
                     self._save(
                         resume.interrupted_report(
-                            self.request, self.audited, self.fingerprint, started, journal
+                            self.request, self.audited, self.fingerprint, start_time, journal
                         )
                     )
             raise Interrupted(f"{_reason(error)} {_next_step(journal)}") from error
@@ -237,8 +237,8 @@ class AuditSession:
                 write(report, path)
 
     def _default_folder(self) -> Path:
-        part = f"-{self.shard.number}-of-{self.shard.of}" if self.shard else ""
-        return RUNS / self.request.command / f"{self.fingerprint.run}{part}"
+        suffix = f"-{self.shard.number}-of-{self.shard.of}" if self.shard else ""
+        return RUNS / self.request.command / f"{self.fingerprint.run}{suffix}"
 
     def _check_folder(self) -> None:
         """Refuse a folder that holds another run's report, and files that cannot be written.
@@ -273,8 +273,8 @@ class AuditSession:
         if clients := self.request.participants:
             yield f"Auditing {where}: {', '.join(client.name for client in clients)}."
         elif audited.found and audited.federation:
-            which = "written last" if audited.last else "of the data"
-            yield f"Auditing {where}, the federation {which}."
+            origin = "written last" if audited.last else "of the data"
+            yield f"Auditing {where}, the federation {origin}."
         elif audited.found:
             yield f"Auditing {audited.adapter} on {audited.base}, the base that it names."
         if audited.deployment:
@@ -290,8 +290,8 @@ def _next_step(journal: AuditJournal) -> str:
     if not journal.answers:
         return "No answer was kept: the same command begins again."
     count = journal.answers
-    kept = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
-    return f"{kept} The same command with --resume goes on."
+    summary = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
+    return f"{summary} The same command with --resume goes on."
 
 
 def _write_revealed(leaks: Iterable[Mapping[str, str]], path: Path) -> None:

@@ -53,15 +53,15 @@ def to_table(request: AuditRequest) -> dict[str, Any]:
     return table
 
 
-def from_table(table: Mapping[str, Any], place: Path) -> AuditRequest:
-    """Return the request that the journal in the folder `place` holds.
+def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
+    """Return the request that the journal in `folder` holds.
 
     Raises InputError for anything but what `to_table` returns, and for a client's file that is no
     longer there.
     """
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"{place} is of the command {kind!r:.{SHOWN}}, which has no shards.")
+        raise InputError(f"{folder} is of the command {kind!r:.{SHOWN}}, which has no shards.")
     try:
         _check_text(table)
         request = _built(KINDS[kind], {name: v for name, v in table.items() if name != "kind"})
@@ -69,7 +69,7 @@ def from_table(table: Mapping[str, Any], place: Path) -> AuditRequest:
             raise UsageError("something is missing, or written in another way")
     except (UsageError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{place} holds no request as this version of fedaudit keeps it: {error!s:.{SHOWN}}"
+            f"{folder} holds no request as this version of fedaudit keeps it: {error!s:.{SHOWN}}"
         ) from None
     return replace(request, **_clients(request))
 
@@ -95,9 +95,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -108,9 +108,9 @@ def _check_text(value: Any) -> None:
         if "\0" in value:
             raise ValueError("a text with a zero in it")
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, item in value.items():
             _check_text(key)
-            _check_text(one)
+            _check_text(item)
     elif isinstance(value, list):
-        for one in value:
-            _check_text(one)
+        for item in value:
+            _check_text(item)

@@ -52,8 +52,8 @@ class AuditTarget:
     @property
     def untuned(self) -> Target | None:
         """Its base to compare with, if there is one."""
-        known = self.served.has_base if self.served else self.adapter is not None
-        return Target(name="base") if known else None
+        has_base = self.served.has_base if self.served else self.adapter is not None
+        return Target(name="base") if has_base else None
 
     @property
     def adapter_name(self) -> str | None:
@@ -83,17 +83,17 @@ def resolve(
             "A server's address as target goes with extract, infer and memorize only."
         )
     around = _around(data)
-    place = Path(target) if target else (around or latest(RUNS))
+    path = Path(target) if target else (around or latest(RUNS))
     unnamed = target is None and number is None and client is None
-    if unnamed and adapter is not None and (alone := _alone(adapter, place)):
-        return alone
-    if place is None:
+    if unnamed and adapter is not None and (audited := _alone(adapter, path)):
+        return audited
+    if path is None:
         raise UsageError(
             "There is no --target and no federation below runs/: name one, or run "
             "`fedaudit simulate --profile fed_pii` first."
         )
-    if is_federation(place):
-        opened = _federation(open_federation(place), adapter, number)
+    if is_federation(path):
+        opened = _federation(open_federation(path), adapter, number)
         if adapter is None and number is None:
             opened = _deployed(opened, client, victim or data)
         elif client is not None:
@@ -102,32 +102,32 @@ def resolve(
     if number is not None or client is not None:
         option = "--client" if number is None else "--round"
         raise UsageError(f"{option} goes with a federation's folder as --target.")
-    if place.is_dir() and (place / adapters.CONFIG).exists():
+    if path.is_dir() and (path / adapters.CONFIG).exists():
         raise UsageError(
-            f"{place} is an adapter: name its base with --target and it with --adapter {place}."
+            f"{path} is an adapter: name its base with --target and it with --adapter {path}."
         )
-    if target != nano.BASE and not place.exists() and _is_path(str(target)):
-        raise InputError(f"There is no target {target}.{suggest_neighbour(place)}")
-    if place.is_file():
-        raise InputError(f"{place} is a file; a target is a folder or a hub id.")
-    if place.is_dir() and not (place / "config.json").exists():
-        raise InputError(f"{place} is neither a federation (federation.json) nor a model.")
+    if target != nano.BASE and not path.exists() and _is_path(str(target)):
+        raise InputError(f"There is no target {target}.{suggest_neighbour(path)}")
+    if path.is_file():
+        raise InputError(f"{path} is a file; a target is a folder or a hub id.")
+    if path.is_dir() and not (path / "config.json").exists():
+        raise InputError(f"{path} is neither a federation (federation.json) nor a model.")
     return AuditTarget(base=str(target), adapter=_adapter(adapter))
 
 
-def _alone(adapter: str, place: Path | None) -> AuditTarget | None:
+def _alone(adapter: str, path: Path | None) -> AuditTarget | None:
     """Return an adapter on the base that its configuration names, if that is a folder here.
 
-    None where it is the base of the federation in `place`, or where that takes its place. Raises
-    UsageError where there is neither: no file has a model fetched.
+    None where it is the base of the federation in `path`, or where that takes its place. Raises
+    UsageError where there is neither: a model that only a file names is never fetched.
     """
     folder = Path(adapter)
     named = str(adapters.check(folder).get("base_model_name_or_path") or "")
     base = bases.on_this_machine(named)
-    if not base and place is None:
-        said = f"names the base {named!r}, which is no folder here" if named else "names no base"
-        raise UsageError(f"{adapter} {said}: name it with --target.")
-    if not base or (place and is_federation(place) and manifest.read(place).base.name == base):
+    if not base and path is None:
+        reason = f"names the base {named!r}, which is no folder here" if named else "names no base"
+        raise UsageError(f"{adapter} {reason}: name it with --target.")
+    if not base or (path and is_federation(path) and manifest.read(path).base.name == base):
         return None
     return AuditTarget(base=base, adapter=folder, found=True)
 
@@ -157,10 +157,10 @@ def _deployed(audited: AuditTarget, client: str | None, data: Path | None) -> Au
         if client is not None:
             raise UsageError(f"{federation.path} has no deployed defence: --client names nothing.")
         return audited
-    clients = {one.id: federation.path / one.data for one in federation.manifest.clients}
+    clients = {c.id: federation.path / c.data for c in federation.manifest.clients}
     if client is None and data is not None:
-        here = data.resolve()
-        client = next((name for name, own in clients.items() if own.resolve() == here), None)
+        data_path = data.resolve()
+        client = next((name for name, path in clients.items() if path.resolve() == data_path), None)
     if client is None:
         raise UsageError(
             f"{federation.path} answers through its clients' deployed defence: name one with "
@@ -198,5 +198,9 @@ def _is_path(name: str) -> bool:
 
     A hub id is a model's name, or an owner's and a model's that no folder here is called like.
     """
-    folder, slash, rest = name.partition("/")
-    return name.startswith((".", "/", "~")) or "/" in rest or bool(slash and Path(folder).is_dir())
+    folder, slash, remainder = name.partition("/")
+    return (
+        name.startswith((".", "/", "~"))
+        or "/" in remainder
+        or bool(slash and Path(folder).is_dir())
+    )

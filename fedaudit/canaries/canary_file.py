@@ -76,12 +76,12 @@ class CanarySet:
     @property
     def planted(self) -> tuple[Canary, ...]:
         """Those that some client is given."""
-        return tuple(one for one in self.canaries if one.times)
+        return tuple(canary for canary in self.canaries if canary.times)
 
     @property
     def controls(self) -> tuple[Canary, ...]:
         """Those that nobody is given."""
-        return tuple(one for one in self.canaries if not one.times)
+        return tuple(canary for canary in self.canaries if not canary.times)
 
 
 def commitment(canaries: CanarySet) -> str:
@@ -101,15 +101,15 @@ def read(path: Path) -> CanarySet:
     check_version(table, path, SCHEMA_VERSION)
     _check_texts(table, path)
     try:
-        found = build(CanarySet, table, path.name)
+        canaries = build(CanarySet, table, path.name)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
-    _check(found, path)
-    return found
+    _check(canaries, path)
+    return canaries
 
 
 def is_instruction(text: str) -> bool:
-    """Tell whether a text may be what canaries answer; an empty one is none, and fine."""
+    """Tell whether canaries may answer this instruction; it may be empty, which means none."""
     return text.isprintable() and len(text) <= LONGEST and SECRET not in text
 
 
@@ -132,36 +132,40 @@ def _check_texts(table: Any, path: Path) -> None:
         raise InputError(f"{path}: its space is no table, or has words that are no texts.")
 
 
-def _check(found: CanarySet, path: Path) -> None:
-    if not _SALT.fullmatch(found.salt):
+def _check(canaries: CanarySet, path: Path) -> None:
+    if not _SALT.fullmatch(canaries.salt):
         raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
-    if parse_time(found.made) is None:
-        raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
-    for what, word in (("kind", found.kind), ("language", found.language), ("label", found.label)):
-        check_name(word, path, f"the {what}")
-    if not is_instruction(found.instruction):
+    if parse_time(canaries.made) is None:
+        raise InputError(f"{path}: {canaries.made!r} is no time with a time zone.")
+    for name, word in (
+        ("kind", canaries.kind),
+        ("language", canaries.language),
+        ("label", canaries.label),
+    ):
+        check_name(word, path, f"the {name}")
+    if not is_instruction(canaries.instruction):
         raise InputError(f"{path}: its instruction is no line, or holds {SECRET}.")
-    for number, one in enumerate(found.canaries):
-        if mistake := _mistake(one, found.space):
+    for number, canary in enumerate(canaries.canaries):
+        if mistake := _mistake(canary, canaries.space):
             raise InputError(f"{path}: canary {number} {mistake}.")
-        if one.times:
-            check_name(one.client, path, "the client")
-    if not found.planted:
+        if canary.times:
+            check_name(canary.client, path, "the client")
+    if not canaries.planted:
         raise InputError(f"{path}: nobody is given any of its canaries.")
-    if found.space.size < len(found.planted) + REFERENCES:
+    if canaries.space.size < len(canaries.planted) + REFERENCES:
         raise InputError(f"{path}: its space has no {REFERENCES} secrets that nobody is given.")
-    if len({one.secret for one in found.canaries}) < len(found.canaries):
+    if len({canary.secret for canary in canaries.canaries}) < len(canaries.canaries):
         raise InputError(f"{path} holds one secret twice.")
 
 
-def _mistake(one: Canary, space: SecretSpace) -> str:
+def _mistake(canary: Canary, space: SecretSpace) -> str:
     """Return what is wrong with a canary, without its secret; nothing where all is well."""
-    if one.text.count(SECRET) != 1 or not one.prefix or len(one.text) > LONGEST:
+    if canary.text.count(SECRET) != 1 or not canary.prefix or len(canary.text) > LONGEST:
         return f"needs a text that holds {SECRET} once, with words before it"
-    if not one.text.isprintable():
+    if not canary.text.isprintable():
         return "has a text with characters that do not show"
-    if one.secret not in space:
+    if canary.secret not in space:
         return "has a secret that is not of its space"
-    if not 0 <= one.times <= OFTEN or bool(one.times) != bool(one.client):
+    if not 0 <= canary.times <= OFTEN or bool(canary.times) != bool(canary.client):
         return f"needs a client and 1 to {OFTEN:,} copies, or neither"
     return ""

@@ -76,7 +76,7 @@ class CoinSet:
     @property
     def coins(self) -> list[bool]:
         """Of each canary, whether it was put into training."""
-        return [one.included for one in self.canaries]
+        return [canary.included for canary in self.canaries]
 
 
 def commitment(coins: CoinSet) -> str:
@@ -100,13 +100,13 @@ def read(path: Path) -> CoinSet:
             f"{path} holds no canaries with coins; `fedaudit dp make` writes such a file."
         )
     try:
-        found = build(CoinSet, {**table, "canaries": ()}, path.name)
+        coins = build(CoinSet, {**table, "canaries": ()}, path.name)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
-    made = tuple(CoinCanary(**item) for item in items)
-    found = CoinSet(**{**_fields(found), "canaries": made})
-    _check(found, path)
-    return found
+    canaries = tuple(CoinCanary(**item) for item in items)
+    coins = CoinSet(**{**_fields(coins), "canaries": canaries})
+    _check(coins, path)
+    return coins
 
 
 def _is_canary(item: Any) -> bool:
@@ -119,23 +119,23 @@ def _is_canary(item: Any) -> bool:
     )
 
 
-def _fields(found: CoinSet) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in CoinSet.__dataclass_fields__}
+def _fields(coins: CoinSet) -> dict[str, Any]:
+    return {name: getattr(coins, name) for name in CoinSet.__dataclass_fields__}
 
 
-def _check(found: CoinSet, path: Path) -> None:
-    if not _SALT.fullmatch(found.salt):
+def _check(coins: CoinSet, path: Path) -> None:
+    if not _SALT.fullmatch(coins.salt):
         raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
-    if parse_time(found.made) is None:
-        raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
-    if found.scorer != SCORER:
+    if parse_time(coins.made) is None:
+        raise InputError(f"{path}: {coins.made!r} is no time with a time zone.")
+    if coins.scorer != SCORER:
         raise InputError(f"{path}: its scorer is one that this version does not have.")
-    check_name(found.client, path, "the client")
-    if not FEWEST <= len(found.canaries) <= MOST:
+    check_name(coins.client, path, "the client")
+    if not FEWEST <= len(coins.canaries) <= MOST:
         raise InputError(f"{path} needs {FEWEST} to {MOST:,} canaries.")
-    if len({one.text for one in found.canaries}) < len(found.canaries):
+    if len({canary.text for canary in coins.canaries}) < len(coins.canaries):
         raise InputError(f"{path} holds one canary twice.")
-    if not all(one.prefix.strip() and one.suffix.strip() for one in found.canaries):
+    if not all(canary.prefix.strip() and canary.suffix.strip() for canary in coins.canaries):
         raise InputError(f"{path}: a canary needs a prefix and a suffix.")
-    if len(set(found.coins)) < 2:
+    if len(set(coins.coins)) < 2:
         raise InputError(f"{path}: all of its coins fell alike.")

@@ -52,7 +52,7 @@ def make(order: CoinOrder, vocabulary: Sequence[str]) -> CoinSet:
     """
     check_name(order.client, Path("--client"), "the client")
     rng = random.SystemRandom() if order.seed is None else random.Random(f"coins {order.seed}")
-    texts = [one.text for one in corpus.read(order.corpus, template(order.template))]
+    texts = [document.text for document in corpus.read(order.corpus, template(order.template))]
     starts = [" ".join(words) for text in texts if (words := text.split()[: order.prefix_words])]
     if not starts:
         raise InputError(f"{order.corpus} holds no text that a canary could begin with.")
@@ -61,14 +61,14 @@ def make(order: CoinOrder, vocabulary: Sequence[str]) -> CoinSet:
         raise InputError(
             f"{order.base} has {len(words)} tokens that are whole words; {FEWEST_WORDS} are needed."
         )
-    known, made = set(texts), dict[str, CoinCanary]()
-    while len(made) < order.count:
+    corpus_texts, canaries = set(texts), dict[str, CoinCanary]()
+    while len(canaries) < order.count:
         suffix = "".join(rng.choice(words) for _ in range(order.suffix_tokens))
-        one = CoinCanary(
+        canary = CoinCanary(
             prefix=rng.choice(starts), suffix=suffix, included=bool(rng.getrandbits(1))
         )
-        if one.text not in known:
-            made[one.text] = one
+        if canary.text not in corpus_texts:
+            canaries[canary.text] = canary
     try:
         return CoinSet(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -79,7 +79,7 @@ def make(order: CoinOrder, vocabulary: Sequence[str]) -> CoinSet:
             positions=order.positions,
             estimator=order.estimator,
             shares=order.shares,
-            canaries=tuple(made.values()),
+            canaries=tuple(canaries.values()),
         )
     except ValueError as error:
         raise UsageError(f"dp make: {error}.") from None
@@ -90,5 +90,5 @@ def whole_words(vocabulary: Sequence[str]) -> list[str]:
 
     Regular tokens: of new ones, or of parts of characters, a LoRA adapter would learn nothing.
     """
-    found = {one for one in vocabulary if one[:1] == " " and one[1:].isalpha() and len(one) > 2}
-    return sorted(found)
+    words = {t for t in vocabulary if t[:1] == " " and t[1:].isalpha() and len(t) > 2}
+    return sorted(words)

@@ -34,24 +34,24 @@ def plant(order: CoinPlantOrder) -> PlantedRecords:
     Raises InputError for a place where something is and for records that hold a canary already,
     and UsageError for another client's.
     """
-    found = coin_file.read(order.coins)
-    if order.client and order.client != found.client:
-        raise UsageError(f"{order.coins.name} is for {found.client}, not for {order.client}.")
+    coins = coin_file.read(order.coins)
+    if order.client and order.client != coins.client:
+        raise UsageError(f"{order.coins.name} is for {coins.client}, not for {order.client}.")
     if order.out.exists() or order.out.is_symlink():
         raise InputError(f"{order.out} exists already; choose another place for the records.")
     existing_parent(order.out.absolute().parent)
     records = list(corpus.read_records(order.records, template(order.template)))
     texts = Counter(record.document.text for record in records)
-    if held := sum(one.text in texts for one in found.canaries):
-        raise InputError(f"{order.records} holds {held:,} of the canaries already.")
+    if count := sum(canary.text in texts for canary in coins.canaries):
+        raise InputError(f"{order.records} holds {count:,} of the canaries already.")
     rng = random.SystemRandom() if order.seed is None else random.Random(f"plant {order.seed}")
-    taken = {record.document.id for record in records}
+    ids = {record.document.id for record in records}
     annotated = all(record.document.pii is not None for record in records)
     group = _corpus({record.document.group.partition("/") for record in records})
     planted = [
-        _record(one.text, new_id(taken, rng), group, annotated=annotated)
-        for one in found.canaries
-        if one.included
+        _record(canary.text, new_id(ids, rng), group, annotated=annotated)
+        for canary in coins.canaries
+        if canary.included
     ]
     mixed = [*(record.given for record in records), *planted]
     rng.shuffle(mixed)

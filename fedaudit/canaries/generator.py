@@ -47,7 +47,7 @@ class CanaryOrder:
     """Whoever knows it knows the secrets; None draws what nobody can guess."""
 
     def __post_init__(self) -> None:
-        if not self.times or any(not 0 < one <= OFTEN for one in self.times):
+        if not self.times or any(not 0 < n <= OFTEN for n in self.times):
             raise UsageError(f"--times takes numbers from 1 to {OFTEN:,}, as 1,4,16.")
         if len(set(self.times)) < len(self.times) or len(set(self.clients)) < len(self.clients):
             raise UsageError("--times and --client name nothing twice.")
@@ -74,17 +74,19 @@ def make(order: CanaryOrder, known_texts: Iterable[str] = ()) -> CanarySet:
     kind = find_kind(order.kind, order.language)
     rng = random.SystemRandom() if order.seed is None else random.Random(f"canaries {order.seed}")
     read = (text for path in order.corpora for text in _texts(path, order.template))
-    known = _folded(chain(known_texts, read))
-    space = _space(order, kind, known)
-    planted, controls = _secrets(space, order, rng, known)
-    sentences = [check_sentence(one) for one in order.formats or kind.sentences]
+    corpus_text = _folded(chain(known_texts, read))
+    space = _space(order, kind, corpus_text)
+    planted, controls = _secrets(space, order, rng, corpus_text)
+    sentences = [check_sentence(sentence) for sentence in order.formats or kind.sentences]
     texts = _contexts(sentences, order.count, rng)
-    given = [
+    planted_canaries = [
         Canary(text=text, secret=secret, client=client, times=times)
         for text, secret, (client, times) in zip(texts, planted, _shares(order), strict=True)
     ]
     # A control stands in the sentence of a planted secret: a place that training has changed.
-    never = [Canary(text=texts[at % len(texts)], secret=one) for at, one in enumerate(controls)]
+    control_canaries = [
+        Canary(text=texts[i % len(texts)], secret=secret) for i, secret in enumerate(controls)
+    ]
     return CanarySet(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         salt=f"{rng.getrandbits(256):064x}",
@@ -93,20 +95,20 @@ def make(order: CanaryOrder, known_texts: Iterable[str] = ()) -> CanarySet:
         label=kind.label,
         space=space,
         instruction=order.instruction,
-        canaries=(*given, *never),
+        canaries=(*planted_canaries, *control_canaries),
     )
 
 
 def _shares(order: CanaryOrder) -> list[tuple[str, int]]:
     """Return the client and the copies of each canary: all multiplicities for each in turn."""
-    each, shares = len(order.times), []
-    for at in range(order.count):
-        client = order.clients[at // each % len(order.clients)]
-        shares.append((client, order.times[at % each]))
+    cycle, shares = len(order.times), []
+    for index in range(order.count):
+        client = order.clients[index // cycle % len(order.clients)]
+        shares.append((client, order.times[index % cycle]))
     return shares
 
 
-def _space(order: CanaryOrder, kind: SecretKind, known: str) -> SecretSpace:
+def _space(order: CanaryOrder, kind: SecretKind, corpus_text: str) -> SecretSpace:
     """Return the secrets to draw from; of a list, those that no corpus holds."""
     if bool(order.names) != (kind.space is None):
         need = "needs --names FILE" if kind.space is None else "takes no --names"
@@ -119,7 +121,7 @@ def _space(order: CanaryOrder, kind: SecretKind, known: str) -> SecretSpace:
     if order.pattern:
         raise UsageError("--pattern and --names cannot be given together.")
     names = dict.fromkeys(filter(None, map(str.strip, _lines(order.names))))
-    words = tuple(name for name in names if not _holds(known, name))
+    words = tuple(name for name in names if not _holds(corpus_text, name))
     if len(words) < 2:
         raise InputError(f"{order.names} has fewer than two names that no corpus holds.")
     return build(SecretSpace, {"words": words}, "--names")
@@ -137,31 +139,31 @@ def _lines(path: Path) -> list[str]:
 
 
 def _secrets(
-    space: SecretSpace, order: CanaryOrder, rng: random.Random, known: str
+    space: SecretSpace, order: CanaryOrder, rng: random.Random, corpus_text: str
 ) -> tuple[list[str], list[str]]:
     """Return secrets to plant and controls, of which no corpus holds any."""
     # Some secrets are nobody's: without references there is no rank.
-    wanted = order.count + max(order.controls, REFERENCES)
-    taken, found = set[str](), list[str]()
-    while len(found) < wanted:
+    total = order.count + max(order.controls, REFERENCES)
+    drawn_secrets, secrets = set[str](), list[str]()
+    while len(secrets) < total:
         try:
-            some = space.sample(wanted - len(found), rng, taken)
+            batch = space.sample(total - len(secrets), rng, drawn_secrets)
         except ValueError:
             raise UsageError(
                 f"The {space.size:,} secrets of this kind, less those that a corpus holds, are too "
                 f"few for {order.count:,} canaries and {order.controls:,} controls."
             ) from None
-        taken.update(some)
-        found += [secret for secret in some if not _holds(known, secret)]
-    return found[: order.count], found[order.count : order.count + order.controls]
+        drawn_secrets.update(batch)
+        secrets += [secret for secret in batch if not _holds(corpus_text, secret)]
+    return secrets[: order.count], secrets[order.count : order.count + order.controls]
 
 
 def _contexts(sentences: Sequence[str], count: int, rng: random.Random) -> list[str]:
     """Return a sentence for each canary, different from all others; UsageError without as many."""
     numbers = rng.sample(NUMBERS, min(count, len(NUMBERS)))
     texts = [
-        sentences[at % len(sentences)].replace(NUMBER, str(numbers[at % len(numbers)]))
-        for at in range(count)
+        sentences[i % len(sentences)].replace(NUMBER, str(numbers[i % len(numbers)]))
+        for i in range(count)
     ]
     if len({text.partition(SECRET)[0] for text in texts}) < count:
         raise UsageError(
@@ -180,8 +182,8 @@ def _folded(texts: Iterable[str]) -> str:
     return "\0".join(map(_letters, texts))
 
 
-def _holds(known: str, secret: str) -> bool:
-    return bool(known) and _letters(secret) in known
+def _holds(corpus_text: str, secret: str) -> bool:
+    return bool(corpus_text) and _letters(secret) in corpus_text
 
 
 def _letters(text: str) -> str:

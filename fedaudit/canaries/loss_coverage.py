@@ -53,36 +53,39 @@ def loss_coverage(
     matter how a corpus was tokenised, packed or padded. Raises UsageError for a client that was
     given none.
     """
-    own = [(n, one) for n, one in enumerate(canaries.canaries, 1) if one.client == client]
-    own = [(n, one) for n, one in own if one.times]
-    if not own:
-        clients = dict.fromkeys(one.client for one in canaries.planted)
+    numbered_canaries = [(n, c) for n, c in enumerate(canaries.canaries, 1) if c.client == client]
+    numbered_canaries = [(n, c) for n, c in numbered_canaries if c.times]
+    if not numbered_canaries:
+        clients = dict.fromkeys(canary.client for canary in canaries.planted)
         raise unknown_name_error("client of the canaries", client, clients)
-    named = {_folded(one.secret): (number, _folded(one.prefix)) for number, one in own}
+    named = {
+        _folded(canary.secret): (number, _folded(canary.prefix))
+        for number, canary in numbered_canaries
+    }
     # The longest first, so that no secret is found inside another one.
     secrets = re.compile("|".join(map(re.escape, sorted(named, key=len, reverse=True))))
     learned, cut, masked = Counter[int](), Counter[int](), Counter[int]()
     for ids, labels in rows:
         read = _folded(decode(list(ids)))
-        if not (there := Counter(secrets.findall(read))):
+        if not (copy_counts := Counter(secrets.findall(read))):
             continue
         runs = [_folded(decode(run)) for run in _learned_runs(ids, labels)]
         with_loss = Counter(secret for run in runs for secret in secrets.findall(run))
-        for secret, copies in there.items():
+        for secret, copies in copy_counts.items():
             number, prefix = named[secret]
-            whole = min(with_loss[secret], read.count(prefix + secret))
-            learned[number] += whole
-            cut[number] += with_loss[secret] - whole
+            complete_copies = min(with_loss[secret], read.count(prefix + secret))
+            learned[number] += complete_copies
+            cut[number] += with_loss[secret] - complete_copies
             masked[number] += max(0, copies - with_loss[secret])
     return [
         CanaryCoverage(
             number=number,
-            planned=one.times,
+            planned=canary.times,
             learned=learned[number],
             cut=cut[number],
             masked=masked[number],
         )
-        for number, one in own
+        for number, canary in numbered_canaries
     ]
 
 
@@ -92,8 +95,8 @@ def _learned_runs(ids: Sequence[int], labels: Sequence[int]) -> Iterator[list[in
     The first token of a row is foretold by nothing, so it is never learned.
     """
     run: list[int] = []
-    for at, (token, label) in enumerate(zip(ids, labels, strict=True)):
-        if at and label != IGNORED:
+    for index, (token, label) in enumerate(zip(ids, labels, strict=True)):
+        if index and label != IGNORED:
             run.append(token)
         elif run:
             yield run
@@ -106,19 +109,19 @@ def _folded(text: str) -> str:
     return "".join(text.split())
 
 
-def describe(found: Sequence[CanaryCoverage], client: str) -> str:
+def describe(coverages: Sequence[CanaryCoverage], client: str) -> str:
     """Return in a few words what becomes of a client's canaries; no secret is in it."""
-    planned, learned = sum(one.planned for one in found), sum(one.learned for one in found)
+    planned, learned = sum(c.planned for c in coverages), sum(c.learned for c in coverages)
     text = f"Training on {client}'s records learns {learned:,} of {planned:,} copies of canaries"
-    rest = {
-        "stand without the beginning of their sentence": sum(one.cut for one in found),
-        "are read, but masked from the loss": sum(one.masked for one in found),
-        "are in no batch": sum(one.missing for one in found),
+    reasons = {
+        "stand without the beginning of their sentence": sum(c.cut for c in coverages),
+        "are read, but masked from the loss": sum(c.masked for c in coverages),
+        "are in no batch": sum(c.missing for c in coverages),
     }
-    why = "; ".join(f"{count:,} {what}" for what, count in rest.items() if count)
-    short = [one for one in found if not one.is_whole]
-    named = ", ".join(f"{one.number} ({one.learned} of {one.planned})" for one in short[:SHOWN])
-    more = f" and {len(short) - SHOWN} others" if len(short) > SHOWN else ""
+    why = "; ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+    short = [c for c in coverages if not c.is_whole]
+    named = ", ".join(f"{c.number} ({c.learned} of {c.planned})" for c in short[:SHOWN])
+    tail = f" and {len(short) - SHOWN} others" if len(short) > SHOWN else ""
     return f"{text}.{f' Of the others {why}.' if why else ''}" + (
-        f" Canaries by their place in the file: {named}{more}." if short else ""
+        f" Canaries by their place in the file: {named}{tail}." if short else ""
     )

@@ -45,61 +45,69 @@ def plant(order: PlantOrder) -> PlantedRecords:
     The records stay as they stand in their file. Raises InputError for a place where something is,
     for records that hold one of the secrets already, and UsageError for a client that has none.
     """
-    found = canary_file.read(order.canaries)
-    own = [one for one in found.planted if one.client == order.client]
-    if not own:
-        clients = dict.fromkeys(one.client for one in found.planted)
+    canaries = canary_file.read(order.canaries)
+    client_canaries = [canary for canary in canaries.planted if canary.client == order.client]
+    if not client_canaries:
+        clients = dict.fromkeys(canary.client for canary in canaries.planted)
         raise unknown_name_error(f"client of {order.canaries.name}", order.client, clients)
     if order.out.exists() or order.out.is_symlink():
         raise InputError(f"{order.out} exists already; choose another place for the records.")
     existing_parent(order.out.absolute().parent)
     form = template(order.template)
     records = list(corpus.read_records(order.records, form))
-    held = sum(any(one.secret in record.document.text for one in own) for record in records)
-    if held:
+    count = sum(
+        any(c.secret in record.document.text for c in client_canaries) for record in records
+    )
+    if count:
         raise InputError(f"{order.records} holds canaries of {order.client} already.")
     rng = random.SystemRandom() if order.seed is None else random.Random(f"plant {order.seed}")
     annotated = all(record.document.pii is not None for record in records)
-    taken = {record.document.id for record in records}
+    ids = {record.document.id for record in records}
     fields = [record.given for record in records]
-    copies = canary_records(found, order.client, form, taken, rng, annotated=annotated)
+    copies = canary_records(canaries, order.client, form, ids, rng, annotated=annotated)
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
     corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
-    return PlantedRecords(len(mixed), len(own), len(copies))
+    return PlantedRecords(len(mixed), len(client_canaries), len(copies))
 
 
 def canary_records(
-    found: CanarySet,
+    canaries: CanarySet,
     client: str,
     form: PromptTemplate,
-    taken: set[str],
+    ids: set[str],
     rng: random.Random,
     *,
     annotated: bool,
 ) -> list[dict[str, Any]]:
-    """Return the records that a client is given, a new id each, which `taken` gets as well."""
-    own = [one for one in found.planted if one.client == client]
-    made = ((one, _record(one, found, form, annotated=annotated)) for one in own)
-    return [{"id": new_id(taken, rng), **record} for one, record in made for _ in range(one.times)]
+    """Return the records of a client's canaries, each with a new id that is added to `ids`."""
+    client_canaries = [canary for canary in canaries.planted if canary.client == client]
+    pairs = (
+        (canary, _record(canary, canaries, form, annotated=annotated)) for canary in client_canaries
+    )
+    return [
+        {"id": new_id(ids, rng), **record} for canary, record in pairs for _ in range(canary.times)
+    ]
 
 
 def _record(
-    one: Canary, found: CanarySet, form: PromptTemplate, *, annotated: bool
+    canary: Canary, canaries: CanarySet, form: PromptTemplate, *, annotated: bool
 ) -> dict[str, Any]:
     """Return a copy's record, but for its id; spans count in the text that is trained on."""
-    fields: dict[str, Any] = {"text": one.whole}
-    if found.instruction:
-        fields = {"instruction": found.instruction, "output": one.whole}
+    fields: dict[str, Any] = {"text": canary.whole}
+    if canaries.instruction:
+        fields = {"instruction": canaries.instruction, "output": canary.whole}
     if annotated:
-        start = len(found.heading(form)) + len(one.prefix)
-        fields["pii"] = [{"start": start, "end": start + len(one.secret), "label": found.label}]
+        start = len(canaries.heading(form)) + len(canary.prefix)
+        fields["pii"] = [
+            {"start": start, "end": start + len(canary.secret), "label": canaries.label}
+        ]
     return fields
 
 
-def new_id(taken: set[str], rng: random.Random) -> str:
-    """Return a random id that is none of those `taken`, and take it."""
-    while (name := f"{rng.getrandbits(4 * ID_DIGITS):0{ID_DIGITS}x}") in taken:
+def new_id(ids: set[str], rng: random.Random) -> str:
+    """Return a random id that is not in `ids`, and add it there."""
+    while (name := f"{rng.getrandbits(4 * ID_DIGITS):0{ID_DIGITS}x}") in ids:
         pass
-    taken.add(name)
+    ids.add(name)
     return name

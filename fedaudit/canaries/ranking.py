@@ -25,7 +25,7 @@ class SlotReferences:
 
     def secrets(self) -> tuple[str, ...]:
         """Return every secret that is scored, once."""
-        return tuple(dict.fromkeys((*(one.secret for one in self.canaries), *self.references)))
+        return tuple(dict.fromkeys((*(c.secret for c in self.canaries), *self.references)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ def slot_references(
     trained on it, every rank with the same probability. A sample has no control either. It depends
     on the sentence and the seed alone. Raises ValueError where the space has not as many.
     """
-    given = {one.secret for one in canaries.planted}
-    everybody = {one.secret for one in canaries.canaries}
-    whole = is_enumerable(canaries, limit)
-    unplanted = tuple(one for one in canaries.space if one not in given) if whole else ()
+    planted_secrets = {canary.secret for canary in canaries.planted}
+    all_secrets = {canary.secret for canary in canaries.canaries}
+    is_whole = is_enumerable(canaries, limit)
+    unplanted = tuple(s for s in canaries.space if s not in planted_secrets) if is_whole else ()
     slots = []
-    for text in dict.fromkeys(one.text for one in canaries.canaries):
-        own = tuple(one for one in canaries.canaries if one.text == text)
+    for text in dict.fromkeys(canary.text for canary in canaries.canaries):
+        slot_canaries = tuple(c for c in canaries.canaries if c.text == text)
         rng = random.Random(f"references {seed} {text}")
-        some = unplanted or tuple(canaries.space.sample(count, rng, everybody))
-        slots.append(SlotReferences(text, own, some))
+        references = unplanted or tuple(canaries.space.sample(count, rng, all_secrets))
+        slots.append(SlotReferences(text, slot_canaries, references))
     return slots
 
 
@@ -73,7 +73,7 @@ def score(
     heading: str = "",
     progress: Progress = no_progress,
 ) -> list[ScoredCanary]:
-    """Return every canary's score and its references', as `target` has them.
+    """Return the scores that `target` gives every canary and its references.
 
     Before every sentence stand the tokens `begin`, then the text `heading`.
     """
@@ -81,13 +81,15 @@ def score(
     answers = engine.score_groups(target, groups, progress=progress)
     scored = []
     for slot, rows in zip(slots, answers, strict=True):
-        of = dict(zip(slot.secrets(), map(sum, rows), strict=True))
-        everybody = tuple(of[reference] for reference in slot.references)
-        places = {reference: at for at, reference in enumerate(slot.references)}
-        for one in slot.canaries:
-            at = places.get(one.secret)
-            others = everybody if at is None else everybody[:at] + everybody[at + 1 :]
-            scored.append(ScoredCanary(one, of[one.secret], others))
+        scores = dict(zip(slot.secrets(), map(sum, rows), strict=True))
+        all_scores = tuple(scores[reference] for reference in slot.references)
+        indices = {reference: i for i, reference in enumerate(slot.references)}
+        for canary in slot.canaries:
+            index = indices.get(canary.secret)
+            references = (
+                all_scores if index is None else all_scores[:index] + all_scores[index + 1 :]
+            )
+            scored.append(ScoredCanary(canary, scores[canary.secret], references))
     return scored
 
 

@@ -25,7 +25,7 @@ class SecretSpace:
 
     In a pattern `#` is any digit, `[abc]` one of these characters, and every other character
     itself; with a `check` the check digit follows, which spaces between the digits do not change.
-    Raises ValueError for what is none, and for a space of fewer than two secrets.
+    Raises ValueError for an invalid space, and for one of fewer than two secrets.
     """
 
     pattern: str = ""
@@ -63,9 +63,9 @@ class SecretSpace:
         if self.words:
             return self.words[number]
         chars = []
-        for place in reversed(self._places):
-            number, at = divmod(number, len(place))
-            chars.append(place[at])
+        for alphabet in reversed(self._places):
+            number, index = divmod(number, len(alphabet))
+            chars.append(alphabet[index])
         return self._checked("".join(reversed(chars)))
 
     def __contains__(self, secret: str) -> bool:
@@ -73,7 +73,7 @@ class SecretSpace:
             return secret in self._numbers
         body = secret[: len(self._places)]
         fits = len(body) == len(self._places) and all(
-            char in place for char, place in zip(body, self._places, strict=True)
+            char in alphabet for char, alphabet in zip(body, self._places, strict=True)
         )
         return fits and self._checked(body) == secret
 
@@ -85,35 +85,39 @@ class SecretSpace:
 
         Raises ValueError where there are not as many.
         """
-        taken = {secret for secret in without if secret in self}
-        if count > self.size - len(taken):
-            raise ValueError(f"{self.size:,} secrets are too few for {count + len(taken):,}")
-        if 2 * (count + len(taken)) > self.size:
-            return rng.sample([secret for secret in self if secret not in taken], count)
-        found: dict[str, None] = {}
-        while len(found) < count:
-            if (secret := self.secret(rng.randrange(self.size))) not in taken:
-                found.setdefault(secret)
-        return list(found)
+        excluded_secrets = {secret for secret in without if secret in self}
+        if count > self.size - len(excluded_secrets):
+            raise ValueError(
+                f"{self.size:,} secrets are too few for {count + len(excluded_secrets):,}"
+            )
+        if 2 * (count + len(excluded_secrets)) > self.size:
+            return rng.sample([secret for secret in self if secret not in excluded_secrets], count)
+        secrets: dict[str, None] = {}
+        while len(secrets) < count:
+            if (secret := self.secret(rng.randrange(self.size))) not in excluded_secrets:
+                secrets.setdefault(secret)
+        return list(secrets)
 
     def _checked(self, body: str) -> str:
         return body + CHECKS[self.check](body.replace(" ", "")) if self.check else body
 
 
 def _places(pattern: str) -> tuple[str, ...]:
-    return tuple(DIGITS if char == "#" else some or char for some, char in _PIECE.findall(pattern))
+    return tuple(
+        DIGITS if char == "#" else choices or char for choices, char in _PIECE.findall(pattern)
+    )
 
 
 def _check_pattern(pattern: str, check: str) -> None:
     if len(pattern) > LONGEST or _PIECE.sub("", pattern) or not pattern.isprintable():
         raise ValueError("a pattern is a short line in which every [ has a ] behind it")
     places = _places(pattern)
-    if any(len(set(place)) < len(place) for place in places):
+    if any(len(set(alphabet)) < len(alphabet) for alphabet in places):
         raise ValueError("a pattern names no character twice within [ and ]")
     if check and check not in CHECKS:
         raise ValueError(f"a check is one of {', '.join(CHECKS)}")
-    digits = [place for place in places if place != " "]
-    if check and not all(place.isascii() and place.isdigit() for place in digits):
+    digits = [alphabet for alphabet in places if alphabet != " "]
+    if check and not all(alphabet.isascii() and alphabet.isdigit() for alphabet in digits):
         raise ValueError("a check digit follows from digits alone")
     if check == "id_card" and len(digits) != 17:
         raise ValueError("the check digit of an identity card follows from 17 digits")

@@ -29,19 +29,21 @@ def canary_check(canaries: str | Path, client: str, *, strict: bool = True) -> "
     """
     from transformers import TrainerCallback
 
-    found = canary_file.read(Path(canaries))
+    canary_set = canary_file.read(Path(canaries))
 
     class CanaryCheck(TrainerCallback):
         """Looks at what a Trainer is about to train on."""
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Say what becomes of the canaries; no secret is in it."""
-            decode = _decoder(given.get("processing_class"))
-            covered = loss_coverage(found, client, trained_rows(given["train_dataloader"]), decode)
-            said = describe(covered, client)
-            if strict and not all(one.is_whole for one in covered):
-                raise InputError(said)
-            print(said, file=sys.stderr)
+            decode = _decoder(kwargs.get("processing_class"))
+            covered = loss_coverage(
+                canary_set, client, trained_rows(kwargs["train_dataloader"]), decode
+            )
+            summary = describe(covered, client)
+            if strict and not all(c.is_whole for c in covered):
+                raise InputError(summary)
+            print(summary, file=sys.stderr)
 
     return CanaryCheck()
 
@@ -59,8 +61,8 @@ def trained_rows(loader: Any) -> Iterator[TrainedTokens]:
             " length, or leave the check out."
         )
     with torch.random.fork_rng(devices=[]):
-        for at in range(len(loader.dataset)):
-            batch = loader.collate_fn([loader.dataset[at]])
+        for index in range(len(loader.dataset)):
+            batch = loader.collate_fn([loader.dataset[index]])
             if "labels" not in batch:
                 raise InputError("Batches have no labels: which tokens are learned is not known.")
             yield from _rows(batch)
@@ -69,8 +71,8 @@ def trained_rows(loader: Any) -> Iterator[TrainedTokens]:
 def _rows(batch: Any) -> Iterator[TrainedTokens]:
     mask = batch.get("attention_mask")
     for row, (ids, labels) in enumerate(zip(batch["input_ids"], batch["labels"], strict=True)):
-        kept = slice(None) if mask is None else mask[row].bool()
-        yield ids[kept].tolist(), labels[kept].tolist()
+        selection = slice(None) if mask is None else mask[row].bool()
+        yield ids[selection].tolist(), labels[selection].tolist()
 
 
 def _decoder(tokenizer: Any) -> Decode:

@@ -70,7 +70,7 @@ IN_ORDER = (
     *("report", "compare", "merge", "gate", "scrub", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
 )
-"""As on a user's way: an audit, its parts, what is done with it; then what simulates."""
+"""The order of a user's work: an audit, its parts, what is done with it; then simulations."""
 FIRST_STEPS = (
     "First steps: `fedaudit simulate --profile fed_pii` makes a federation to try things on, "
     "`fedaudit audit runs/fed_pii` audits it, and `fedaudit doctor` says what is missing."
@@ -78,7 +78,7 @@ FIRST_STEPS = (
 
 
 COMPLETE = "_FEDAUDIT_COMPLETE"
-"""What a shell asks by, as `--show-completion` tells it to."""
+"""The variable by which a shell asks for completions, as `--show-completion` sets it up."""
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
 
@@ -132,15 +132,15 @@ def _root(
 def main() -> None:
     """Run the command line and leave with its exit code."""
     _printable()
-    with streams() as shown:
+    with streams() as output:
         with note_interrupts():
             code = _run()
-        if lost := shown.lost():
+        if lost := output.lost():
             _say(
                 f"The results could not be written to standard output: {lost}. "
                 "Files that were asked for are whole."
             )
-        code = shown.code(code)
+        code = output.code(code)
     sys.exit(code)
 
 
@@ -152,7 +152,7 @@ def _printable() -> None:
 
 
 def _decodable() -> None:
-    """Raise UsageError for an argument that is no text: nothing could be made of it, or said."""
+    """Raise UsageError for an argument that is no text: it could be neither used nor shown."""
     for word in sys.argv[1:]:
         try:
             word.encode()
@@ -201,16 +201,16 @@ def _run() -> int:
 
 
 def _bug(error: Exception) -> int:
-    """Show where it is, and say whose: fedaudit's, or that of a plugin from elsewhere."""
+    """Print the traceback, and say whose bug it is: fedaudit's, or a third-party plugin's."""
     import traceback
 
     from fedaudit.config import registry
 
     traceback.print_exc()
     name, package = registry.plugin_behind(error) or ("", "fedaudit ")
-    own = package.startswith("fedaudit ")
-    whose = "fedaudit" if own else f"the plugin {name!r} of {package}"
-    _say(f"This is a bug in {whose}, not in your input; please report it with the lines above.")
+    is_fedaudit = package.startswith("fedaudit ")
+    owner = "fedaudit" if is_fedaudit else f"the plugin {name!r} of {package}"
+    _say(f"This is a bug in {owner}, not in your input; please report it with the lines above.")
     return BUG_EXIT_CODE
 
 

@@ -19,10 +19,10 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
-    known = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
+    plugin_names = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
     for name in plugins:
-        if name not in known:
-            raise unknown_name_error("attack or detector", name, known)
+        if name not in plugin_names:
+            raise unknown_name_error("attack or detector", name, plugin_names)
     for name, chosen in table.items():
         if name not in plugins or not isinstance(chosen, dict):
             raise unknown_name_error("attack or detector in use", name, plugins)
@@ -30,30 +30,32 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
 
 
 def split_endpoint(set_: list[str] | None) -> tuple[list[str], "EndpointOptions | None"]:
-    """Return the settings without those of `endpoint`, and these, where there are some."""
+    """Return the settings but for those of `endpoint`, and the endpoint's options, if any."""
     from fedaudit.config.options import build, parse_settings
     from fedaudit.engine.remote.options import EndpointOptions
 
-    own = [setting for setting in set_ or () if setting.startswith("endpoint.")]
-    rest = [setting for setting in set_ or () if not setting.startswith("endpoint.")]
-    if not own:
-        return rest, None
-    return rest, build(EndpointOptions, parse_settings(own)["endpoint"], "endpoint")
+    endpoint_settings = [setting for setting in set_ or () if setting.startswith("endpoint.")]
+    plugin_settings = [setting for setting in set_ or () if not setting.startswith("endpoint.")]
+    if not endpoint_settings:
+        return plugin_settings, None
+    return plugin_settings, build(
+        EndpointOptions, parse_settings(endpoint_settings)["endpoint"], "endpoint"
+    )
 
 
 def plugin_tables(
     set_: list[str] | None, kinds: Sequence[str] = ("attack", "detector")
 ) -> dict[str, Any]:
-    """Return options by plugin; a key must name a plugin of these kinds that there is."""
+    """Return options by plugin; every key must name an installed plugin of these kinds."""
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
     from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
-    known = [name for kind in kinds for name in registry.plugins(kind)]
+    plugin_names = [name for kind in kinds for name in registry.plugins(kind)]
     for name, chosen in table.items():
-        if name not in known or not isinstance(chosen, dict):
-            raise unknown_name_error(" or ".join(kinds), name, known)
+        if name not in plugin_names or not isinstance(chosen, dict):
+            raise unknown_name_error(" or ".join(kinds), name, plugin_names)
     return table
 
 
@@ -67,7 +69,7 @@ def run_audit(
     resume: bool,
     shard: str | None,
 ) -> int:
-    """Run what is asked, or go on with it, show the report, and return the exit code."""
+    """Run or resume the requested audit, show its report, and return the exit code."""
     from fedaudit.audit.session import AuditSession
 
     session = AuditSession(request, out, shard=shard, resume=resume, copy=json, reveal=reveal)
@@ -83,8 +85,8 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
     folder = session.folder
     audit = session.run(watching(quiet), lambda line: print_note(line, quiet=quiet))
     if audit is None:
-        told = f"Shard {session.shard} is in {folder}; fedaudit merge puts all parts together."
-        print_note(told, quiet=quiet)
+        message = f"Shard {session.shard} is in {folder}; fedaudit merge puts all parts together."
+        print_note(message, quiet=quiet)
         return 0
     report = audit.report.to_json()
     print_report(report)
@@ -96,7 +98,7 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
 @contextmanager
 def watching(quiet: bool) -> Iterator["Watcher"]:
-    """Give what shows progress, while a signal or a plugin may end what it watches."""
+    """Give the progress bars of a run, and turn SIGTERM and plugin crashes into errors within."""
     from fedaudit.cli.console import progress_bars
     from fedaudit.cli.exit_handling import handle_sigterm, raise_plugin_crashes
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedaudit.simulation.context import Event
 
 WIDTH = 80
-"""How wide results are when nobody looks at them on a terminal."""
+"""The width of results when stdout is no terminal."""
 
 
 def console() -> "Console":
@@ -34,7 +34,7 @@ def print_note(text: str, *, quiet: bool = False) -> None:
 
 
 VERDICT_CODES = {"pass": 0, "fail": 1, "inconclusive": 7}
-"""The exit code of an audit that ended."""
+"""Exit codes of finished audits, by verdict."""
 
 
 def verdict_code(report: Mapping[str, Any]) -> int:
@@ -62,7 +62,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 
 def print_summary(report: Mapping[str, Any]) -> None:
-    """Print what a report comes to: what was covered, what was judged, the worst findings."""
+    """Print a report's summary: what was covered, what was judged, the worst findings."""
     from fedaudit.report.renderers.terminal import render_summary
 
     render_summary(report, console())
@@ -126,7 +126,7 @@ class _Lines:
         """Print a line for the first training of every round."""
         if event.round == self.round:
             return
-        told = (
+        message = (
             f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
             f"{event.loss:.3f}"
         )
@@ -137,8 +137,8 @@ class _Lines:
         self.round = event.round
         if done := event.done - self.before:
             seconds = time.monotonic() - self.started
-            told += f", about {seconds / done * (event.total - event.done):.0f} s left"
-        print_note(told)
+            message += f", about {seconds / done * (event.total - event.done):.0f} s left"
+        print_note(message)
 
 
 @contextmanager
@@ -171,26 +171,26 @@ def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
 
 
 def report_folder(out: Path | None, otherwise: Path, json: Path | None) -> Path:
-    """Return the report's folder, once it and the file `json` are known to be such."""
+    """Return the report's folder, after checking that it and the file `json` can be written."""
     from fedaudit.api.errors import InputError
     from fedaudit.system.files import check_target, existing_parent
 
-    place = out or otherwise
-    if place.is_file():
-        raise InputError(f"{place} is a file; --out needs a folder.")
-    if (place / "federation.json").exists():
-        raise InputError(f"{place} is a federation's folder; choose another --out.")
+    folder = out or otherwise
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; --out needs a folder.")
+    if (folder / "federation.json").exists():
+        raise InputError(f"{folder} is a federation's folder; choose another --out.")
     if json is not None and json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
-    for file in (place / "report.json", json or place / "report.json"):
+    for file in (folder / "report.json", json or folder / "report.json"):
         check_target(file)
         existing_parent(file.absolute().parent)
-    return place
+    return folder
 
 
-def report_and_exit_code(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
+def report_and_exit_code(report: Any, folder: Path, json: Path | None, quiet: bool) -> int:
     """Save a report into its folder, show it, and return the exit code of its verdict."""
-    document = save_report(report, place / "report.json", json)
+    document = save_report(report, folder / "report.json", json)
     print_report(document)
-    print_note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    print_note(f"The report is {folder / 'report.json'}.", quiet=quiet)
     return verdict_code(document)

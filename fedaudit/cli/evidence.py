@@ -1,4 +1,4 @@
-"""fedaudit report --verify and --attest: what a report says, checked, and vouched for."""
+"""fedaudit report --verify and --attest: checking what a report says, and signing it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ DIFFERS = 1
 
 
 def print_verification(path: Path, key: Path | None, root: Path | None) -> int:
-    """Print a line for everything that a report says and that can be checked, and a sum."""
-    found, content = _read(path)
-    checks = [*_checks(found, path, root), *_signature(path, key, content)]
+    """Print a line for every statement of a report that can be checked, and the totals."""
+    report, content = _read(path)
+    checks = [*_checks(report, path, root), *_signature(path, key, content)]
     print_checks(checks)
-    return DIFFERS if any(one.state == "differs" for one in checks) else 0
+    return DIFFERS if any(check.state == "differs" for check in checks) else 0
 
 
 def sign_report(path: Path, key: Path, root: Path | None) -> int:
@@ -28,16 +28,16 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
     from fedaudit.system.files import atomic_text
 
     signer = attestation.private_key(key)
-    found, content = _read(path)
-    checks = _checks(found, path, root)
+    report, content = _read(path)
+    checks = _checks(report, path, root)
     print_checks(checks)
-    if any(one.state == "differs" for one in checks):
+    if any(check.state == "differs" for check in checks):
         print_note("Not signed: something differs from what the report says.")
         return DIFFERS
-    said = attestation.statement(found, content, _inputs(found, checks))
-    place = attestation.place(path)
-    atomic_text(place, attestation.sign(said, signer))
-    print_note(f"Written: {place}")
+    statement = attestation.statement(report, content, _inputs(report, checks))
+    attestation_path = attestation.place(path)
+    atomic_text(attestation_path, attestation.sign(statement, signer))
+    print_note(f"Written: {attestation_path}")
     return 0
 
 
@@ -62,33 +62,35 @@ def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
     from fedaudit.audit.verification.report import Check
     from fedaudit.report import attestation
 
-    place = attestation.place(path)
-    one = Check(state="not checked", kind="attestation", name=place.name)
+    attestation_path = attestation.place(path)
+    check = Check(state="not checked", kind="attestation", name=attestation_path.name)
     if key is None:
         why = "name its signer's key with --public-key"
-        return [replace(one, why=why)] if place.exists() else []
+        return [replace(check, why=why)] if attestation_path.exists() else []
     try:
-        made = attestation.attestation_time(place, attestation.public_key(key), content)
+        timestamp = attestation.attestation_time(
+            attestation_path, attestation.public_key(key), content
+        )
     except attestation.Refused as error:
-        return [replace(one, state="differs", why=str(error))]
-    return [replace(one, state="same", why=f"signed at {made} with the key of {key.name}")]
+        return [replace(check, state="differs", why=str(error))]
+    return [replace(check, state="same", why=f"signed at {timestamp} with the key of {key.name}")]
 
 
 def _inputs(report: Mapping[str, Any], checks: "Sequence[Check]") -> list[dict[str, Any]]:
     """Return in-toto's descriptors of what was audited.
 
-    What is not at hand has the digest that the report says. That of an earlier version's adapter
-    or base is left out there: nobody can tell which of its files it covers.
+    An input that is not at hand has the report's digest. In an earlier version's report, those of
+    adapters and bases are left out: nobody can tell which of their files they cover.
     """
-    known = "base_sha256" in report["target"]
+    has_base_hash = "base_sha256" in report["target"]
     return [
         {
-            "name": one.name,
-            "digest": one.digest,
-            "annotations": {"kind": one.kind, "checked": one.state == "same"},
+            "name": check.name,
+            "digest": check.digest,
+            "annotations": {"kind": check.kind, "checked": check.state == "same"},
         }
-        for one in checks
-        if one.digest and (known or one.state == "same" or "sha256" in one.digest)
+        for check in checks
+        if check.digest and (has_base_hash or check.state == "same" or "sha256" in check.digest)
     ]
 
 
@@ -96,8 +98,8 @@ def print_checks(checks: "Sequence[Check]") -> None:
     """Print a line for each check, and how many there are of each state."""
     from fedaudit.report.redaction import make_visible
 
-    for one in checks:
-        print(make_visible(" ".join(str(one).split())))
-    count = Counter[str](one.state for one in checks)
+    for check in checks:
+        print(make_visible(" ".join(str(check).split())))
+    count = Counter[str](check.state for check in checks)
     states = ("same", "differs", "not at hand", "not checked")
     print(", ".join(f"{count[state]} {state}" for state in states if count[state]) + ".")

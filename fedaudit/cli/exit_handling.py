@@ -1,4 +1,4 @@
-"""Being asked to stop, and plugins that end a run which nobody asked to stop."""
+"""Signals that ask a run to stop, and plugins that end a run unasked."""
 
 import signal
 import threading
@@ -18,7 +18,7 @@ _asked = threading.Event()
 
 @contextmanager
 def note_interrupts() -> Iterator[None]:
-    """Note in the block that Ctrl-C was pressed: what raises KeyboardInterrupt may be a plugin."""
+    """Record Ctrl-C within the block: a KeyboardInterrupt may also come from a plugin."""
     _asked.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,7 +34,7 @@ def note_interrupts() -> Iterator[None]:
 
 @contextmanager
 def handle_sigterm() -> Iterator[None]:
-    """Take SIGTERM, which schedulers send, as Ctrl-C is taken: what was begun is put away."""
+    """Treat SIGTERM, which schedulers send, like Ctrl-C: unfinished work is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -69,8 +69,8 @@ def invoke_command(command: Any, words: Sequence[str]) -> int:
     try:
         with raise_plugin_crashes(), command.make_context("fedaudit", list(words)) as context:
             return int(command.invoke(context) or 0)
-    except typer.Exit as left:
-        return left.exit_code
+    except typer.Exit as exception:
+        return exception.exit_code
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -82,19 +82,21 @@ def _by_a_plugin(error: KeyboardInterrupt) -> bool:
     """Tell whether a plugin raised it, as far as one can know: no signal came."""
     from fedaudit.config import registry
 
-    heard = signal.getsignal(signal.SIGINT) is _interrupt
-    return heard and not _asked.is_set() and registry.plugin_behind(error) is not None
+    handler_active = signal.getsignal(signal.SIGINT) is _interrupt
+    return handler_active and not _asked.is_set() and registry.plugin_behind(error) is not None
 
 
 def _told(error: BaseException) -> str:
-    """Say in one line what ended, and where; not with what words, which may be personal data."""
+    """Return one line on what ended, and where; not its message, which may be personal data."""
     from fedaudit.config import registry
 
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    found = registry.plugin_behind(error)
-    who = f"The plugin {found[0]!r} of {found[1]}" if found else "fedaudit, or a library under it,"
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    plugin = registry.plugin_behind(error)
+    source = (
+        f"The plugin {plugin[0]!r} of {plugin[1]}" if plugin else "fedaudit, or a library under it,"
+    )
     return (
-        f"{who} ended with {type(error).__name__}{place} in place of a result. That is a bug of "
-        f"{'the plugin' if found else 'fedaudit'}, not in your input."
+        f"{source} ended with {type(error).__name__}{location} in place of a result. That is a bug "
+        f"of {'the plugin' if plugin else 'fedaudit'}, not in your input."
     )

@@ -142,7 +142,7 @@ def extract(
     set_, endpoint = attacking.split_endpoint(set_)
     options = attacking.options(set_, (*chosen, detector))
     options = estimators.estimator_options(estimator, chosen, options)
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "attacks": chosen,
         "options": options,
         "target": target,
@@ -164,8 +164,8 @@ def extract(
     if more and not clients:
         raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
     files = [*(clients or ()), *(more or ())]
-    shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
-    shown |= {"resume": resume, "shard": shard}
+    run_options: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
+    run_options |= {"resume": resume, "shard": shard}
     if matrix:
         _everybody(
             {
@@ -177,42 +177,42 @@ def extract(
                 "--reference": reference,
             }
         )
-        return _every_pair(asked, files, budget, **shown)
-    own = _one(prefixes, files, budget)
+        return _every_pair(arguments, files, budget, **run_options)
+    documents = _one(prefixes, files, budget)
     from fedaudit.audit.request import ExtractionRequest
 
     request = ExtractionRequest(
-        prefixes=own,
+        prefixes=documents,
         victim=victim,
         members=tuple(member or ()),
         held_out=held_out,
         counterfactual=counterfactual,
         reference_folders=tuple(reference or ()),
-        **asked,
+        **arguments,
     )
-    return attacking.run_audit(request, **shown)
+    return attacking.run_audit(request, **run_options)
 
 
 def _every_pair(
-    asked: Mapping[str, Any], files: Sequence[Path], budget: int | None, **shown: Any
+    arguments: Mapping[str, Any], files: Sequence[Path], budget: int | None, **run_options: Any
 ) -> int:
     """Audit every client as attacker on every other one."""
     from fedaudit.audit.inputs.clients import list_clients
     from fedaudit.audit.request import BUDGET, CrossClientRequest
 
-    clients = list_clients(asked["target"], files)
-    request = CrossClientRequest(clients=clients, budget=budget or BUDGET, **asked)
-    return attacking.run_audit(request, **shown)
+    clients = list_clients(arguments["target"], files)
+    request = CrossClientRequest(clients=clients, budget=budget or BUDGET, **arguments)
+    return attacking.run_audit(request, **run_options)
 
 
 def _everybody(named: Mapping[str, object]) -> None:
-    """Refuse what names one attacker or victim, or goes with one, beside --matrix."""
+    """Refuse options about a single attacker or victim together with --matrix."""
     if option := next((name for name, value in named.items() if value), None):
         raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
 
 
 def _one(prefixes: Path | None, files: Sequence[Path], budget: int | None) -> Path:
-    """Return the attacker's documents; refuses to go without, or with what --matrix takes."""
+    """Return the attacker's documents; refuse if they are missing, or options of --matrix."""
     if files or budget is not None:
         raise UsageError(f"{'--clients' if files else '--budget'} goes with --matrix.")
     if prefixes is None:

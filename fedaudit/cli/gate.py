@@ -95,13 +95,13 @@ def _changed(
     from fedaudit.audit import deployment
     from fedaudit.cli.console import print_note
 
-    found: DeployedGate = deployment.open_deployment(run, client)
-    before = deployment.adapter_hashes(found)
-    deployment.rekey(found, change, name, adapter)
+    gate: DeployedGate = deployment.open_deployment(run, client)
+    before = deployment.adapter_hashes(gate)
+    deployment.rekey(gate, change, name, adapter)
     print_note(f"The gate of {client} was trained anew.", quiet=quiet)
-    _show(before, deployment.adapter_hashes(found))
+    _show(before, deployment.adapter_hashes(gate))
     print_note(
-        f"The keys are in {found.folder / client}, in a file that only you can read.", quiet=quiet
+        f"The keys are in {gate.folder / client}, in a file that only you can read.", quiet=quiet
     )
     return 0
 

@@ -137,7 +137,7 @@ def memorize(
         "paraphraser": paraphraser,
         "scoring": options.get(paraphraser, {}),
     }
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "options": options,
         "shorter": prefix_length is None,
         "model": model,
@@ -153,7 +153,7 @@ def memorize(
         "dtype": dtype,
         "engine": engine,
     }
-    request = _request(run or [], clients or [], target, protocol, asked)
+    request = _request(run or [], clients or [], target, protocol, arguments)
     return run_audit(
         request,
         out=out,
@@ -181,7 +181,7 @@ def _request(
     clients: Sequence[Path],
     target: str | None,
     protocol: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
 ) -> "MemorizationRequest":
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
     from fedaudit.audit.memorization.clients import client_files
@@ -190,10 +190,13 @@ def _request(
     from fedaudit.config.options import build
     from fedaudit.engine.remote.options import is_url
 
-    made = build(Protocol, protocol, "memorize")
+    parsed_protocol = build(Protocol, protocol, "memorize")
     if clients:
         return MemorizationRequest(
-            clients=client_files(None, [*clients, *places]), target=target, protocol=made, **asked
+            clients=client_files(None, [*clients, *places]),
+            target=target,
+            protocol=parsed_protocol,
+            **arguments,
         )
     if len(places) > 1:
         raise UsageError(f"What is {places[1]}? Name the clients' files with --clients FILE FILE.")
@@ -209,5 +212,5 @@ def _request(
         )
     where = target or (str(places[0]) if places else None)
     return MemorizationRequest(
-        clients=client_files(named, ()), target=where, protocol=made, **asked
+        clients=client_files(named, ()), target=where, protocol=parsed_protocol, **arguments
     )

@@ -136,8 +136,8 @@ def plugin_options(set_: list[str] | None) -> dict[str, Any]:
     from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
-    known = [*registry.plugins("attribution"), *registry.plugins("watermark")]
+    plugin_names = [*registry.plugins("attribution"), *registry.plugins("watermark")]
     for name, chosen in table.items():
-        if name not in known or not isinstance(chosen, dict):
-            raise unknown_name_error("attribution or watermark", name, known)
+        if name not in plugin_names or not isinstance(chosen, dict):
+            raise unknown_name_error("attribution or watermark", name, plugin_names)
     return table

@@ -17,14 +17,14 @@ def plugins(
 
     kinds = {kind: registry.plugins(kind) for kind in registry.KINDS}
     if name is None:
-        for kind, found in kinds.items():
-            for cls in found.values():
+        for kind, classes in kinds.items():
+            for cls in classes.values():
                 print(f"{kind:<12} {cls.name:<14} {registry.summary(cls)}")
         return 0
-    named = [(kind, found[name]) for kind, found in kinds.items() if name in found]
+    named = [(kind, classes[name]) for kind, classes in kinds.items() if name in classes]
     if not named:
         raise unknown_name_error(
-            "plugin", name, [known for found in kinds.values() for known in found]
+            "plugin", name, [plugin for classes in kinds.values() for plugin in classes]
         )
     for kind, cls in named:
         print("\n".join(registry.describe(kind, cls)))

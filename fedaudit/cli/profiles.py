@@ -23,8 +23,8 @@ def profiles(
     from fedaudit.simulation.config import Simulation
 
     if name is None:
-        for known in profile.shipped_profiles():
-            print(f"{known:<14} {profile.load(known).title}")
+        for profile_name in profile.shipped_profiles():
+            print(f"{profile_name:<14} {profile.load(profile_name).title}")
         return 0
     chosen = profile.load(name)
     simulation = build(Simulation, chosen.settings(scale), f"profile {name}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedaudit.report.query import Row
 
 OWNED = ("annex", "cyclonedx")
-"""Forms that say who owns a report, and until when it is relied on."""
+"""Formats that name the owner of a report, and its expiry date."""
 
 
 def report(
@@ -95,16 +95,16 @@ def _shown(path: Path, format_: str, out: Path | None, owner: str, expires: str)
     forms = _forms()
     if format_ not in {"terminal", *forms, *OWNED}:
         raise unknown_name_error("report format", format_, {"terminal", *forms, *OWNED})
-    found = document.read(path)
+    report = document.read(path)
     if format_ == "terminal":
-        print_report(found)
+        print_report(report)
         return 0
     if format_ in OWNED:
-        text = _owned_forms()[format_](found, ownership(found, owner, expires))
+        text = _owned_forms()[format_](report, ownership(report, owner, expires))
     else:
-        text = forms[format_](found)
-    if told := recheck.recheck(found).told:
-        print_note(told)
+        text = forms[format_](report)
+    if message := recheck.recheck(report).told:
+        print_note(message)
     if format_ == "html" and out is None:
         out = path.with_suffix(".html")
     if out is None:
@@ -130,7 +130,7 @@ def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str]"]:
 
 
 def _print(text: str, format_: str) -> None:
-    """Print a report; what the terminal's encoding does not have is spelt as the format does."""
+    """Print a report; what the terminal's encoding lacks is escaped as the format does it."""
     import json
     import re
     import sys
@@ -140,5 +140,5 @@ def _print(text: str, format_: str) -> None:
         try:
             text.encode(encoding)
         except UnicodeEncodeError:
-            text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+            text = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text)
     print(text.encode(encoding, "xmlcharrefreplace").decode(encoding), end="")

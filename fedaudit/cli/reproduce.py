@@ -60,37 +60,39 @@ def reproduce(
 
     if json:
         check_target(json)
-    started = datetime.now(UTC)
+    start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
-    place = out or Path("runs") / "reproduce" / chosen.name
-    make_folder(place)
-    key, said = key_for(place)
-    if said:
-        print_note(said, quiet=quiet)
+    folder = out or Path("runs") / "reproduce" / chosen.name
+    make_folder(folder)
+    key, note = key_for(folder)
+    if note:
+        print_note(note, quiet=quiet)
     redactor = Redactor(key)
     with training_progress(quiet) as listener, progress_bars(quiet) as bar:
         watch = Watch(
-            variant=lambda name, n, of: print_note(f"Variant {n} of {of}: {name}", quiet=quiet),
+            variant=lambda name, n, total: print_note(
+                f"Variant {n} of {total}: {name}", quiet=quiet
+            ),
             training=listener,
             bar=bar,
         )
-        found = run_study(
+        result = run_study(
             chosen,
             scale,
             quick=quick,
             settings=given_settings(set_ or [], seed, device, dtype),
-            federations=place / "federations",
+            federations=folder / "federations",
             redactor=redactor,
             watch=watch,
             jobs=jobs,
             seeds=seeds,
         )
-    report = _report(chosen, scale, found, started, device)
-    document = save_report(report, place / "report.json", json)
+    report = _report(chosen, scale, result, start_time, device)
+    document = save_report(report, folder / "report.json", json)
     print_report(document)
-    print("\n".join(_figures(found.figures)))
-    print_note(f"The report is {place / 'report.json'}.", quiet=quiet)
-    return 1 if any(claim.holds is False for claim in found.claims) else 0
+    print("\n".join(_figures(result.figures)))
+    print_note(f"The report is {folder / 'report.json'}.", quiet=quiet)
+    return 1 if any(claim.holds is False for claim in result.claims) else 0
 
 
 def _figures(figures: Sequence[tuple["Published", float | None]]) -> list[str]:
@@ -99,13 +101,13 @@ def _figures(figures: Sequence[tuple["Published", float | None]]) -> list[str]:
         return []
     lines = ["", "Published and ours", f"{'source':<10} {'paper':>9} {'ours':>9}  what"]
     for figure, ours in figures:
-        mine = "-" if ours is None else f"{ours:.4g}"
-        lines.append(f"{figure.source:<10} {figure.value:>9.4g} {mine:>9}  {figure.what}")
+        our_value = "-" if ours is None else f"{ours:.4g}"
+        lines.append(f"{figure.source:<10} {figure.value:>9.4g} {our_value:>9}  {figure.what}")
     return lines
 
 
 def _report(
-    profile: "Profile", scale: str, found: "StudyResult", started: datetime, device: str
+    profile: "Profile", scale: str, result: "StudyResult", start_time: datetime, device: str
 ) -> "Report":
     from fedaudit.audit import environment
     from fedaudit.audit.fingerprint import run_id
@@ -113,27 +115,27 @@ def _report(
 
     figures = [
         {"source": f.source, "what": f.what, "metric": f.metric, "paper": f.value, "ours": ours}
-        for f, ours in found.figures
+        for f, ours in result.figures
     ]
     config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
     if profile.tradeoffs:
-        config = {**config, "tradeoffs": [asdict(one) for one in profile.tradeoffs]}
-    if len(found.seeds) > 1:
-        config = {**config, "seeds": list(found.seeds)}
-    federations = list(dict.fromkeys(found.federations))
-    data = {row["path"]: row for row in found.data}
+        config = {**config, "tradeoffs": [asdict(column) for column in profile.tradeoffs]}
+    if len(result.seeds) > 1:
+        config = {**config, "seeds": list(result.seeds)}
+    federations = list(dict.fromkeys(result.federations))
+    data = {row["path"]: row for row in result.data}
     return build_report(
         command="reproduce",
         name=run_id({**config, "federations": [path.name for path in federations]}),
         config=config,
-        started=started,
+        started=start_time,
         base=str(profile.settings(scale).get("base")),
         environment=environment.describe(device),
         data=list(data.values()),
         seeds={},
-        measurements=found.measurements,
-        findings=found.findings,
-        claims=found.claims,
-        limits=found.limits,
+        measurements=result.measurements,
+        findings=result.findings,
+        claims=result.claims,
+        limits=result.limits,
         artifacts=[{"path": str(path), "sha256": None} for path in federations],
     )

@@ -130,9 +130,9 @@ def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     pieces = _number(sum(done.masked.values()), "piece")
     yield f"{order.out}: {_number(done.records, 'record')}, {pieces} of PII masked ({order.style})"
     width = max(map(len, (*done.masked, *done.kept)), default=0)
-    for what, counts in (("masked", done.masked), ("kept", done.kept)):
+    for status, counts in (("masked", done.masked), ("kept", done.kept)):
         for label, count in counts.items():
-            yield f"  {what:<6} {label:<{width}} {count:>9,}"
+            yield f"  {status:<6} {label:<{width}} {count:>9,}"
     if done.given:
         yield f"Annotated in the data, and masked by that alone: {_number(done.given, 'record')}."
     if done.beside:
@@ -162,5 +162,5 @@ def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     yield "What nobody marked and the detector did not find is in OUT as it was."
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

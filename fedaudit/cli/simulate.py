@@ -55,44 +55,44 @@ def simulate(
 
     if json:
         check_target(json)
-    started = datetime.now(UTC)
+    start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
     config = settings(
         chosen.settings(scale), given_settings(set_ or [], seed, device, dtype, engine)
     )
-    place = out or Path("runs") / chosen.name
-    runner.prepare(config, place)  # names what is wrong with a plugin before anything else
+    folder = out or Path("runs") / chosen.name
+    runner.prepare(config, folder)  # names what is wrong with a plugin before anything else
     if without:
-        config, place = counterfactual.settings(config, without, place)
-        make_folder(place.parent)
-    with runner.alone_in(place):
-        done = _trained(config, place, started, resume=resume, quiet=quiet)
+        config, folder = counterfactual.settings(config, without, folder)
+        make_folder(folder.parent)
+    with runner.alone_in(folder):
+        done = _trained(config, folder, start_time, resume=resume, quiet=quiet)
     if json:
-        _copy(place / "report.json", json)
+        _copy(folder / "report.json", json)
     print_report(done)
-    print_note(f"The federation is in {place}.", quiet=quiet)
+    print_note(f"The federation is in {folder}.", quiet=quiet)
     return 0
 
 
 def _trained(
-    config: "Simulation", place: Path, started: datetime, *, resume: bool, quiet: bool
+    config: "Simulation", folder: Path, start_time: datetime, *, resume: bool, quiet: bool
 ) -> dict[str, Any]:
-    """Return the report of the federation, trained as far as it is not."""
+    """Train what is missing of the federation, and return its report."""
     from fedaudit.api.errors import UsageError
     from fedaudit.cli.console import print_note, progress_bars, save_report, training_progress
     from fedaudit.simulation import runner
 
-    found = runner.existing_manifest(config, place)
-    if resume and found is None:
-        raise UsageError(f"There is no run in {place} to resume.")
-    if found is not None and (kept := _kept(config, found.status, place)):
-        print_note(f"{place} holds this very federation already, complete.", quiet=quiet)
-        return kept
-    if found is not None:
-        print_note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
+    manifest = runner.existing_manifest(config, folder)
+    if resume and manifest is None:
+        raise UsageError(f"There is no run in {folder} to resume.")
+    if manifest is not None and (report := _kept(config, manifest.status, folder)):
+        print_note(f"{folder} holds this very federation already, complete.", quiet=quiet)
+        return report
+    if manifest is not None:
+        print_note(f"Going on in {folder} after round {len(manifest.rounds) - 1}.", quiet=quiet)
     with training_progress(quiet) as listener, progress_bars(quiet) as bar:
-        result = runner.simulate(config, place, listener=listener, progress=bar)
-    return dict(save_report(_report(config, place, result, started), place / "report.json"))
+        result = runner.simulate(config, folder, listener=listener, progress=bar)
+    return dict(save_report(_report(config, folder, result, start_time), folder / "report.json"))
 
 
 def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation":
@@ -106,27 +106,29 @@ def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation"
 def given_settings(
     assignments: list[str], seed: int | None, device: str, dtype: str, engine: str = "local"
 ) -> dict[str, Any]:
-    """Return the settings that the command line's options spell; --seed and others win."""
+    """Return the settings of the command line; --seed and the like win over --set."""
     from fedaudit.config.options import merge_tables, parse_settings
 
-    own: dict[str, Any] = {} if seed is None else {"seed": seed}
-    own |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
-    own |= {} if engine == "local" else {"engine": engine}
-    return merge_tables(parse_settings(assignments), own)
+    options: dict[str, Any] = {} if seed is None else {"seed": seed}
+    options |= {
+        key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"
+    }
+    options |= {} if engine == "local" else {"engine": engine}
+    return merge_tables(parse_settings(assignments), options)
 
 
-def _kept(config: "Simulation", status: str, place: Path) -> dict[str, Any] | None:
-    """Return the report of a complete federation, unless another judge is to be asked now."""
+def _kept(config: "Simulation", status: str, folder: Path) -> dict[str, Any] | None:
+    """Return the report of a complete federation; None for others, or if the judge changed."""
     from fedaudit.report.document import read
 
-    if status != "complete" or not (place / "report.json").exists():
+    if status != "complete" or not (folder / "report.json").exists():
         return None
-    report = dict(read(place / "report.json"))
-    asked = report["run"]["config"].get("judge") or type(config)().table()["judge"]
-    return report if asked == config.table()["judge"] else None
+    report = dict(read(folder / "report.json"))
+    judge = report["run"]["config"].get("judge") or type(config)().table()["judge"]
+    return report if judge == config.table()["judge"] else None
 
 
-def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:
+def _report(config: "Simulation", folder: Path, result: Any, start_time: datetime) -> Any:
     from fedaudit.audit import environment
     from fedaudit.federation import adapters
     from fedaudit.report.run_header import build_report
@@ -138,17 +140,17 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
         command="simulate",
         name=config.sha256()[:12],
         config=config.table(),
-        started=started,
+        started=start_time,
         resumed_from=None if result.resumed_from is None else f"round {result.resumed_from}",
         base=config.base,
-        adapter=str(place / last.adapter),
-        sha256=adapters.fingerprint(place / last.adapter),
+        adapter=str(folder / last.adapter),
+        sha256=adapters.fingerprint(folder / last.adapter),
         base_sha256=result.manifest.base.sha256,
         environment=environment.describe(config.device),
         data=[
             {
-                "path": str(place / client.data),
-                "sha256": sha256(place / client.data),
+                "path": str(folder / client.data),
+                "sha256": sha256(folder / client.data),
                 "records": client.examples,
                 "annotation": result.annotation,
             }
@@ -156,8 +158,8 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
         ],
         seeds={"simulation": config.seed},
         measurements=result.measurements,
-        limits=[*counterfactual.caveat(config, place.parent.parent), *result.limits],
-        artifacts=[{"path": str(place / last.adapter), "sha256": None}],
+        limits=[*counterfactual.caveat(config, folder.parent.parent), *result.limits],
+        artifacts=[{"path": str(folder / last.adapter), "sha256": None}],
     )
 
 

@@ -1,6 +1,6 @@
 """Standard output and error that raise nothing: what cannot be shown changes no result.
 
-A reader that has gone, a full disk, a closed stream or one without Unicode end no command halfway.
+A closed pipe, a full disk, a closed stream or one without Unicode ends no command halfway.
 """
 
 import codecs
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 ESCAPED = "fedaudit.escaped"
-"""How characters are written that the stream's encoding does not have: as JSON writes them."""
+"""The error handler that writes characters missing from the stream's encoding as JSON does."""
 
 
 class _Raw(io.FileIO):
@@ -61,23 +61,23 @@ class Streams:
     def code(self, code: int) -> int:
         """Return the exit code of a command whose own is `code`.
 
-        It is that code. Only where a command that went well could not write its results, because
-        the disk is full for instance, it is the code of an interruption.
+        It is `code`, unless a successful command could not write its results (the disk is full):
+        then it is the code of an interruption.
         """
         return code or (Interrupted.exit_code if self.lost() and not self.closed else code)
 
 
 @contextmanager
 def streams() -> Iterator[Streams]:
-    """Put streams that raise nothing in the place of the standard ones, for the block."""
+    """Replace the standard streams within the block by ones that raise nothing."""
     before = sys.stdout, sys.stderr
-    found = Streams(closed=sys.stdout is None)
+    command_streams = Streams(closed=sys.stdout is None)
     _fill()
     codecs.register_error(ESCAPED, _escaped)
     try:
-        sys.stdout, found.out = _replaced(sys.stdout, 1)
+        sys.stdout, command_streams.out = _replaced(sys.stdout, 1)
         sys.stderr, _ = _replaced(sys.stderr, 2)
-        yield found
+        yield command_streams
     finally:
         for stream in (sys.stdout, sys.stderr):
             with suppress(ValueError):
@@ -86,7 +86,7 @@ def streams() -> Iterator[Streams]:
 
 
 def _fill() -> None:
-    """Open closed standard streams on nothing: the next file would become one of them."""
+    """Open closed standard streams on the null device: else the next file would become one."""
     for handle in (0, 1, 2):
         try:
             os.fstat(handle)
@@ -100,7 +100,7 @@ def _fill() -> None:
 def _replaced(stream: TextIO | None, handle: int) -> tuple[TextIO, _Raw | None]:
     """Return a stream on a handle, with the encoding that `stream` has; itself if it is no file."""
     try:
-        shown = stream is not None and stream.fileno() >= 0 and stream.isatty()
+        is_terminal = stream is not None and stream.fileno() >= 0 and stream.isatty()
     except (OSError, ValueError):  # a test's, which is in memory
         assert stream is not None
         return stream, None
@@ -109,7 +109,7 @@ def _replaced(stream: TextIO | None, handle: int) -> tuple[TextIO, _Raw | None]:
         io.BufferedWriter(raw),
         encoding=stream.encoding if stream else "utf-8",
         errors=ESCAPED,
-        line_buffering=shown or handle == 2,
+        line_buffering=is_terminal or handle == 2,
     )
     return text, raw
 
@@ -119,5 +119,5 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
-    pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
+    pairs = (units[i : i + 2].hex() for i in range(0, len(units), 2))
     return "".join(f"\\u{pair}" for pair in pairs), error.end

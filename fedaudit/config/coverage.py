@@ -29,7 +29,7 @@ class CoverageEntry:
     """What it shows, in a few words."""
     state: State
     claims: tuple[str, ...] = ()
-    """Of a contrary one: the claims that it goes against."""
+    """For a contrary entry: the claims that it contradicts."""
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class CoverageEntry:
 
 def sources(text: str) -> list[str]:
     """Return the parts of a source: "section 5, figure 3 (a)" is of section 5 and of figure 3."""
-    return [re.sub(r" \([a-z]\)$|(?<=\d)[a-z]$", "", part) for part in text.split(", ")]
+    return [re.sub(r" \([a-z]\)$|(?<=\d)[a-z]$", "", source) for source in text.split(", ")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +55,39 @@ class PaperCoverage:
     figures: Sequence[str]
 
     def __post_init__(self) -> None:
-        """Refuse a list that what it is about does not agree with; no list agrees with all."""
-        for wrong in self._mistakes() if self.covered else ():
-            raise ValueError(wrong)
+        """Refuse a list that contradicts the claims or figures; an empty list never does."""
+        for mistake in self._mistakes() if self.covered else ():
+            raise ValueError(mistake)
 
-    def claims_of(self, one: CoverageEntry) -> list[str]:
+    def claims_of(self, entry: CoverageEntry) -> list[str]:
         """Return the claims about a source."""
-        return [name for name, source in self.claims.items() if one.source in sources(source)]
+        return [name for name, source in self.claims.items() if entry.source in sources(source)]
 
-    def figures_of(self, one: CoverageEntry) -> int:
+    def figures_of(self, entry: CoverageEntry) -> int:
         """Return how many published figures of a source stand beside ours."""
-        return sum(one.source in sources(source) for source in self.figures)
+        return sum(entry.source in sources(source) for source in self.figures)
 
     def _mistakes(self) -> Iterator[str]:
-        listed = Counter(one.source for one in self.covered)
+        listed = Counter(entry.source for entry in self.covered)
         yield from (f"coverage has {name} twice." for name, n in listed.items() if n > 1)
         named = [(f"claim {name}", source) for name, source in self.claims.items()]
-        for who, source in [*named, *(("a figure", source) for source in self.figures)]:
+        for subject, source in [*named, *(("a figure", source) for source in self.figures)]:
             if source != BEYOND and not listed.keys() & {*sources(source)}:
-                yield f"{who} is about {source}, which coverage does not have."
+                yield f"{subject} is about {source}, which coverage does not have."
         yield from _gaps(listed)
-        for one in self.covered:
-            yield from self._disagreements(one)
+        for entry in self.covered:
+            yield from self._disagreements(entry)
 
-    def _disagreements(self, one: CoverageEntry) -> Iterator[str]:
-        own = self.claims_of(one)
-        something = bool(own or self.figures_of(one))
-        if one.state in ("shown", "contrary") and not something:
-            yield f"{one.source} is {one.state}, but no claim and no figure is about it."
-        if one.state == "not covered" and something:
-            yield f"{one.source} is not covered, but a claim or a figure is about it."
-        for name in one.claims:
-            if name not in own:
-                yield f"{one.source} goes against {name}, which is no claim about it."
+    def _disagreements(self, entry: CoverageEntry) -> Iterator[str]:
+        claims = self.claims_of(entry)
+        something = bool(claims or self.figures_of(entry))
+        if entry.state in ("shown", "contrary") and not something:
+            yield f"{entry.source} is {entry.state}, but no claim and no figure is about it."
+        if entry.state == "not covered" and something:
+            yield f"{entry.source} is not covered, but a claim or a figure is about it."
+        for name in entry.claims:
+            if name not in claims:
+                yield f"{entry.source} goes against {name}, which is no claim about it."
 
 
 def _gaps(listed: Collection[str]) -> Iterator[str]:
@@ -100,29 +100,31 @@ def _gaps(listed: Collection[str]) -> Iterator[str]:
 
 def summary(covered: Sequence[CoverageEntry]) -> str:
     """Return how many tables and figures there are, and how many of each state."""
-    counted = [one for one in covered if re.match(r"(table|figure) \d+$", one.source)]
-    states = Counter(one.state for one in counted)
-    parts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
-    return f"{len(counted)} tables and figures: {parts}"
+    counted = [entry for entry in covered if re.match(r"(table|figure) \d+$", entry.source)]
+    states = Counter(entry.state for entry in counted)
+    counts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
+    return f"{len(counted)} tables and figures: {counts}"
 
 
 def table(coverage: PaperCoverage) -> list[str]:
     """Return the lines of a Markdown table: every source, its state, and what is here about it."""
     head = ["| source | what it shows | state | here |", "| --- | --- | --- | --- |"]
     return head + [
-        f"| {one.source} | {one.what} | {one.state} | {_here(one, coverage)} |"
-        for one in coverage.covered
+        f"| {entry.source} | {entry.what} | {entry.state} | {_here(entry, coverage)} |"
+        for entry in coverage.covered
     ]
 
 
-def _here(one: CoverageEntry, coverage: PaperCoverage) -> str:
-    against = ", ".join(f"`{name}`" for name in one.claims)
-    others = ", ".join(f"`{name}`" for name in coverage.claims_of(one) if name not in one.claims)
-    figures = coverage.figures_of(one)
-    parts = [
+def _here(entry: CoverageEntry, coverage: PaperCoverage) -> str:
+    against = ", ".join(f"`{name}`" for name in entry.claims)
+    claims = ", ".join(
+        f"`{name}`" for name in coverage.claims_of(entry) if name not in entry.claims
+    )
+    figures = coverage.figures_of(entry)
+    notes = [
         f"against it: {against}" if against else "",
-        f"claims: {others}" if others else "",
+        f"claims: {claims}" if claims else "",
         f"{figures} figure{'s' * (figures > 1)} beside ours" if figures else "",
-        one.reason,
+        entry.reason,
     ]
-    return "; ".join(part.replace("|", "\\|") for part in parts if part)
+    return "; ".join(note.replace("|", "\\|") for note in notes if note)

@@ -14,76 +14,78 @@ from fedaudit.system.numbers import is_finite_number
 T = TypeVar("T")
 
 _SPELT: dict[Any, Any] = {float: int | float, Path: str | Path}
-"""Of what types a value may be that stands for another: TOML and JSON have no paths."""
+"""The types that a value may have in a table, by option type: TOML and JSON have no paths."""
 
 
-def build(cls: type[T], table: Mapping[str, Any], what: str) -> T:
+def build(cls: type[T], table: Mapping[str, Any], name: str) -> T:
     """Return `cls(**table)`; nested tables become nested dataclasses.
 
     Raises UsageError for an unknown key (with the nearest one), a wrong type or a refused value.
     """
     if not isinstance(table, Mapping):
-        raise UsageError(f"{what} must be a table, not {table!r}.")
+        raise UsageError(f"{name} must be a table, not {table!r}.")
     hints = typing.get_type_hints(cls)
-    known = [option.name for option in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    option_names = [option.name for option in dataclasses.fields(cls)]  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():
-        if key not in known:
-            raise unknown_name_error(f"option of {what}", key, known)
-        values[key] = _fit(hints[key], value, f"{what}.{key}")
+        if key not in option_names:
+            raise unknown_name_error(f"option of {name}", key, option_names)
+        values[key] = _fit(hints[key], value, f"{name}.{key}")
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{what}: {error}") from None
+        raise UsageError(f"{name}: {error}") from None
 
 
-def _fit(hint: Any, value: Any, what: str) -> Any:
+def _fit(hint: Any, value: Any, name: str) -> Any:
     """Return `value` as `hint` asks, or raise UsageError."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return build(hint, value, what)
+        return build(hint, value, name)
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         fits = [kind for kind in typing.get_args(hint) if _accepts(kind, value)]
         if not fits:
-            raise _wrong_type(hint, value, what)
-        return _fit(fits[0], value, what)
+            raise _wrong_type(hint, value, name)
+        return _fit(fits[0], value, name)
     if origin in (dict, Mapping, tuple) and isinstance(value, Mapping | list | tuple | str):
-        return _members(hint, value, what)
+        return _members(hint, value, name)
     if origin is typing.Literal:
         if value not in typing.get_args(hint):
             raise unknown_name_error(
-                f"value of {what}", str(value), map(str, typing.get_args(hint))
+                f"value of {name}", str(value), map(str, typing.get_args(hint))
             )
         return value
     if not _accepts(hint, value):
-        raise _wrong_type(hint, value, what)
+        raise _wrong_type(hint, value, name)
     if hint is Path:
         return Path(value)
-    return _finite(value, what) if hint is float else value
+    return _finite(value, name) if hint is float else value
 
 
-def _members(hint: Any, value: Any, what: str) -> Any:
+def _members(hint: Any, value: Any, name: str) -> Any:
     """Return a table or list whose members are as `hint` asks; words with commas are a list."""
     table, kind = typing.get_origin(hint) is not tuple, typing.get_args(hint)
     if table != isinstance(value, Mapping):
-        raise _wrong_type(hint, value, what)
+        raise _wrong_type(hint, value, name)
     if isinstance(value, Mapping):
         names = {key: key if str(key).isprintable() else repr(key) for key in value}
-        return {key: _fit(kind[-1], one, f"{what}.{names[key]}") for key, one in value.items()}
+        return {
+            key: _fit(kind[-1], member, f"{name}.{names[key]}") for key, member in value.items()
+        }
     if isinstance(value, str):
         words = [item.strip() for item in value.split(",") if item.strip()]
         value = words if kind[0] is str else map(_value, words)
-    return tuple(_fit(kind[0], item, what) for item in value)
+    return tuple(_fit(kind[0], item, name) for item in value)
 
 
-def _finite(value: float, what: str) -> float:
+def _finite(value: float, name: str) -> float:
     if is_finite_number(value):
         return float(value)
-    raise UsageError(f"{what} takes a finite number, not {value!r}.")
+    raise UsageError(f"{name} takes a finite number, not {value!r}.")
 
 
 def _accepts(hint: Any, value: Any) -> bool:
-    """Return whether `value` is of the kind that `hint` names; parts are not looked at."""
+    """Return whether `value` is of the kind that `hint` names; its members are not checked."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return value in typing.get_args(hint)
@@ -99,9 +101,9 @@ def _accepts(hint: Any, value: Any) -> bool:
     return isinstance(value, Mapping | hint if wide else hint)
 
 
-def _wrong_type(hint: Any, value: Any, what: str) -> UsageError:
-    wanted = getattr(hint, "__name__", None) or str(hint)
-    return UsageError(f"{what} takes {wanted}, not {value!r}.")
+def _wrong_type(hint: Any, value: Any, name: str) -> UsageError:
+    expected = getattr(hint, "__name__", None) or str(hint)
+    return UsageError(f"{name} takes {expected}, not {value!r}.")
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
@@ -111,13 +113,13 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         key, equals, text = setting.partition("=")
         if not equals or not all(key.split(".")):
             raise UsageError(f"--set takes key=value, not {setting!r}.")
-        place = table
+        subtable = table
         *path, last = key.split(".")
         for step in path:
-            place = place.setdefault(step, {})
-            if not isinstance(place, dict):
+            subtable = subtable.setdefault(step, {})
+            if not isinstance(subtable, dict):
                 raise UsageError(f"--set {key} goes into {step}, which is a value, not a table.")
-        place[last] = value = _value(text)
+        subtable[last] = value = _value(text)
         if value == text and text.startswith(("[", "{")):
             raise UsageError(
                 f"--set {key}: {text!r} is no list or table of TOML; are words in it quoted?"
@@ -146,11 +148,11 @@ def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merge_tables(old, value) if both and _alike(old, value) else value  # type: ignore[arg-type]
+        are_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merge_tables(old, value) if are_tables and _alike(old, value) else value  # type: ignore[arg-type]
     return result
 
 
 def _alike(below: Any, above: Any) -> bool:
-    """Tell whether two tables may be about one plugin: not where both have a name, and another."""
+    """Tell whether two tables may be about one plugin: not where they name different ones."""
     return bool(above.get("name", below.get("name")) == below.get("name", above.get("name")))

@@ -38,7 +38,7 @@ class Variant:
     """How the victim's masked personal data is inferred from candidates, the options of `ranking`,
     by attacker and victim as the attacks are; without one it is not."""
     exposure: bool = False
-    """Whether the exposure of the canaries is measured that the federation was simulated with."""
+    """Whether to measure the exposure of the canaries that the federation was simulated with."""
     pool: str = ""
     """Variants that differ in their seed alone share this name, under which they count together."""
     attacker: str = "c0"
@@ -100,21 +100,23 @@ class Statement:
     factor: float = 1.0
     margin: float = 0.0
     apart: bool | None = None
-    """Whether it stays open where the intervals of both values overlap: the order may be chance.
-    Two measured values are held apart unless this is false; against a number, where this is true, a
-    value whose interval holds the number leaves it open."""
+    """Whether the claim stays open where the intervals of both values overlap: the order may be
+    chance. By default true for two measured values, and false against a number; where it is true, a
+    value whose interval holds the number leaves the claim open."""
     something: bool = False
-    """Whether it stays open where both sides are 0: that nothing was found on either says nothing
-    about which has more."""
+    """Whether the claim stays open where both sides are 0: nothing was found on either, which does
+    not tell which has more."""
 
     def __post_init__(self) -> None:
-        ends = [s for s in (self.left, self.right) if isinstance(s, Select) and s.number != "value"]
-        if self.apart and ends:
+        bounds = [
+            s for s in (self.left, self.right) if isinstance(s, Select) and s.number != "value"
+        ]
+        if self.apart and bounds:
             raise ValueError(f"claim {self.id}: apart needs values, not ends of intervals.")
 
     @property
     def open_where_they_overlap(self) -> bool:
-        """Whether overlapping intervals leave it open: two values' do, unless it says not."""
+        """Whether overlapping intervals leave the claim open: by default those of two values do."""
         return isinstance(self.right, Select) if self.apart is None else self.apart
 
 
@@ -141,7 +143,7 @@ class TradeoffColumn:
     scope: Mapping[str, Any] = field(default_factory=dict)
     better: Literal["lower", "higher"] = "lower"
     axis: bool = False
-    """Whether a variant is on the Pareto front by this column, and by another one, or is not."""
+    """Whether the column is one of the two axes of the Pareto front."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +155,8 @@ class Profile:
     paper: str = ""
     scale: Mapping[str, Any]
     like: Mapping[str, str] = field(default_factory=dict)
-    """Of a scale another one, whose settings hold at it wherever it has none of its own, and whose
-    variants run at it."""
+    """By scale, another scale: its settings apply where the first has none of its own, and its
+    variants run at the first too."""
     study: tuple[Variant, ...] = ()
     claims: tuple[Statement, ...] = ()
     figures: tuple[Published, ...] = ()
@@ -163,7 +165,7 @@ class Profile:
     coverage: tuple[CoverageEntry, ...] = ()
     """Every table and figure of the paper, and what becomes of it, where somebody listed them."""
     tuned_seeds: tuple[int, ...] = ()
-    """Settings were chosen by what came out with them: no claim is judged on them."""
+    """Seeds that settings were chosen with: no claim is judged on them."""
 
     def __post_init__(self) -> None:
         for scale, table in self.scale.items():
@@ -171,18 +173,18 @@ class Profile:
                 raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
         for name in {*self.like, *self.like.values()} - self.scale.keys():
             raise unknown_name_error("scale in like", name, self.scale)
-        for scale, other in self.like.items():
-            if other in self.like:
-                raise ValueError(f"like.{scale}: {other} is itself like another scale.")
-        for name, count in Counter(one.name for one in self.study).items():
+        for scale, parent in self.like.items():
+            if parent in self.like:
+                raise ValueError(f"like.{scale}: {parent} is itself like another scale.")
+        for name, count in Counter(variant.name for variant in self.study).items():
             if count > 1:
                 raise ValueError(f"two variants of the study are named {name!r}.")
-        variants = {name for one in self.study for name in (one.name, one.pool) if name}
+        variants = {name for variant in self.study for name in (variant.name, variant.pool) if name}
         for claim in self.claims:
             for side in (claim.left, claim.right):
                 if isinstance(side, Select) and side.variant not in variants:
                     raise unknown_name_error(f"variant in claim {claim.id}", side.variant, variants)
-        if self.tradeoffs and sum(one.axis for one in self.tradeoffs) != 2:
+        if self.tradeoffs and sum(column.axis for column in self.tradeoffs) != 2:
             raise ValueError("two of the tradeoffs must be an axis of the Pareto front.")
         self.covered()
 
@@ -211,7 +213,7 @@ class Profile:
 
 
 def _nearest_first(tables: Mapping[str, Any], scales: Sequence[str]) -> Mapping[str, Any]:
-    """Return the settings of all `scales` together: where several have one, the first's."""
+    """Return the merged settings of all `scales`; where several have one, the first's counts."""
     merged: Mapping[str, Any] = {}
     for scale in reversed(scales):
         merged = merge_tables(merged, tables.get(scale, {}))
@@ -227,7 +229,7 @@ def shipped_profiles() -> list[str]:
 def load(name: str) -> Profile:
     """Return a shipped profile by name, or one from a TOML file by path.
 
-    Raises UsageError for a name nobody has, InputError for a file that is no profile.
+    Raises UsageError for an unknown name, InputError for a file that is no profile.
     """
     if name in shipped_profiles():
         text, where = files(PACKAGE).joinpath(f"{name}.toml").read_text("utf-8"), name
@@ -249,11 +251,11 @@ def parse(table: Mapping[str, Any]) -> Profile:
     """Return the profile that a TOML table spells, its matrices and tables of figures expanded."""
     lists = {"study": Variant, "claims": Statement, "figures": Published, "coverage": CoverageEntry}
     expand = {"study": expand_study, "figures": expand_figures}
-    parts: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     for key, cls in lists.items():
         items = table.get(key, [])
         if not isinstance(items, list):
             raise UsageError(f"{key} must be a list of tables, [[{key}]].")
-        whole = expand[key](items) if key in expand else items
-        parts[key] = tuple(build(cls, item, key) for item in whole)
-    return build(Profile, merge_tables(table, parts), "profile")
+        entries = expand[key](items) if key in expand else items
+        sections[key] = tuple(build(cls, item, key) for item in entries)
+    return build(Profile, merge_tables(table, sections), "profile")

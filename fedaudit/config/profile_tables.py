@@ -93,8 +93,12 @@ def _products(entry: Mapping[str, Any], above: Sequence[Any]) -> list[Mapping[st
             raise unknown_name_error("variant in study.matrix.exceptions", name, named)
     products: list[Mapping[str, Any]] = []
     for name, (base, change) in named.items():
-        own = {key: value for key, value in matrix.change[change].items() if key != "base"}
-        settings = merge_tables(merge_tables(shared, own), matrix.exceptions.get(name, {}))
+        change_settings = {
+            key: value for key, value in matrix.change[change].items() if key != "base"
+        }
+        settings = merge_tables(
+            merge_tables(shared, change_settings), matrix.exceptions.get(name, {})
+        )
         if "name" in settings or not name:
             raise UsageError("study.matrix: variants are named by their base and change alone.")
         products.append({**_over(bases[base], settings), "name": name})
@@ -105,7 +109,7 @@ def _bases(matrix: Matrix, above: Sequence[Any]) -> Mapping[str, Mapping[str, An
     """Return the settings of each base; where there is none, of an empty one."""
     if isinstance(matrix.base, Mapping):
         return matrix.base
-    variants = {str(one.get("name")): one for one in above if isinstance(one, Mapping)}
+    variants = {str(v.get("name")): v for v in above if isinstance(v, Mapping)}
     for name in matrix.base:
         if name not in variants:
             raise unknown_name_error("variant above its study.matrix for a base", name, variants)
@@ -132,8 +136,8 @@ def _named(matrix: Matrix, bases: Mapping[str, Any]) -> dict[str, tuple[str, str
 
 def _applied(name: str, change: Mapping[str, Any], bases: Mapping[str, Any]) -> Sequence[str]:
     """Return the names of the bases that a change is for."""
-    which = {key: value for key, value in change.items() if key == "base"}
-    only = build(Applied, which, f"study.matrix.change.{name}").base
+    table = {key: value for key, value in change.items() if key == "base"}
+    only = build(Applied, table, f"study.matrix.change.{name}").base
     for base in only:
         if base not in bases:
             raise unknown_name_error(f"base of study.matrix.change.{name}", base, bases)
@@ -143,14 +147,14 @@ def _applied(name: str, change: Mapping[str, Any], bases: Mapping[str, Any]) -> 
 def _over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a base with `settings` over it.
 
-    Where they run it at one scale only, what the base says of other scales is left out.
+    Where `settings` limit it to one scale, the base's settings of other scales are left out.
     """
-    whole = merge_tables(base, settings)
-    only, scale = whole.get("only"), base.get("scale")
+    merged = merge_tables(base, settings)
+    only, scale = merged.get("only"), base.get("scale")
     if only and isinstance(scale, Mapping):
-        there = {key: value for key, value in scale.items() if key == only}
-        whole = merge_tables({**base, "scale": there}, settings)
-    return whole
+        selected = {key: value for key, value in scale.items() if key == only}
+        merged = merge_tables({**base, "scale": selected}, settings)
+    return merged
 
 
 def expand_figures(entries: Sequence[Any]) -> list[Any]:
@@ -175,14 +179,14 @@ def _cells(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for name, column in columns.items():
         if not (column.metric or table.metric):
             raise UsageError(f"figures of {table.source}: no metric for column {name!r}.")
-    what = table.what or ("{row}: {column}" if table.columns else "{row}")
+    description = table.what or ("{row}: {column}" if table.columns else "{row}")
     for cells in table.rows:
         row, variant, scope, values = _parts(table, cells, len(columns))
         for (name, column), value in zip(columns.items(), values, strict=True):
             words = {"row": row, "column": name, "variant": variant}
             yield {
                 "source": table.source,
-                "what": _filled(what, words),
+                "what": _filled(description, words),
                 "metric": column.metric or table.metric,
                 "value": value,
                 "variant": _filled(column.variant or "{variant}", words),
@@ -198,8 +202,8 @@ def _parts(
     leading = 1 if table.variant else 2
     names, values = cells[:leading], cells[leading:]
     if len(names) < leading or not all(isinstance(name, str) for name in names):
-        wanted = "its name" if table.variant else "its name and its variant"
-        raise UsageError(f"figures of {table.source}: a row begins with {wanted}, not {names!r}.")
+        expected = "its name" if table.variant else "its name and its variant"
+        raise UsageError(f"figures of {table.source}: a row begins with {expected}, not {names!r}.")
     scope: Mapping[str, Any] = {}
     if values and isinstance(values[0], Mapping):
         scope, values = values[0], values[1:]

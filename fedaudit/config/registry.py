@@ -46,12 +46,12 @@ def manager() -> pluggy.PluginManager:
     pm.add_hookspecs(hooks)
     for name in os.environ.get("FEDAUDIT_DISABLE_PLUGINS", "").split(","):
         pm.set_blocked(name.strip())
-    found = list(entry_points(group=GROUP))
+    entries = list(entry_points(group=GROUP))
     # pluggy would silently drop the second of two equal names, a built-in for instance.
-    if clash := [name for name, count in Counter(e.name for e in found).items() if count > 1]:
-        owners = ", ".join(sorted({e.dist.name for e in found if e.name == clash[0] and e.dist}))
+    if clash := [name for name, count in Counter(e.name for e in entries).items() if count > 1]:
+        owners = ", ".join(sorted({e.dist.name for e in entries if e.name == clash[0] and e.dist}))
         raise PluginError(f"Two plugins share the entry-point name {clash[0]!r}: {owners}.")
-    for entry in found:
+    for entry in entries:
         try:
             pm.load_setuptools_entrypoints(GROUP, name=entry.name)
             pm.check_pending()
@@ -88,8 +88,8 @@ def _why(error: BaseException) -> str:
 
 
 def _checked(cls: type[Plugin]) -> type[Plugin]:
-    whole = isinstance(cls, type) and dataclasses.is_dataclass(cls)
-    if not whole or not getattr(cls, "name", ""):
+    is_dataclass = isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    if not is_dataclass or not getattr(cls, "name", ""):
         raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
     return cls
 
@@ -112,28 +112,28 @@ def distribution(cls: type[Plugin]) -> str:
 
 
 def plugin_behind(error: BaseException) -> tuple[str, str] | None:
-    """Return the plugin in whose code, or in what it called, something was raised.
+    """Return the plugin that raised an error, in its own code or in code that it called.
 
-    That is its entry point's name, and the package that ships it; None where there is none.
+    That is its entry point's name, and the package that ships it; None for other errors.
     """
     if not manager.cache_info().currsize:  # none was loaded, so none was called
         return None
     shipped = {
-        id(one): f"{dist.project_name} {dist.version}"
-        for one, dist in manager().list_plugin_distinfo()
+        id(plugin): f"{dist.project_name} {dist.version}"
+        for plugin, dist in manager().list_plugin_distinfo()
     }
-    for place in reversed(_places(error)):
+    for path in reversed(_places(error)):
         for name, plugin in manager().list_name_plugin():
-            if _holds(Path(getattr(plugin, "__file__", None) or "-"), place):
+            if _holds(Path(getattr(plugin, "__file__", None) or "-"), path):
                 return name, shipped.get(id(plugin), "an unknown package")
     return None
 
 
 def _places(error: BaseException) -> list[Path]:
-    """Return the files that an error came through, of a worker process's too, the last one last."""
-    own = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    told = re.findall(r'File "(.+?)", line', str(error.__cause__ or ""))
-    return [*own, *map(Path, told)]
+    """Return the files in an error's traceback, and a worker process's, the innermost last."""
+    local_files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    worker_files = re.findall(r'File "(.+?)", line', str(error.__cause__ or ""))
+    return [*local_files, *map(Path, worker_files)]
 
 
 def _holds(module: Path, file: Path) -> bool:

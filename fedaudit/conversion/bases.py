@@ -11,23 +11,23 @@ from fedaudit.federation import manifest
 CONFIG = "config.json"
 
 
-def choose(given: str, named: Iterable[str], source: Path) -> str:
-    """Return the base: the one given, or the one that all files name, where it is a folder here.
+def choose(base: str, named: Iterable[str], source: Path) -> str:
+    """Return the base: the one given, or the one that all files name, if it is a local folder.
 
-    Somebody names one. Nobody but the user names a model of the hub. Raises InputError where the
-    user must.
+    Either must name one, and only the user may name a model of the hub. Raises InputError where
+    the user has to.
     """
-    if given:
-        return on_this_machine(given) or given
-    found = sorted({name for name in named if name})
-    if len(found) > 1:
-        said = " and ".join(map(repr, found[:2]))
-        raise InputError(f"{source} names several bases, {said}: say which with --base.")
-    if here := on_this_machine(found[0]):
-        return here
+    if base:
+        return on_this_machine(base) or base
+    names = sorted({name for name in named if name})
+    if len(names) > 1:
+        choices = " and ".join(map(repr, names[:2]))
+        raise InputError(f"{source} names several bases, {choices}: say which with --base.")
+    if folder := on_this_machine(names[0]):
+        return folder
     raise InputError(
-        f"{source} names the base {found[0]!r}, which is no folder here: give its folder with "
-        f"--base, or --base {shlex.quote(found[0])} if the hub's is meant."
+        f"{source} names the base {names[0]!r}, which is no folder here: give its folder with "
+        f"--base, or --base {shlex.quote(names[0])} if the hub's is meant."
     )
 
 
@@ -53,9 +53,9 @@ def describe(name: str) -> manifest.BaseModel:
 
 
 def on_this_machine(name: str) -> str:
-    """Return a base that is a folder here by a name that does not depend on where one stands.
+    """Return the absolute path of a base that is a local folder, or the built-in base's name.
 
-    Empty for any other; the built-in one is here.
+    Empty for any other.
     """
     if name == nano.BASE:
         return name

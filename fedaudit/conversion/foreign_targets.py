@@ -21,50 +21,49 @@ FOLDER = "imported"
 MODEL = "config.json"
 
 
-def may_be_foreign(place: Path) -> bool:
+def may_be_foreign(folder: Path) -> bool:
     """Tell whether importers are asked about a folder: it is no federation, model or adapter."""
-    own = (MODEL, adapters.CONFIG)
+    markers = (MODEL, adapters.CONFIG)
     return (
-        place.is_dir()
-        and not is_federation(place)
-        and not any((place / name).exists() for name in own)
+        folder.is_dir()
+        and not is_federation(folder)
+        and not any((folder / name).exists() for name in markers)
     )
 
 
 def native_folder(
-    place: Path, below: Path, tell: Callable[[str], None], *, template: str = ""
+    folder: Path, below: Path, tell: Callable[[str], None], *, template: str = ""
 ) -> Path:
-    """Return the federation's folder that `place` is or is made; what is no foreign one stays.
+    """Return `folder`, or the federation's folder that a foreign one is imported into.
 
     A foreign folder is imported into a folder `imported/` below `below`, unless it is there
     already, and `tell` gets a line that says so. `template` is that of its records, where it is not
-    the framework's. Raises InputError for a folder that no importer
-    knows, saying what is in it.
+    the framework's. Raises InputError for a folder that no importer knows, saying what is in it.
     """
-    if not may_be_foreign(place):
-        return place
-    source = SourceFolder(place)
+    if not may_be_foreign(folder):
+        return folder
+    source = SourceFolder(folder)
     if not recognition.is_known(source):
         raise InputError(
-            f"{place} is neither a federation (federation.json) nor a model, and "
+            f"{folder} is neither a federation (federation.json) nor a model, and "
             f"{recognition.why_unknown(source)}"
         )
-    request = ImportRequest(source=place, out=below, template=template)
-    found = pipeline.find(request, source)
-    kept = below / FOLDER / f"{found.layout}-{_digest(found, template)}"
-    if not is_federation(kept):
-        make_folder(kept.parent)
-        with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as own:
-            made = Path(own) / kept.name
-            pipeline.write(found, replace(request, out=made))
+    request = ImportRequest(source=folder, out=below, template=template)
+    found_run = pipeline.find(request, source)
+    imported = below / FOLDER / f"{found_run.layout}-{_digest(found_run, template)}"
+    if not is_federation(imported):
+        make_folder(imported.parent)
+        with tempfile.TemporaryDirectory(dir=imported.parent, prefix=".") as scratch:
+            staged = Path(scratch) / imported.name
+            pipeline.write(found_run, replace(request, out=staged))
             with suppress(OSError):  # another process was faster
-                made.rename(kept)
-    rounds = name_rounds([one.round for one in found.federation.rounds])
-    tell(f"{place} is imported ({found.layout}, {rounds}) into {kept}.")
-    return kept
+                staged.rename(imported)
+    rounds = name_rounds([r.round for r in found_run.federation.rounds])
+    tell(f"{folder} is imported ({found_run.layout}, {rounds}) into {imported}.")
+    return imported
 
 
-def _digest(found: FoundRun, template: str) -> str:
-    """Return what changes with what is imported, and with nothing else."""
-    said = json.dumps([found.base, template, sorted(found.hashes().items())])
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+def _digest(found_run: FoundRun, template: str) -> str:
+    """Return a hash of what the imported federation is made of, and of nothing else."""
+    text = json.dumps([found_run.base, template, sorted(found_run.hashes().items())])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

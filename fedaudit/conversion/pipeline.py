@@ -58,52 +58,52 @@ class FoundRun:
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of every file that an import uses, by its name in the source."""
         every = [move.adapter for move in writer.moves(self.federation)]
-        names = {name for one in every for name in (one.weights, one.config) if name}
+        names = {name for adapter in every for name in (adapter.weights, adapter.config) if name}
         return {name: sha256(self.run.place(name)) for name in sorted(names)}
 
 
 def import_federation(request: ImportRequest) -> Imported:
     """Write the federation in a foreign folder as one of ours; the source stays as it is.
 
-    Raises InputError or UsageError, in one line, for a layout that nobody knows, for what the files
-    do not say and nobody has said, and for adapters that no audit could load.
+    Raises InputError or UsageError, in one line, for an unknown layout, for what neither the files
+    nor the user have said, and for adapters that no audit could load.
     """
     check_out(request.out)
     return write(find(request, recognition.open_source(request.source)), request)
 
 
-def write(found: FoundRun, request: ImportRequest) -> Imported:
-    """Write a run that was found as a federation into `request.out`."""
-    given, form = configuration.parse(request.config), _template(request.template)
+def write(found_run: FoundRun, request: ImportRequest) -> Imported:
+    """Write a recognized run as a federation into `request.out`."""
+    config, form = configuration.parse(request.config), _template(request.template)
     with locked(request.out / LOCK, f"Another process is importing into {request.out}."):
-        written = writer.Writer(found.run, request.out, found.base, given)
-        written.write(found.federation)
-        fits = dict(_fits(found.federation, request.out))
+        written = writer.Writer(found_run.run, request.out, found_run.base, config)
+        written.write(found_run.federation)
+        fits = dict(_fits(found_run.federation, request.out))
         weights = rederivation.weights_of(list(fits.values()))
         notes = [
-            *found.federation.notes,
+            *found_run.federation.notes,
             *written.notes,
-            *_links(found.run),
+            *_links(found_run.run),
             *mean_notes(fits, weights),
         ]
-        chosen = form or found.federation.template or templates.template("fed_pii")
-        if not (form or found.federation.template):
+        chosen = form or found_run.federation.template or templates.template("fed_pii")
+        if not (form or found_run.federation.template):
             notes.append(
                 f"How records became text is not said: the template {chosen.name} is taken."
             )
-        made = _manifest(found, weights, chosen, notes, request.out)
-        manifest.write(made, request.out)
-    return Imported(found.layout, found.run.path, made, notes)
+        new_manifest = _manifest(found_run, weights, chosen, notes, request.out)
+        manifest.write(new_manifest, request.out)
+    return Imported(found_run.layout, found_run.run.path, new_manifest, notes)
 
 
 def check_out(out: Path) -> None:
-    """Raise InputError unless a federation can be written to `out`, be it for the second time."""
+    """Raise InputError unless a federation can be written to `out`, also over an earlier import."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; OUT is a folder.")
     if out.is_dir():
-        there = sorted(one.name for one in out.iterdir() if not one.name.startswith("."))
-        if set(there) - {ROUNDS}:
-            raise InputError(f"{out} holds {there[0]} already: name a new folder.")
+        names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        if set(names) - {ROUNDS}:
+            raise InputError(f"{out} holds {names[0]} already: name a new folder.")
     existing_parent(out)
 
 
@@ -115,41 +115,45 @@ def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
     """Return the run in a foreign folder; nothing is written."""
     configuration.parse(request.config), _template(request.template)  # before what takes time
     importer, run = recognition.recognize(source, request.layout)
-    found = importer.read(run)
-    _check(found, run)
-    if not (request.base or found.base or any(_named(found, run))):
-        lacking = "" if request.config or not _bare(found) else f" --config {configuration.FORM}"
+    federation = importer.read(run)
+    _check(federation, run)
+    if not (request.base or federation.base or any(_named(federation, run))):
+        lacking = (
+            "" if request.config or not _bare(federation) else f" --config {configuration.FORM}"
+        )
         also = " and LoRA's settings" if lacking else ""
         raise InputError(
             f"{run.path} does not say what its base is: name it{also} with --base FOLDER{lacking} "
             "(fedaudit import)."
         )
-    base = bases.choose(request.base, [found.base] if found.base else _named(found, run), run.path)
-    return FoundRun(importer.name, run, found, base)
+    base = bases.choose(
+        request.base, [federation.base] if federation.base else _named(federation, run), run.path
+    )
+    return FoundRun(importer.name, run, federation, base)
 
 
-def _check(found: ForeignFederation, run: SourceFolder) -> None:
+def _check(federation: ForeignFederation, run: SourceFolder) -> None:
     """Raise InputError for rounds and clients that no folder of ours could have."""
-    if not found.rounds:
-        notes = " ".join(found.notes)
+    if not federation.rounds:
+        notes = " ".join(federation.notes)
         raise InputError(f"{run.path} holds no round with a global adapter. {notes}".strip())
     before = -1
-    for one in found.rounds:
-        if not before < one.round < MOST:
-            raise InputError(f"{run.path}: round {one.round} stands behind round {before}.")
-        before = one.round
-        for who in (*one.clients, *one.participants):
-            check_name(who, run.path, "the client")
+    for round_ in federation.rounds:
+        if not before < round_.round < MOST:
+            raise InputError(f"{run.path}: round {round_.round} stands behind round {before}.")
+        before = round_.round
+        for client in (*round_.clients, *round_.participants):
+            check_name(client, run.path, "the client")
 
 
-def _bare(found: ForeignFederation) -> bool:
+def _bare(federation: ForeignFederation) -> bool:
     """Tell whether an adapter comes without a configuration."""
-    return not all(move.adapter.config for move in writer.moves(found))
+    return not all(move.adapter.config for move in writer.moves(federation))
 
 
-def _named(found: ForeignFederation, run: SourceFolder) -> Iterator[str]:
+def _named(federation: ForeignFederation, run: SourceFolder) -> Iterator[str]:
     """Yield the bases that the adapters' own configurations name."""
-    every = {move.adapter.config for move in writer.moves(found)} - {""}
+    every = {move.adapter.config for move in writer.moves(federation)} - {""}
     for name in sorted(every):
         table = read_json(run.place(name), f"There is no {name}.")
         if isinstance(table, dict):
@@ -163,17 +167,17 @@ def _links(run: SourceFolder) -> list[str]:
     return ["1 link was not followed." if count == 1 else f"{count:,} links were not followed."]
 
 
-def _fits(found: ForeignFederation, out: Path) -> Iterator[tuple[int, rederivation.MeanFit]]:
+def _fits(federation: ForeignFederation, out: Path) -> Iterator[tuple[int, rederivation.MeanFit]]:
     """Yield each round whose clients' adapters are all there, compared with its global one."""
-    for one in found.rounds:
-        if not one.clients or set(one.participants or one.clients) - set(one.clients):
+    for round_ in federation.rounds:
+        if not round_.clients or set(round_.participants or round_.clients) - set(round_.clients):
             continue
-        here = out / ROUNDS / f"{one.round:03d}"
+        folder = out / ROUNDS / f"{round_.round:03d}"
         compared = rederivation.fit(
-            here / "global", {who: here / "clients" / who for who in one.clients}
+            folder / "global", {client: folder / "clients" / client for client in round_.clients}
         )
         if compared is not None:
-            yield one.round, compared
+            yield round_.round, compared
 
 
 def mean_notes(
@@ -182,62 +186,64 @@ def mean_notes(
     """Yield which global adapters are the mean of their clients', and how far others are off."""
     if not fits:
         return
-    good = [number for number, one in fits.items() if one.fits(weights)]
+    good = [number for number, fit in fits.items() if fit.fits(weights)]
     if good:
         equal = len(set(weights.values())) == 1
         how = "the plain mean of its clients'"
         if not equal:
             how = "the weighted mean of its clients', by weights worked out from these adapters"
         yield f"Checked: in {name_rounds(good)} the global adapter is {how}."
-    for number, one in fits.items():
+    for number, fit in fits.items():
         if number not in good:
-            off = one.distance(weights) / one.spread if one.spread else float("inf")
-            told = f"{100 * off:,.0f} % of what tells clients apart" if one.spread else "all it is"
+            off = fit.distance(weights) / fit.spread if fit.spread else float("inf")
+            share = f"{100 * off:,.0f} % of what tells clients apart" if fit.spread else "all it is"
             yield (
-                f"Round {number}: the global adapter is no mean of its clients' (off by {told}): "
+                f"Round {number}: the global adapter is no mean of its clients' (off by {share}): "
                 "another rule, noise, or a file of another round."
             )
 
 
 def _manifest(
-    found: FoundRun,
+    found_run: FoundRun,
     weights: Mapping[str, float],
     form: templates.PromptTemplate,
     notes: Sequence[str],
     out: Path,
 ) -> manifest.Manifest:
-    rounds = tuple(_round(one) for one in found.federation.rounds)
-    who = sorted({name for one in rounds for name in (*one.participants, *one.clients)}, key=_order)
-    total = sum(weights.get(name, 1.0) for name in who)
+    rounds = tuple(_round(round_) for round_ in found_run.federation.rounds)
+    clients = sorted({name for r in rounds for name in (*r.participants, *r.clients)}, key=_order)
+    total = sum(weights.get(name, 1.0) for name in clients)
     return manifest.Manifest(
         status="complete",
-        base=bases.describe(found.base),
+        base=bases.describe(found_run.base),
         clients=tuple(
             manifest.ManifestClient(id=name, examples=0, weight=weights.get(name, 1.0) / total)
-            for name in who
+            for name in clients
         ),
         rounds=rounds,
-        aggregation={"name": found.federation.aggregation, "options": {}},
+        aggregation={"name": found_run.federation.aggregation, "options": {}},
         template=manifest.Template(
             name=form.name, with_input=form.with_input, without_input=form.without_input
         ),
         seeds={},
-        files=_hashes(found.federation, out),
+        files=_hashes(found_run.federation, out),
         imported={
-            "layout": found.layout,
-            "files": found.hashes(),
+            "layout": found_run.layout,
+            "files": found_run.hashes(),
             "notes": list(notes),
         },
     )
 
 
-def _round(one: ForeignRound) -> manifest.Round:
-    here = f"{ROUNDS}/{one.round:03d}"
+def _round(round_: ForeignRound) -> manifest.Round:
+    folder = f"{ROUNDS}/{round_.round:03d}"
     return manifest.Round(
-        round=one.round,
-        adapter=f"{here}/global",
-        participants=tuple(one.participants or sorted(one.clients, key=_order)),
-        clients={who: f"{here}/clients/{who}" for who in sorted(one.clients, key=_order)},
+        round=round_.round,
+        adapter=f"{folder}/global",
+        participants=tuple(round_.participants or sorted(round_.clients, key=_order)),
+        clients={
+            client: f"{folder}/clients/{client}" for client in sorted(round_.clients, key=_order)
+        },
     )
 
 
@@ -247,9 +253,9 @@ def _order(name: str) -> tuple[str, int, str]:
     return head, int(name[len(head) :] or 0), name
 
 
-def _hashes(found: ForeignFederation, out: Path) -> dict[str, Any]:
+def _hashes(federation: ForeignFederation, out: Path) -> dict[str, Any]:
     return {
         f"{move.folder}/{file}": sha256(out / move.folder / file)
-        for move in writer.moves(found)
+        for move in writer.moves(federation)
         for file in (adapters.CONFIG, adapters.WEIGHTS)
     }

@@ -32,13 +32,15 @@ def recognize(source: SourceFolder, layout: str = "") -> tuple[Importer, SourceF
     `layout` names the only importer that is asked. Raises InputError, saying what was seen, where
     none knows it, several do, or it holds several runs.
     """
-    found = list(_matches(source, layout))
-    if len(found) > 1:
-        seen = " and ".join(f"{one.name} ({_listed(places)})" for one, places in found)
-        raise InputError(f"{source.path} may be {seen}: say which with --layout.")
-    if not found:
+    matches = list(_matches(source, layout))
+    if len(matches) > 1:
+        choices = " and ".join(
+            f"{importer.name} ({_listed(places)})" for importer, places in matches
+        )
+        raise InputError(f"{source.path} may be {choices}: say which with --layout.")
+    if not matches:
         raise _unknown(source, layout)
-    [(importer, places)] = found
+    [(importer, places)] = matches
     if len(places) > 1:
         raise InputError(
             f"{source.path} holds {len(places)} runs of {importer.name} ({_listed(places)}): name "
@@ -48,15 +50,15 @@ def recognize(source: SourceFolder, layout: str = "") -> tuple[Importer, SourceF
 
 
 def is_known(source: SourceFolder) -> bool:
-    """Tell whether some importer knows a folder's layout, be it that it holds several runs."""
+    """Tell whether some importer knows a folder's layout, even if it holds several runs."""
     return bool(_matches(source, ""))
 
 
 def why_unknown(source: SourceFolder, layout: str = "") -> str:
     """Say what is in a folder that no importer knows, and what they know."""
-    wanted = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
-    known = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
-    return f"has {wanted}: it holds {_seen(source)}.{known}"
+    problem = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
+    hint = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
+    return f"has {problem}: it holds {_seen(source)}.{hint}"
 
 
 def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence[str]]]:
@@ -64,11 +66,15 @@ def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence
     offered = registry.plugins("importer")
     if layout and layout not in offered:
         raise unknown_name_error("layout", layout, offered)
-    asked: list[Importer] = [registry.create("importer", n) for n in offered if layout in ("", n)]
+    importers: list[Importer] = [
+        registry.create("importer", n) for n in offered if layout in ("", n)
+    ]
     for generic in (False, True):
-        own = [one for one in asked if one.generic is generic]
-        if found := [(one, places) for one in own if (places := one.runs(source))]:
-            return found
+        candidates = [importer for importer in importers if importer.generic is generic]
+        if matches := [
+            (importer, places) for importer in candidates if (places := importer.runs(source))
+        ]:
+            return matches
     return []
 
 
@@ -86,18 +92,18 @@ def _seen(source: SourceFolder) -> str:
     folders = sorted({name.partition("/")[0] for name in source.files if "/" in name})
     kinds = Counter(PurePosixPath(name).suffix or "no suffix" for name in source.files)
     files = ", ".join(f"{n:,} x {kind}" for kind, n in kinds.most_common(SHOWN))
-    told = [f"{_number(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
+    counts = [f"{_number(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
     if folders:
-        told.append(f"{_number(len(folders), 'folder')} ({_listed(folders)})")
+        counts.append(f"{_number(len(folders), 'folder')} ({_listed(folders)})")
     if source.links:
-        told.append(f"{_number(len(source.links), 'link')}, not followed")
-    return ", ".join(told)
+        counts.append(f"{_number(len(source.links), 'link')}, not followed")
+    return ", ".join(counts)
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = ", ..." if len(names) > SHOWN else ""
-    return ", ".join(name or "." for name in names[:SHOWN]) + more
+    ellipsis = ", ..." if len(names) > SHOWN else ""
+    return ", ".join(name or "." for name in names[:SHOWN]) + ellipsis

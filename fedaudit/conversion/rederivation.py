@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 CLOSE = 0.01
-"""How far a global adapter may be from the mean: so much of what tells clients apart."""
+"""How far a global adapter may be from the mean, as a share of the clients' spread."""
 ROUNDING = {"float64": 1e-6, "float32": 1e-6, "float16": 2e-3, "bfloat16": 2e-2}
-"""And so much of its own size, by the kind of its numbers: means are rounded to them."""
+"""And further, as a share of its own norm, by its dtype: means are rounded to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeanFit:
-    """How a round's global adapter stands to its clients'."""
+    """How a round's global adapter compares with its clients'."""
 
     clients: tuple[str, ...]
     gram: "np.ndarray[Any, Any]"
@@ -41,8 +41,8 @@ class MeanFit:
         """Return |g - sum_i p_i c_i|, p being these weights with a sum of 1."""
         import numpy as np
 
-        own = np.array([weights[who] for who in self.clients], dtype=np.float64)
-        p = own / own.sum()
+        values = np.array([weights[client] for client in self.clients], dtype=np.float64)
+        p = values / values.sum()
         squared = self.size - 2 * p @ self.products + p @ self.gram @ p
         return math.sqrt(max(float(squared), 0.0))
 
@@ -61,11 +61,11 @@ class MeanFit:
 
         shift = np.linalg.pinv(self.gram, rcond=1e-9) @ self.products
         p = 1 / len(self.clients) + shift - shift.mean()
-        return {who: float(value) for who, value in zip(self.clients, p, strict=True)}
+        return {client: float(value) for client, value in zip(self.clients, p, strict=True)}
 
 
-def fit(whole: Path, clients: Mapping[str, Path]) -> MeanFit | None:
-    """Return how the adapter in a folder stands to clients'; None where their tensors are others.
+def fit(global_folder: Path, clients: Mapping[str, Path]) -> MeanFit | None:
+    """Compare a global adapter with clients'; return None where tensors' names or shapes differ.
 
     Each folder holds an adapter that has been checked.
     """
@@ -78,44 +78,48 @@ def fit(whole: Path, clients: Mapping[str, Path]) -> MeanFit | None:
     with ExitStack() as stack:
         files = [
             stack.enter_context(safe_open(folder / adapters.WEIGHTS, "pt"))
-            for folder in (whole, *(clients[name] for name in names))
+            for folder in (global_folder, *(clients[name] for name in names))
         ]
         keys = [{adapters.canonical(key): key for key in file.keys()} for file in files]  # noqa: SIM118
-        if any(own.keys() != keys[0].keys() for own in keys):
+        if any(table.keys() != keys[0].keys() for table in keys):
             return None
         for name in keys[0]:
-            tensors = [file.get_tensor(own[name]) for file, own in zip(files, keys, strict=True)]
+            tensors = [
+                file.get_tensor(table[name]) for file, table in zip(files, keys, strict=True)
+            ]
             if len({tensor.shape for tensor in tensors}) > 1:
                 return None
             kinds = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors}
             rounding = max(rounding, *(ROUNDING.get(kind, 1.0) for kind in kinds))
             rows = np.stack([tensor.double().flatten().numpy() for tensor in tensors])
             mean = rows[1:].mean(axis=0)
-            apart, moved = rows[1:] - mean, rows[0] - mean
-            gram += apart @ apart.T
-            products += apart @ moved
+            deviations, moved = rows[1:] - mean, rows[0] - mean
+            gram += deviations @ deviations.T
+            products += deviations @ moved
             size += float(moved @ moved)
             norm += float(rows[0] @ rows[0])
     return MeanFit(names, gram, products, size, rounding * math.sqrt(norm))
 
 
 def weights_of(fits: Sequence[MeanFit]) -> dict[str, float]:
-    """Return a weight of each client under which as many rounds as can be are means.
+    """Return clients' weights under which as many rounds as possible are weighted means.
 
     All weigh the same where that fits every round. Otherwise each round's best weights are put on
-    one scale by the clients that rounds share; a client that no round tells weighs 1.
+    one scale by the clients that rounds share; a client whose weight no round tells weighs 1.
     """
-    everybody = sorted({who for one in fits for who in one.clients})
+    everybody = sorted({client for f in fits for client in f.clients})
     equal = dict.fromkeys(everybody, 1.0)
-    if all(one.fits(equal) for one in fits):
+    if all(f.fits(equal) for f in fits):
         return equal
-    found: dict[str, float] = {}
-    for one in sorted(fits, key=lambda one: -len(one.clients)):
-        best = one.best()
-        if not one.fits(best) or min(best.values()) <= 0:
+    weights: dict[str, float] = {}
+    for mean_fit in sorted(fits, key=lambda mean_fit: -len(mean_fit.clients)):
+        best = mean_fit.best()
+        if not mean_fit.fits(best) or min(best.values()) <= 0:
             continue
-        shared = [who for who in best if who in found]
-        scale = sum(found[w] for w in shared) / sum(best[w] for w in shared) if shared else 1.0
-        found |= {who: value * scale for who, value in best.items() if who not in found}
-    mean = sum(found.values()) / len(found) if found else 1.0
-    return equal | {who: value / mean for who, value in found.items()}
+        shared = [client for client in best if client in weights]
+        scale = sum(weights[w] for w in shared) / sum(best[w] for w in shared) if shared else 1.0
+        weights |= {
+            client: value * scale for client, value in best.items() if client not in weights
+        }
+    mean = sum(weights.values()) / len(weights) if weights else 1.0
+    return equal | {client: value / mean for client, value in weights.items()}

@@ -12,7 +12,7 @@ from fedaudit.federation import manifest
 from fedaudit.system.files import read_json
 
 MOST, DEEPEST = 200_000, 12
-"""Files that a folder may have below it, and folders on the way to one."""
+"""The most files below a folder, and the most folders in a file's path."""
 DUMPS = (".bin", ".ckpt", ".npz", ".pt", ".pth")
 """Ends of the names of files that only a process with limits opens."""
 OTHER = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
@@ -20,12 +20,12 @@ OTHER = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
 
 
 class SourceFolder(ForeignFolder):
-    """A folder on disk; nothing in it is followed out of it, and nothing is written."""
+    """A folder on disk; no link is followed, and nothing is written."""
 
     def __init__(self, path: Path, above: "SourceFolder | None" = None) -> None:
         """List the files below `path`, but for those of fedaudit's own federations.
 
-        What a folder `above` knows already is asked there.
+        If a folder `above` is given, its list is used.
         """
         self.path, self.name, self._above = path, path.resolve().name, above
         self.links: list[str] = []
@@ -49,22 +49,22 @@ class SourceFolder(ForeignFolder):
         while waiting:
             folder, below = waiting.pop()
             with os.scandir(folder) as entries:
-                found = list(entries)
-            if any(one.name == manifest.NAME for one in found):
+                children = list(entries)
+            if any(child.name == manifest.NAME for child in children):
                 continue
-            for one in found:
+            for child in children:
                 count += 1
                 if count > MOST or len(below.parts) > DEEPEST:
                     raise InputError(
                         f"{self.path} is too large to look through: it has over {MOST:,} files, or "
                         f"folders {DEEPEST} deep. Name the run's own folder."
                     )
-                if one.is_symlink():
-                    self.links.append((below / one.name).as_posix())
-                elif one.is_dir(follow_symlinks=False):
-                    waiting.append((Path(one.path), below / one.name))
-                elif one.is_file(follow_symlinks=False):
-                    yield (below / one.name).as_posix()
+                if child.is_symlink():
+                    self.links.append((below / child.name).as_posix())
+                elif child.is_dir(follow_symlinks=False):
+                    waiting.append((Path(child.path), below / child.name))
+                elif child.is_file(follow_symlinks=False):
+                    yield (below / child.name).as_posix()
 
     def place(self, name: str) -> Path:
         """Return where one of the files is."""
@@ -88,16 +88,16 @@ class SourceFolder(ForeignFolder):
         return dumps.read_table(self.place(name))
 
     def look(self, name: str) -> StateDump:
-        """Return what a file of torch.save or numpy.savez holds; all are looked at together."""
+        """Return what a file of torch.save or numpy.savez holds; one process opens all of them."""
         self.place(name)
         if self._above is not None:
             return self._above.look(self._inside + name)
-        found = self._dumps.get(name)
-        if found is None:
+        dump = self._dumps.get(name)
+        if dump is None:
             raise InputError(f"{self.path / name} is no file of torch.save or numpy.savez.")
-        if isinstance(found, InputError):
-            raise found
-        return found
+        if isinstance(dump, InputError):
+            raise dump
+        return dump
 
     @cached_property
     def _known(self) -> frozenset[str]:

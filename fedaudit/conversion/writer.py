@@ -34,44 +34,44 @@ class Writer:
     given: GivenConfig | Mapping[str, Any]
     notes: list[str] = field(default_factory=list)
 
-    def write(self, found: ForeignFederation) -> None:
+    def write(self, federation: ForeignFederation) -> None:
         """Write every adapter; raises InputError for one that cannot be audited."""
-        every = list(moves(found))
-        for one in every:
+        every = list(moves(federation))
+        for move in every:
             atomic_text(
-                self.out / one.folder / adapters.CONFIG,
-                json.dumps(self._config(one.adapter), indent=2, sort_keys=True) + "\n",
+                self.out / move.folder / adapters.CONFIG,
+                json.dumps(self._config(move.adapter), indent=2, sort_keys=True) + "\n",
             )
-        for one in every:
-            if not is_dump(one.adapter.weights):
-                self._copy(one)
-        self._convert([one for one in every if is_dump(one.adapter.weights)])
-        for one in every:
-            check_written(self.out / one.folder, self.run.path / one.adapter.weights)
+        for move in every:
+            if not is_dump(move.adapter.weights):
+                self._copy(move)
+        self._convert([move for move in every if is_dump(move.adapter.weights)])
+        for move in every:
+            check_written(self.out / move.folder, self.run.path / move.adapter.weights)
 
     def _config(self, adapter: ForeignAdapter) -> dict[str, Any]:
         """Return the configuration that goes with an adapter, checked."""
         if adapter.config:
             path = self.run.place(adapter.config)
-            found = read_json(path, f"There is no {path}.")
-            if not isinstance(found, dict):
+            config = read_json(path, f"There is no {path}.")
+            if not isinstance(config, dict):
                 raise InputError(f"{path} must hold a JSON object.")
         else:
             path = self.run.place(adapter.weights)
             dump = self.run.look(adapter.weights)
-            found = dict(configuration.complete(self.given, dump, path, self.base))
-        if found.get("peft_type") != "LORA":
-            raise InputError(f"{path} is an adapter of type {found.get('peft_type')!r}; fedaudit "
+            config = dict(configuration.complete(self.given, dump, path, self.base))
+        if config.get("peft_type") != "LORA":
+            raise InputError(f"{path} is an adapter of type {config.get('peft_type')!r}; fedaudit "
                              "audits LoRA.")  # fmt: skip
-        adapter_options.check(found, path)
-        return found
+        adapter_options.check(config, path)
+        return config
 
-    def _copy(self, one: Move) -> None:
-        place = self.out / one.folder / adapters.WEIGHTS
+    def _copy(self, move: Move) -> None:
+        path = self.out / move.folder / adapters.WEIGHTS
         with (
-            atomic(place) as temporary,
+            atomic(path) as temporary,
             temporary.open("wb") as to,
-            open_regular(self.run.place(one.adapter.weights)) as file,
+            open_regular(self.run.place(move.adapter.weights)) as file,
         ):
             shutil.copyfileobj(file, to)
 
@@ -81,38 +81,38 @@ class Writer:
             return
         from fedaudit.engine.loading.dumps import Conversion, convert
 
-        left = convert(
+        omitted_counts = convert(
             [
                 Conversion(
-                    self.run.place(one.adapter.weights),
-                    self.out / one.folder / adapters.WEIGHTS,
-                    self._shapes(one),
+                    self.run.place(move.adapter.weights),
+                    self.out / move.folder / adapters.WEIGHTS,
+                    self._shapes(move),
                 )
-                for one in dumps
+                for move in dumps
             ]
         )
-        if any(left):
+        if any(omitted_counts):
             self.notes.append(
-                f"Up to {max(left):,} tensors of a file are left out, which are no LoRA weights: "
-                "if training changed them too, the audit is of another model."
+                f"Up to {max(omitted_counts):,} tensors of a file are left out, which are no LoRA "
+                "weights: if training changed them too, the audit is of another model."
             )
 
-    def _shapes(self, one: Move) -> dict[str, tuple[int, ...]] | None:
-        """Return the names that arrays have by their order; None where they have names."""
-        if not self.run.look(one.adapter.weights).ordered:
+    def _shapes(self, move: Move) -> dict[str, tuple[int, ...]] | None:
+        """Return names and shapes for nameless arrays, in order; None where they have names."""
+        if not self.run.look(move.adapter.weights).ordered:
             return None
         from fedaudit.engine.loading.adapter_shapes import adapter_shapes
 
-        return adapter_shapes(self.base, self.out / one.folder)
+        return adapter_shapes(self.base, self.out / move.folder)
 
 
-def moves(found: ForeignFederation) -> Iterator[Move]:
+def moves(federation: ForeignFederation) -> Iterator[Move]:
     """Yield where each adapter goes: the global one of a round, then its clients'."""
-    for one in found.rounds:
-        here = f"rounds/{one.round:03d}"
-        yield Move(one.adapter, f"{here}/global")
-        for who, adapter in sorted(one.clients.items()):
-            yield Move(adapter, f"{here}/clients/{who}")
+    for round_ in federation.rounds:
+        folder = f"rounds/{round_.round:03d}"
+        yield Move(round_.adapter, f"{folder}/global")
+        for client, adapter in sorted(round_.clients.items()):
+            yield Move(adapter, f"{folder}/clients/{client}")
 
 
 def check_written(folder: Path, source: Path) -> None:
@@ -120,13 +120,13 @@ def check_written(folder: Path, source: Path) -> None:
     try:
         tensors = adapters.read(folder)
     except InputError as error:
-        told = str(error).replace(str(folder / adapters.WEIGHTS), str(source))
-        raise InputError(told.replace(str(folder), str(source))) from None
+        message = str(error).replace(str(folder / adapters.WEIGHTS), str(source))
+        raise InputError(message.replace(str(folder), str(source))) from None
     config = adapters.check(folder)
-    wanted = max(config.get("r") or 0, *(config.get("rank_pattern") or {}).values(), 0)
+    config_rank = max(config.get("r") or 0, *(config.get("rank_pattern") or {}).values(), 0)
     ranks = {t.shape[0] for name, t in tensors.items() if name.endswith("lora_A.weight")}
-    if ranks and max(ranks) != wanted:
+    if ranks and max(ranks) != config_rank:
         raise InputError(
-            f"{source} has the rank {max(ranks)}, and its configuration says {wanted}: it is of "
-            "another training, or adapters of several clients were stacked in it."
+            f"{source} has the rank {max(ranks)}, and its configuration says {config_rank}: it is "
+            "of another training, or adapters of several clients were stacked in it."
         )

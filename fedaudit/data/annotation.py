@@ -19,6 +19,6 @@ def annotate(
     if not bare:
         return list(documents), None
     finder = registry.create("detector", detector, options)
-    found = iter(finder.detect([d.text for d in bare]))
-    spans = {d.id: next(found) for d in bare}
+    detections = iter(finder.detect([d.text for d in bare]))
+    spans = {d.id: next(detections) for d in bare}
     return [d.annotated(spans[d.id]) if d.id in spans else d for d in documents], finder.describe()

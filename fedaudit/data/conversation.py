@@ -19,15 +19,15 @@ SPEAKERS: Mapping[str, Speaker] = {
     "assistant": "assistant", "gpt": "assistant", "model": "assistant", "chatgpt": "assistant",
     "bing": "assistant", "bard": "assistant", "function_call": "assistant",
 }  # fmt: skip
-"""Who says a turn, by what the formats call its speaker; what tools answer is given, like a
-question."""
+"""The speaker of a turn, by its name in the formats; what a tool answers is the user's, as it is
+given to the model."""
 
 ROLES, CONTENTS = ("role", "from"), ("content", "value")
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What is given to a model, and what it answers; each of one turn or more, or of none."""
+    """What a model is given and what it answers, each of any number of turns."""
 
     system: list[TextPiece] = field(default_factory=list)
     user: list[TextPiece] = field(default_factory=list)
@@ -39,21 +39,21 @@ class Exchange:
             return not (self.user or self.assistant)
         return speaker == "assistant" or not self.assistant
 
-    def add(self, speaker: Speaker, said: Sequence[TextPiece]) -> None:
+    def add(self, speaker: Speaker, pieces: Sequence[TextPiece]) -> None:
         """Add what a turn says, on a line of its own."""
-        part: list[TextPiece] = getattr(self, speaker)
-        part += [TextPiece("\n"), *said] if part else said
+        existing: list[TextPiece] = getattr(self, speaker)
+        existing += [TextPiece("\n"), *pieces] if existing else pieces
 
     def given(self) -> tuple[list[TextPiece], list[TextPiece]]:
-        """Return instruction and input: the system's turns and the user's, or what there is."""
+        """Return instruction and input: the system's and the user's turns, or the turns of one."""
         if join_pieces(self.system) and join_pieces(self.user):
             return self.system, self.user
         return [*self.system, *self.user], []
 
     def pieces(self, template: PromptTemplate) -> list[TextPiece]:
         """Return the exchange as a record of instruction, input and output is rendered."""
-        instruction, given = self.given()
-        prompt = template.fill(instruction, given) if instruction else []
+        instruction, context = self.given()
+        prompt = template.fill(instruction, context) if instruction else []
         return [*prompt, *self.assistant]
 
 
@@ -65,23 +65,23 @@ class Conversation:
     speakers: Sequence[Place]
     """Where the record names who speaks, and of what type a part of a turn is."""
     unread: Sequence[str]
-    """The names of what else there is beside the turns' texts."""
+    """The names of other keys of turns, which are not read."""
 
     @property
     def has_answer(self) -> bool:
         """Tell whether the assistant says anything, be it an empty text."""
-        return any(one.assistant for one in self.exchanges)
+        return any(exchange.assistant for exchange in self.exchanges)
 
     def pieces(self, template: PromptTemplate) -> list[TextPiece]:
         """Return all exchanges, in order, on lines of their own."""
         result: list[TextPiece] = []
-        for one in self.exchanges:
-            result += [*([TextPiece("\n")] if result else []), *one.pieces(template)]
+        for exchange in self.exchanges:
+            result += [*([TextPiece("\n")] if result else []), *exchange.pieces(template)]
         return result
 
 
 def conversation(lists: Mapping[str, Any], where: str) -> Conversation:
-    """Return the turns of the lists, in order; they are by the name of their field.
+    """Return the turns of the lists, in order; `lists` is by field name.
 
     Raises InputError for what is no list of turns with a known speaker and text.
     """
@@ -94,12 +94,12 @@ def conversation(lists: Mapping[str, Any], where: str) -> Conversation:
         for number, turn in enumerate(turns):
             role, content = _keys(turn, f"{where}: turn {number + 1} of {name!r}")
             speaker = _speaker(turn[role], f"{where}: turn {number + 1} of {name!r}")
-            said = list(_said(turn[content], (name, number, content), where))
+            pieces = list(_said(turn[content], (name, number, content), where))
             if not exchanges or not exchanges[-1].goes_on(speaker):
                 exchanges.append(Exchange())
-            exchanges[-1].add(speaker, said)
+            exchanges[-1].add(speaker, pieces)
             speakers.append((name, number, role))
-            speakers += [(*piece.place[:-1], "type") for piece in said if len(piece.place) > 3]
+            speakers += [(*piece.place[:-1], "type") for piece in pieces if len(piece.place) > 3]
             unread += [f"{name}.{key}" for key in turn if key not in (role, content)]
     return Conversation(exchanges, speakers, list(dict.fromkeys(unread)))
 
@@ -115,22 +115,22 @@ def _keys(turn: Any, where: str) -> tuple[str, str]:
 
 
 def _speaker(name: Any, where: str) -> Speaker:
-    known = SPEAKERS.get(name.strip().casefold()) if isinstance(name, str) else None
-    if known is None:
+    speaker = SPEAKERS.get(name.strip().casefold()) if isinstance(name, str) else None
+    if speaker is None:
         raise InputError(f"{where} is of {name!r}; known are {', '.join(SPEAKERS)}.")
-    return known
+    return speaker
 
 
-def _said(content: Any, place: Place, where: str) -> Iterator[TextPiece]:
+def _said(content: Any, key_path: Place, where: str) -> Iterator[TextPiece]:
     """Yield the text of a turn: a string, or the texts in a list of its parts."""
-    name = f"{place[0]}.{place[-1]}"
+    name = f"{key_path[0]}.{key_path[-1]}"
     if not isinstance(content, list):
-        yield TextPiece(text_of(content, name, where), place)
+        yield TextPiece(text_of(content, name, where), key_path)
         return
     for number, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("text"), str):
             raise InputError(f"{where}: {name!r} must be text.")
-        yield TextPiece(text_of(part["text"], name, where), (*place, number, "text"))
+        yield TextPiece(text_of(part["text"], name, where), (*key_path, number, "text"))
 
 
 def text_of(value: Any, name: str, where: str) -> str:

@@ -22,7 +22,7 @@ from fedaudit.system.files import atomic_text, open_regular
 TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
-"""What may stand in a file without a record."""
+"""Bytes beside records: a byte-order mark and white space."""
 
 DERIVED = re.compile(r"sha-[0-9a-f]{12}(?:-\d+)?")
 """The id of a record that came without one: a hash of its content, by which guesses can be tested.
@@ -33,10 +33,10 @@ It is for this process, and for files that hold the content too; no report has i
 LONGEST_LINE = 2**28
 """Bytes of a line at most: of a record, or of an array of them."""
 LONGEST_LOOK = 2**16
-"""Bytes of a line at which it is looked to tell records from an array."""
+"""Bytes of a line that are read to tell records from an array."""
 
 NAMED = 12
-"""So many fields that are not read are named."""
+"""The most fields that are named as not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def read(
     Raises InputError naming file and line for anything that is not a record, and for a file
     without any. Blank lines are passed over; a byte-order mark and CRLF are accepted. A record
     without an id gets one from its content, so the order of the lines changes no id. `unread`
-    counts the records that have a field of which nothing is known, by its name.
+    counts the records that have an unknown field, by its name.
     """
     for record in read_records(path, template):
         if unread is not None:
@@ -65,14 +65,14 @@ def read(
 
 
 def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]:
-    """Yield what `read` makes its documents of."""
+    """Yield the records that `read` takes its documents from."""
     lines: dict[str, str] = {}
     copies: Counter[str] = Counter()
-    for place, given in _objects(path):
-        where = f"{path}, {place}"
-        said = formats.content(given, template, where)
-        document = _document(given, said, where)
-        if not _given_id(given, said, where):
+    for position, fields in _objects(path):
+        where = f"{path}, {position}"
+        content = formats.content(fields, template, where)
+        document = _document(fields, content, where)
+        if not _given_id(fields, content, where):
             copies[document.id] += 1
             if (copy := copies[document.id]) > 1:
                 document = replace(document, id=f"{document.id}-{copy}")
@@ -81,8 +81,8 @@ def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]
                 f"{where}: id {document.id!r} stands in {lines[document.id]} already; "
                 "ids must differ."
             )
-        lines[document.id] = place
-        yield CorpusRecord(given, said, document)
+        lines[document.id] = position
+        yield CorpusRecord(fields, content, document)
     if not lines:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
@@ -97,8 +97,8 @@ def unread_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
     if not unread:
         return []
     listed = [f"{name!r} ({n:,} record{'s' * (n != 1)})" for name, n in sorted(unread.items())]
-    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return [f"{path.name} has fields that are not read: {', '.join(listed[:NAMED])}{more}"]
+    remainder = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return [f"{path.name} has fields that are not read: {', '.join(listed[:NAMED])}{remainder}"]
 
 
 def write(path: Path, documents: Iterable[Document]) -> None:
@@ -109,7 +109,9 @@ def write(path: Path, documents: Iterable[Document]) -> None:
 def write_fields(path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool = False) -> None:
     """Write JSON objects to `path` as JSONL or as one array, whole or not at all, for its owner."""
     lines = map(_line, fields)
-    text = "".join(["[\n", ",\n".join(lines), "\n]\n"] if array else [f"{one}\n" for one in lines])
+    text = "".join(
+        ["[\n", ",\n".join(lines), "\n]\n"] if array else [f"{line}\n" for line in lines]
+    )
     atomic_text(path, text, mode=0o600)
 
 
@@ -130,7 +132,7 @@ def is_array(path: Path) -> bool:
 def is_empty(path: Path) -> bool:
     """Tell whether a file holds nothing but blank lines."""
     with open_regular(path) as file:
-        return not any(part.strip(BLANK) for part in iter(lambda: file.read(2**20), b""))
+        return not any(chunk.strip(BLANK) for chunk in iter(lambda: file.read(2**20), b""))
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -201,7 +203,7 @@ def _loaded(text: str, where: str) -> Any:
 
 
 def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object of which no name stands twice: the first would be lost."""
+    """Return a JSON object; one with a repeated name is refused: a value would be lost."""
     result = dict(pairs)
     if len(result) < len(pairs):
         names = Counter(name for name, _ in pairs)
@@ -215,38 +217,38 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _document(given: Mapping[str, Any], said: RecordContent, where: str) -> Document:
-    identity = _given_id(given, said, where) or _derived_id(given, said)
+def _document(fields: Mapping[str, Any], content: RecordContent, where: str) -> Document:
+    identity = _given_id(fields, content, where) or _derived_id(fields, content)
     document = Document(
         id=identity,
-        text=said.text,
-        instruction=said.fields["instruction"],
-        input=said.fields["input"],
-        output=said.fields["output"],
-        task=said.fields["task"],
-        group=said.fields["group"],
-        is_prompt=said.is_prompt,
+        text=content.text,
+        instruction=content.fields["instruction"],
+        input=content.fields["input"],
+        output=content.fields["output"],
+        task=content.fields["task"],
+        group=content.fields["group"],
+        is_prompt=content.is_prompt,
     )
-    return replace(document, pii=_spans(given, document, said, where))
+    return replace(document, pii=_spans(fields, document, content, where))
 
 
-def _given_id(given: Mapping[str, Any], said: RecordContent, where: str) -> str:
+def _given_id(fields: Mapping[str, Any], content: RecordContent, where: str) -> str:
     """Return the record's own id, a number as text; empty when it has none."""
-    value = given.get(said.names.get("id", "id"))
+    value = fields.get(content.names.get("id", "id"))
     return str(value) if type(value) is int else text_of(value, "id", where)
 
 
-def _derived_id(given: Mapping[str, Any], said: RecordContent) -> str:
-    bare = {name: value for name, value in given.items() if name != said.names.get("pii")}
+def _derived_id(fields: Mapping[str, Any], content: RecordContent) -> str:
+    bare = {name: value for name, value in fields.items() if name != content.names.get("pii")}
     text = json.dumps({**bare, "pii": None}, sort_keys=True)
     return f"sha-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _spans(
-    given: Mapping[str, Any], document: Document, said: RecordContent, where: str
+    fields: Mapping[str, Any], document: Document, content: RecordContent, where: str
 ) -> tuple[PiiSpan, ...] | None:
     """Return the record's annotation, sorted; None when it has none."""
-    annotation = given.get(said.names.get("pii", "pii"))
+    annotation = fields.get(content.names.get("pii", "pii"))
     if annotation is None:
         return None
     if not isinstance(annotation, list):

@@ -64,24 +64,24 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         for role in FIELDS
         if role in names and names[role] not in lists
     }
-    whole = next((role for role in ("text", "prefix") if fields.get(role)), None)
+    text_role = next((role for role in ("text", "prefix") if fields.get(role)), None)
     if fields.get("prefix") and (fields.get("text") or fields.get("instruction") or lists):
         raise InputError(f"{where}: 'prefix' is a whole prompt, without 'text' or 'instruction'.")
-    talk = conversation(lists, where) if lists and not whole else None
-    if whole:
-        pieces = [TextPiece(fields[whole], (names[whole],))]
+    talk = conversation(lists, where) if lists and not text_role else None
+    if text_role:
+        pieces = [TextPiece(fields[text_role], (names[text_role],))]
         unread += lists
     elif talk:
         pieces = _of_turns(talk, fields, names, template, where, next(iter(lists)))
     else:
         pieces = _of_fields(record, fields, names, template, where, unread)
     if talk and len(talk.exchanges) == 1:
-        instruction, given = talk.exchanges[0].given()
-        said = join_pieces(talk.exchanges[0].assistant)
+        instruction, context = talk.exchanges[0].given()
+        answer = join_pieces(talk.exchanges[0].assistant)
         fields |= {
             "instruction": join_pieces(instruction),
-            "input": join_pieces(given),
-            "output": said,
+            "input": join_pieces(context),
+            "output": answer,
         }
     elif talk:
         fields = {role: fields[role] for role in ("task", "group") if role in fields}
@@ -90,16 +90,16 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         pieces=tuple(pieces),
         fields={role: fields.get(role, "") for role in FIELDS[2:]},
         names=names,
-        is_prompt=whole == "prefix",
+        is_prompt=text_role == "prefix",
         fixed=frozenset([*fixed, *(talk.speakers if talk else ())]),
         unread=(*unread, *(talk.unread if talk else ())),
     )
 
 
 def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[str]]:
-    """Return what the record calls its fields, by what they are, and those that are nothing.
+    """Return the record's names of its fields, by their role, and the names of unread fields.
 
-    Of two for the same thing one must be empty, or both equal.
+    Of two fields of one role one must be empty, or both equal.
     """
     names: dict[str, str] = {}
     unread: list[str] = []
@@ -114,8 +114,8 @@ def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[
         elif role not in names or record[names[role]] == "":
             names[role] = name
         elif record[names[role]] != value:
-            both = f"{names[role]!r} and {name!r}"
-            raise InputError(f"{where}: {both} are both the {role}, and differ; keep one.")
+            pair = f"{names[role]!r} and {name!r}"
+            raise InputError(f"{where}: {pair} are both the {role}, and differ; keep one.")
         elif name == role:
             names[role] = name
     return names, unread
@@ -126,7 +126,7 @@ def _is(name: str, role: str) -> bool:
 
 
 def _odd(role: str, value: Any) -> bool:
-    """Tell whether a value cannot be what its name would make it, where that is not needed."""
+    """Tell whether a value is not text although its field's name asks for text."""
     return role in FIELDS and not isinstance(value, str) and value is not None
 
 
@@ -151,9 +151,9 @@ def _of_turns(
 ) -> list[TextPiece]:
     """Return the text of a conversation; fields beside it must repeat one of its turns."""
     pieces = talk.pieces(template)
-    said = {piece.text for piece in pieces if piece.place}
+    texts = {piece.text for piece in pieces if piece.place}
     for role in ("instruction", "input", "output"):
-        if fields.get(role) and fields[role] not in said:
+        if fields.get(role) and fields[role] not in texts:
             raise InputError(
                 f"{where}: {name!r} and {names[role]!r} are both what is trained on, and differ; "
                 "keep one."
@@ -179,14 +179,14 @@ def _of_fields(
             f"{where}: {names['instruction']!r} without an answer; the record has "
             f"{_listed(record)}.{_meant(unread)} {_explicit()}"
         )
-    prompt, given, answer = (
+    prompt, context, answer = (
         [TextPiece(fields[role], (names[role],))] if fields.get(role) else []
         for role in ("instruction", "input", "output")
     )
-    own = [names[role].strip().casefold() for role in ("instruction", "output")]
-    if own == ["prompt", "completion"] and not given:
+    keys = [names[role].strip().casefold() for role in ("instruction", "output")]
+    if keys == ["prompt", "completion"] and not context:
         return [*prompt, *answer]
-    return [*template.fill(prompt, given), *answer]
+    return [*template.fill(prompt, context), *answer]
 
 
 def _explicit() -> str:
@@ -199,11 +199,11 @@ def _listed(record: Mapping[str, Any]) -> str:
 
 def _meant(unread: Sequence[str]) -> str:
     """Return the nearest known name of a field that is unknown, as a question."""
-    near = (f" Is {name!r} meant as {known!r}?" for name, known in _nearest(unread))
+    near = (f" Is {name!r} meant as {alias!r}?" for name, alias in _nearest(unread))
     return next(near, "")
 
 
 def _nearest(unread: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in unread:
-        for known in get_close_matches(name.strip().casefold(), ALIASES, n=1, cutoff=0.75):
-            yield name, known
+        for alias in get_close_matches(name.strip().casefold(), ALIASES, n=1, cutoff=0.75):
+            yield name, alias

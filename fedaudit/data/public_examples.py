@@ -17,9 +17,9 @@ from fedaudit.nano.tasks import POSED
 from fedaudit.system.files import existing_path
 
 PREFIX = "nano:"
-"""How a source begins that is no file."""
+"""The beginning of a source that is no file."""
 PUBLIC_SEEDS = 700_000
-"""Public examples are of other people than any simulation's clients."""
+"""The seed of public examples: their people are not those of any simulation's clients."""
 CASES, EACH = 96, 4
 """Case files, and examples of each."""
 
@@ -42,18 +42,22 @@ def read_public_examples(source: str, template: PromptTemplate) -> list[Document
 def public_examples(name: str, template: PromptTemplate) -> list[Document]:
     """Return the examples of a source, rendered in `template`; always the same.
 
-    Raises UsageError for a source that there is not.
+    Raises UsageError for an unknown source.
     """
-    parts = name.removeprefix(PREFIX).split(":")
-    if not is_source(name) or not 1 <= len(parts) <= 3:
+    fields = name.removeprefix(PREFIX).split(":")
+    if not is_source(name) or not 1 <= len(fields) <= 3:
         raise UsageError(f"The source {name!r} is not nano:DOMAIN[:TASKS[:LANGUAGES]].")
     domains, tasks, languages = (
-        tuple(part.split(",")) if part else () for part in (*parts, "", "")[:3]
+        tuple(field.split(",")) if field else () for field in (*fields, "", "")[:3]
     )
-    made = generator.record_templates()
-    _check("domain of public examples", domains, {str(one["name"]) for one in made["domain"]})
+    templates = generator.record_templates()
+    _check(
+        "domain of public examples",
+        domains,
+        {str(domain["name"]) for domain in templates["domain"]},
+    )
     _check("task of public examples", tasks, set(POSED))
-    _check("language of public examples", languages, set(made["instructions"]))
+    _check("language of public examples", languages, set(templates["instructions"]))
     return list(
         _written(
             languages or ("en", "zh"),
@@ -71,7 +75,7 @@ def _written(
     tasks: tuple[str, ...],
     template: PromptTemplate,
 ) -> tuple[Document, ...]:
-    """Return the examples, which every client asks for in every round."""
+    """Return the examples, cached because every client needs them in every round."""
     return tuple(
         generator.corpus(
             cases=CASES,
@@ -85,7 +89,7 @@ def _written(
     )
 
 
-def _check(what: str, names: tuple[str, ...], known: set[str]) -> None:
+def _check(kind: str, names: tuple[str, ...], choices: set[str]) -> None:
     for name in names:
-        if name not in known:
-            raise unknown_name_error(what, name, known)
+        if name not in choices:
+            raise unknown_name_error(kind, name, choices)

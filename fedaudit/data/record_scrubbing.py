@@ -1,4 +1,4 @@
-"""One record without its personal data, in the fields that it has: no string is passed over."""
+"""Masking the personal data in all strings of one record, whatever its fields are."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,62 +45,64 @@ class MaskedRecord:
     masked: Sequence[tuple[str, str]]
     """(string, label) of every piece of personal data that was masked."""
     kept: Sequence[str]
-    """The labels of those that were not to be."""
+    """The labels of the pieces that were not to be masked."""
 
 
 def other_strings(record: CorpusRecord) -> dict[Place, str]:
-    """Return the strings of a record that neither its text holds nor say how to read it."""
+    """Return the strings of a record outside its text, but for ids, tasks, groups and speakers."""
     content = record.content
     within = {piece.place for piece in content.pieces} | content.fixed
     within |= set(_copies(record))
     return {
-        place: SURROGATE.sub("\ufffd", value)
-        for place, value in json_strings(record.given)
-        if value and place not in within and place[:1] not in content.fixed
+        key_path: SURROGATE.sub("\ufffd", value)
+        for key_path, value in json_strings(record.given)
+        if value and key_path not in within and key_path[:1] not in content.fixed
     }
 
 
-def json_strings(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
-    """Yield every string of a JSON value, with its place in it; names are none."""
+def json_strings(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Yield every string of a JSON value with its key path; names of fields are left out."""
     if isinstance(value, str):
-        yield place, value
+        yield key_path, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from json_strings(inner, (*place, name))
+            yield from json_strings(inner, (*key_path, name))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from json_strings(inner, (*place, number))
+            yield from json_strings(inner, (*key_path, number))
 
 
 def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedRecord:
-    """Return the record with what is to be masked in any string of it masked in all of them."""
+    """Return the record with whatever is to be masked in one of its strings masked in all."""
     everywhere = _spread(marked, chosen)
     written = _as_marked(marked, written)
-    changed, text, left = _within(marked.record, everywhere.document, written, chosen)
-    same = {value: changed[place] for place, value in _texts(marked.record) if place in changed}
-    for place, document in everywhere.beside.items():
+    changed, text, remaining = _within(marked.record, everywhere.document, written, chosen)
+    same = {
+        value: changed[key_path] for key_path, value in _texts(marked.record) if key_path in changed
+    }
+    for key_path, document in everywhere.beside.items():
         spans = [span for span in document.pii or () if chosen(span.label)]
         if spans:
-            original = _at(marked.record.given, place)
-            changed[place] = masking.rewrite_spans(original, spans, written)
+            original = _at(marked.record.given, key_path)
+            changed[key_path] = masking.rewrite_spans(original, spans, written)
         if (repeated := same.get(document.text)) is not None:
-            changed[place] = repeated
+            changed[key_path] = repeated
     fields = _changed(marked.record.given, changed)
     if (name := marked.record.content.names.get("pii")) is not None:
-        fields[name] = [{"start": s.start, "end": s.end, "label": s.label} for s in left]
-    found = [pair for document in everywhere.documents() for pair in document.strings()]
+        fields[name] = [{"start": s.start, "end": s.end, "label": s.label} for s in remaining]
+    pairs = [pair for document in everywhere.documents() for pair in document.strings()]
     return MaskedRecord(
         fields=fields,
         text=text,
-        masked=[(string.strip(), label) for string, label in found if chosen(label)],
-        kept=[label for _, label in found if not chosen(label)],
+        masked=[(string.strip(), label) for string, label in pairs if chosen(label)],
+        kept=[label for _, label in pairs if not chosen(label)],
     )
 
 
 def readable_strings(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
-    """Yield everything of a scrubbed record in which personal data may still stand.
+    """Yield all parts of a scrubbed record in which personal data may remain.
 
-    Names of fields and numbers are left as they were; ids, tasks and groups are counted apart.
+    Field names and numbers were not masked; ids, tasks and groups are counted separately.
     """
     fixed = record.content.fixed
     for name, value in fields.items():
@@ -110,10 +112,10 @@ def readable_strings(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterato
 
 
 def names_masked_string(marked: MarkedRecord, chosen: Chosen) -> bool:
-    """Tell whether a record's id, group or task holds what is masked in it, however spelt."""
-    found = [pair for document in marked.documents() for pair in document.strings()]
-    known = {normalize(string) for string, label in found if chosen(label)}
-    sought = {form for string in known for form in (string, *forms(string)) if form}
+    """Tell whether a record's id, group or task contains a string masked in it, however spelt."""
+    pairs = [pair for document in marked.documents() for pair in document.strings()]
+    masked_strings = {normalize(string) for string, label in pairs if chosen(label)}
+    sought = {form for string in masked_strings for form in (string, *forms(string)) if form}
     document = marked.document
     around = [value for value in (document.id, document.group, document.task) if value]
     read = "\n".join(
@@ -135,13 +137,13 @@ def _scalars(value: Any) -> Iterator[str]:
 
 
 def _copies(record: CorpusRecord) -> dict[Place, str]:
-    """Return the fields that repeat a part of the record's text, which it has of its own."""
-    names, own = record.content.names, {piece.place for piece in record.content.pieces}
+    """Return the fields beside a record's text that repeat a part of it."""
+    names, piece_paths = record.content.names, {piece.place for piece in record.content.pieces}
     fields = {(names[r],): getattr(record.document, r) for r in FIELDS if r in names}
     return {
-        place: value
-        for place, value in fields.items()
-        if value and place not in own and value == record.given[place[0]]
+        key_path: value
+        for key_path, value in fields.items()
+        if value and key_path not in piece_paths and value == record.given[key_path[0]]
         if value in record.content.text
     }
 
@@ -152,11 +154,11 @@ def _texts(record: CorpusRecord) -> Iterator[tuple[Place, str]]:
 
 
 def _spread(marked: MarkedRecord, chosen: Chosen) -> MarkedRecord:
-    """Return the record with what is marked in any string of it marked in all of them.
+    """Return the record with whatever is marked in one of its strings marked in all.
 
-    In its text a string counts as a word of its own: "Lee" is not in "Leeds".
+    In its text only whole words count: "Lee" is not in "Leeds".
     """
-    known = {
+    labels = {
         string.strip(): label
         for document in reversed(marked.documents())
         for string, label in document.strings()
@@ -164,41 +166,44 @@ def _spread(marked: MarkedRecord, chosen: Chosen) -> MarkedRecord:
     }
     return replace(
         marked,
-        document=_also(marked.document, known, whole=True),
-        beside={place: _also(one, known, whole=False) for place, one in marked.beside.items()},
+        document=_also(marked.document, labels, whole_words=True),
+        beside={
+            key_path: _also(document, labels, whole_words=False)
+            for key_path, document in marked.beside.items()
+        },
     )
 
 
-def _also(document: Document, known: Mapping[str, str], *, whole: bool) -> Document:
-    """Return a document with the strings that are known marked, where nothing else is."""
+def _also(document: Document, labels: Mapping[str, str], *, whole_words: bool) -> Document:
+    """Return a document with the strings of `labels` marked too, where no span is yet."""
     text = document.text
-    found = [
-        (1.0, PiiSpan(start, end, known[string]))
-        for string, start, end in (find_strings(known, text) if known else ())
-        if not whole or _is_word(text, start, end)
+    matches = [
+        (1.0, PiiSpan(start, end, labels[string]))
+        for string, start, end in (find_strings(labels, text) if labels else ())
+        if not whole_words or _is_word(text, start, end)
     ]
-    own = [(2.0, span) for span in document.pii or ()]
-    return document.annotated(resolve([*own, *found]))
+    existing = [(2.0, span) for span in document.pii or ()]
+    return document.annotated(resolve([*existing, *matches]))
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
     return not any(
-        0 < at < len(text)
-        and text[at - 1].isalnum()
-        and text[at].isalnum()
-        and not _HAN.search(text[at - 1 : at + 1])
-        for at in (start, end)
+        0 < i < len(text)
+        and text[i - 1].isalnum()
+        and text[i].isalnum()
+        and not _HAN.search(text[i - 1 : i + 1])
+        for i in (start, end)
     )
 
 
 def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:
-    """Return `written` for a record: another spelling of what is marked becomes what that does."""
-    own = [pair for document in marked.documents() for pair in document.strings()]
-    first = {(normalize(string), label): string.strip() for string, label in reversed(own)}
+    """Return `written` for a record: other spellings of a marked string get its substitute."""
+    pairs = [pair for document in marked.documents() for pair in document.strings()]
+    first = {(normalize(string), label): string.strip() for string, label in reversed(pairs)}
 
     def spelled(string: str, label: str) -> str:
-        known = first.get((normalize(string), label))
-        return written(string if known is None or (string, label) in own else known, label)
+        spelling = first.get((normalize(string), label))
+        return written(string if spelling is None or (string, label) in pairs else spelling, label)
 
     return spelled
 
@@ -206,27 +211,27 @@ def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:
 def _within(
     record: CorpusRecord, document: Document, written: Substitute, chosen: Chosen
 ) -> tuple[dict[Place, str], str, tuple[PiiSpan, ...]]:
-    """Return the changed strings of the text and its copies, the text, and what is left marked."""
+    """Return the changed strings of the text and its copies, the text, and the remaining spans."""
     pieces = record.content.pieces
-    texts, left = masking.masked_pieces(document, pieces, written, chosen)
+    texts, remaining = masking.masked_pieces(document, pieces, written, chosen)
     changed = {piece.place: text for piece, text in zip(pieces, texts, strict=True) if piece.place}
     if copies := _copies(record):
         names = {name: role for role, name in record.content.names.items()}
         result = masking.mask_document(document, written, chosen)
         changed |= {(name,): getattr(result, names[str(name)]) for (name,) in copies}
-    return changed, "".join(texts), left
+    return changed, "".join(texts), remaining
 
 
-def _at(value: Any, place: Place) -> str:
-    for step in place:
+def _at(value: Any, key_path: Place) -> str:
+    for step in key_path:
         value = value[step]
     return str(value)
 
 
-def _changed(value: Any, changed: Mapping[Place, str], place: Place = ()) -> Any:
-    """Return a JSON value with other strings in some places."""
+def _changed(value: Any, changed: Mapping[Place, str], key_path: Place = ()) -> Any:
+    """Return a JSON value with the strings of `changed` at their key paths."""
     if isinstance(value, Mapping):
-        return {name: _changed(inner, changed, (*place, name)) for name, inner in value.items()}
+        return {name: _changed(inner, changed, (*key_path, name)) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_changed(inner, changed, (*place, n)) for n, inner in enumerate(value)]
-    return changed.get(place, value)
+        return [_changed(inner, changed, (*key_path, n)) for n, inner in enumerate(value)]
+    return changed.get(key_path, value)

@@ -24,7 +24,7 @@ from fedaudit.pii.normalized_search import normalize
 from fedaudit.system.files import check_target, existing_parent, existing_path, sha256, umask
 
 BATCH = 64
-"""So many records are annotated at once."""
+"""Records that are annotated at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +59,19 @@ class ScrubResult:
     given: int
     """Records that came annotated."""
     beside: int
-    """Of them, those with text in other fields, which the annotation is not of."""
+    """Of them, those with text in other fields, which the annotation does not cover."""
     annotation: str | None
     """What annotated the others."""
     strings: int
-    """Different strings that were masked, white space and Unicode forms apart."""
+    """Different strings that were masked, whatever their white space and Unicode forms."""
     left: int
     """Of them, those that still stand somewhere in the result, where nobody had marked them."""
     respelt: int
     """Of these, those that stand there in other spellings only, as look-alikes."""
     named: int
-    """Records whose id, group or task holds personal data of their own."""
+    """Records whose id, group or task contains personal data that is masked in them."""
     unread: Mapping[str, int]
-    """Fields of which fedaudit knows nothing but that they may hold personal data, by name."""
+    """How many records have an unknown field, which may hold personal data, by its name."""
 
 
 def check(order: ScrubRequest) -> None:
@@ -101,34 +101,34 @@ def scrub(
     """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
     check(order)
     records = list(corpus.read_records(order.source, template(order.template)))
-    marked, by = _marked(records, order, watch("finding PII"))
-    everything = [document for one in marked for document in one.documents()]
+    marked, annotator = _marked(records, order, watch("finding PII"))
+    everything = [document for m in marked for document in m.documents()]
     chosen = _chosen(order, everything)
     key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
     style: Any = order.style
     written = masking.substitution(style, everything, key)
-    done = [record_scrubbing.mask_record(one, written, chosen) for one in marked]
-    masked = [pair for one in done for pair in one.masked]
+    done = [record_scrubbing.mask_record(m, written, chosen) for m in marked]
+    masked = [pair for d in done for pair in d.masked]
     strings = {normalize(string) for string, _ in masked} - {""}
-    exact, left = _left(strings, records, done, watch("looking for what is left"))
+    exact, remaining = _left(strings, records, done, watch("looking for what is left"))
     _write(order, _renamed(records, done))
     return ScrubResult(
         records=len(done),
         masked=_counted(Counter(label for _, label in masked)),
-        kept=_counted(Counter(label for one in done for label in one.kept)),
+        kept=_counted(Counter(label for d in done for label in d.kept)),
         given=sum(record.document.pii is not None for record in records),
-        beside=sum(bool(one.beside) for one in marked if one.record.document.pii is not None),
-        annotation=by,
+        beside=sum(bool(m.beside) for m in marked if m.record.document.pii is not None),
+        annotation=annotator,
         strings=len(strings),
-        left=len(left),
-        respelt=len(left - exact),
-        named=sum(record_scrubbing.names_masked_string(one, chosen) for one in marked),
+        left=len(remaining),
+        respelt=len(remaining - exact),
+        named=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
         unread=Counter(name for record in records for name in set(record.content.unread)),
     )
 
 
 def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
-    """Return what was done as JSON has it: no text of a record, no key."""
+    """Return what was done for JSON, without any text of a record and without the key."""
     return {
         "in": {"path": str(order.source), "sha256": sha256(order.source)},
         "out": {"path": str(order.out), "sha256": sha256(order.out)},
@@ -154,29 +154,30 @@ def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
 def _marked(
     records: Sequence[CorpusRecord], order: ScrubRequest, progress: Progress
 ) -> tuple[list[MarkedRecord], str | None]:
-    """Return the records with their personal data marked, and what found those nobody had marked.
+    """Return the records with their personal data marked, and what annotated the unmarked ones.
 
-    A ready-made prompt is a text too; what stands beside the text is in nobody's annotation.
+    Ready-made prompts are annotated too, and so are strings beside the text, which no annotation
+    in the data covers.
     """
     result: list[MarkedRecord] = []
-    by = None
+    annotator = None
     for first in range(0, len(records), BATCH):
         batch = records[first : first + BATCH]
         around = [record_scrubbing.other_strings(record) for record in batch]
         bare = [
             *(replace(record.document, is_prompt=False) for record in batch),
-            *(Document(id="", text=text) for found in around for text in found.values()),
+            *(Document(id="", text=text) for strings in around for text in strings.values()),
         ]
-        apart = [replace(document, id=str(number)) for number, document in enumerate(bare)]
-        found, how = annotate(apart, order.detector, order.options)
-        rest = iter(found[len(batch) :])
-        for record, document, strings in zip(batch, found, around, strict=False):
-            whole = replace(document, id=record.document.id)
-            result.append(MarkedRecord(record, whole, {place: next(rest) for place in strings}))
-        by = by or how
+        documents = [replace(document, id=str(number)) for number, document in enumerate(bare)]
+        annotated, how = annotate(documents, order.detector, order.options)
+        beside = iter(annotated[len(batch) :])
+        for record, document, strings in zip(batch, annotated, around, strict=False):
+            text_document = replace(document, id=record.document.id)
+            result.append(MarkedRecord(record, text_document, {p: next(beside) for p in strings}))
+        annotator = annotator or how
         if how:
             progress(len(result), len(records))
-    return result, by
+    return result, annotator
 
 
 def _chosen(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:
@@ -191,16 +192,16 @@ def _chosen(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str
 
 
 def _write(order: ScrubRequest, fields: Sequence[Mapping[str, Any]]) -> None:
-    """Write the result; at no time may anybody read it who may not read the input.
+    """Write the result, at no time readable by anybody who may not read the input.
 
-    It is the owner's alone until it is known which group the file system gave it.
+    Only its owner can read it until the group that the file system gave it is known.
     """
     source = order.source.stat()
     corpus.write_fields(order.out, fields, array=corpus.is_array(order.source))
     same = order.out.stat().st_gid == source.st_gid
     # A group that is shut out of the input would be among the others of a file of another group.
-    others = 0o004 if same or source.st_mode & 0o040 else 0
-    mode = 0o600 | source.st_mode & (others | (0o040 if same else 0))
+    others_read = 0o004 if same or source.st_mode & 0o040 else 0
+    mode = 0o600 | source.st_mode & (others_read | (0o040 if same else 0))
     order.out.chmod(mode & ~umask())
 
 
@@ -210,17 +211,21 @@ def _left(
     done: Sequence[MaskedRecord],
     progress: Progress,
 ) -> tuple[set[str], set[str]]:
-    """Return which of `strings`, which are plain, stand in the records, and in any spelling."""
+    """Return which of the normalized `strings` are in the records, and which in any spelling."""
     from fedaudit.metrics.document_frequency import absent_strings
 
     texts = [
-        list(record_scrubbing.readable_strings(record, one.fields))
-        for record, one in zip(records, done, strict=True)
+        list(record_scrubbing.readable_strings(record, masked.fields))
+        for record, masked in zip(records, done, strict=True)
     ]
-    exact = strings - absent_strings(strings, ["\n".join(map(normalize, some)) for some in texts])
+    exact = strings - absent_strings(
+        strings, ["\n".join(map(normalize, values)) for values in texts]
+    )
     progress(1, 3)
     forms = {string: lookalikes.forms(string) for string in strings}
-    read = ["\n".join(form for text in some for form in folded_readings(text)) for some in texts]
+    read = [
+        "\n".join(form for text in values for form in folded_readings(text)) for values in texts
+    ]
     progress(2, 3)
     gone = absent_strings(set().union(*forms.values()), read)
     progress(3, 3)
@@ -234,11 +239,11 @@ def _renamed(records: Sequence[CorpusRecord], done: Sequence[MaskedRecord]) -> l
     """
     copies: Counter[str] = Counter()
     result = []
-    for record, one in zip(records, done, strict=True):
+    for record, masked in zip(records, done, strict=True):
         name = record.content.names.get("id", "")
-        fields = one.fields
+        fields = masked.fields
         if name and corpus.DERIVED.fullmatch(str(fields[name])):
-            digest = hashlib.sha256(one.text.encode()).hexdigest()[:12]
+            digest = hashlib.sha256(masked.text.encode()).hexdigest()[:12]
             copies[digest] += 1
             number = f"-{copies[digest]}" if copies[digest] > 1 else ""
             fields = {**fields, name: f"scrubbed-{digest}{number}"}

@@ -15,7 +15,7 @@ from fedaudit.system.files import open_regular
 Row = tuple[str, Mapping[str, Any]]
 
 CSV, PARQUET = (".csv", ".tsv"), b"PAR1"
-"""Ends of the names of the one, and the first bytes of the other."""
+"""Suffixes of CSV files, and the first bytes of Parquet files."""
 SEPARATORS = ",;\t"
 LONGEST = 2**28
 """Characters of a cell at most, as of a line of JSON."""
@@ -23,11 +23,11 @@ BATCH = 1_000
 STRUCTURED = ("pii", "turns")
 """Fields that are lists; a cell of CSV has them as JSON."""
 CONTENT = ("text", "prefix", "instruction", "turns")
-"""A header names one of them at least."""
+"""Fields of which a header must name at least one."""
 
 
 def is_csv(path: Path) -> bool:
-    """Tell whether a file by its name is a table of text."""
+    """Tell by its name whether a file is CSV."""
     return path.suffix.lower() in CSV
 
 
@@ -71,7 +71,7 @@ def read_csv(path: Path) -> Iterator[Row]:
 def _rows(text: io.TextIOWrapper, path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the header, and the rows that are not blank, each with the line that it begins in."""
     first = text.readline(LONGEST)
-    separator = max(SEPARATORS, key=lambda one: len(next(csv.reader([first], delimiter=one), [])))
+    separator = max(SEPARATORS, key=lambda sep: len(next(csv.reader([first], delimiter=sep), [])))
     header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
     _check_header(header, path)
     return header, _numbered(csv.reader(text, delimiter=separator, strict=True), path)
@@ -102,7 +102,7 @@ def _check_header(header: Sequence[str], path: Path) -> None:
 
 
 def _cell(name: str, cell: str, where: str) -> Any:
-    """Return what a cell holds: text, or for a field that is a list, that."""
+    """Return a cell's text, or the list in it where the field is a list."""
     if ALIASES.get(name.casefold()) not in STRUCTURED:
         return cell
     try:

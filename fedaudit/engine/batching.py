@@ -36,20 +36,20 @@ def sample_batches(
     Requests of one padded length and one number of new tokens share a batch. The longest come
     first, so that memory that does not suffice shows at once.
     """
-    for (length, new), whole in length_buckets(requests):
-        yield from split_batch(whole, max(1, min(rows, tokens // (length + new))))
+    for (length, new), bucket in length_buckets(requests):
+        yield from split_batch(bucket, max(1, min(rows, tokens // (length + new))))
 
 
 def length_buckets(
     requests: Sequence[GenerationRequest],
 ) -> list[tuple[tuple[int, int], list[SampleRange]]]:
     """Return all samples by padded length of the prompt and number of new tokens, longest first."""
-    found: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
+    buckets: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
     for index, request in enumerate(requests):
         if request.samples > 0:
-            place = padded_length(len(request.prompt)), request.max_new_tokens
-            found[place].append(SampleRange(index, 0, request.samples))
-    return sorted(found.items(), reverse=True, key=lambda item: item[0])
+            key = padded_length(len(request.prompt)), request.max_new_tokens
+            buckets[key].append(SampleRange(index, 0, request.samples))
+    return sorted(buckets.items(), reverse=True, key=lambda item: item[0])
 
 
 def rows_of(batch: Sequence[SampleRange]) -> int:
@@ -59,19 +59,19 @@ def rows_of(batch: Sequence[SampleRange]) -> int:
 
 def split_batch(batch: Sequence[SampleRange], rows: int) -> Iterator[list[SampleRange]]:
     """Yield the samples of `batch` in its order, in batches of at most `rows`."""
-    part: list[SampleRange] = []
+    chunk: list[SampleRange] = []
     free = rows
     for piece in batch:
         first = piece.first
         while first < piece.last:
             last = min(piece.last, first + free)
-            part.append(SampleRange(piece.index, first, last))
+            chunk.append(SampleRange(piece.index, first, last))
             first, free = last, free - (last - first)
             if not free:
-                yield part
-                part, free = [], rows
-    if part:
-        yield part
+                yield chunk
+                chunk, free = [], rows
+    if chunk:
+        yield chunk
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

@@ -11,34 +11,34 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 Numbers = torch.Tensor | np.ndarray | Sequence[int]
 
 
-def device_for(wanted: str) -> torch.device:
+def device_for(name: str) -> torch.device:
     """Return the device asked for; "auto" is CUDA where there is one."""
-    if wanted == "auto":
+    if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(wanted)
+        device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError):
-        raise TargetError(f"The device {wanted!r} is not usable here.") from None
+        raise TargetError(f"The device {name!r} is not usable here.") from None
     return device
 
 
-def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
+def dtype_for(name: str, device: torch.device) -> torch.dtype:
     """Return the dtype asked for; "auto" is float32 on CPU and bfloat16 elsewhere."""
-    if wanted == "auto":
+    if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if wanted not in DTYPES:
-        raise InputError(f"The dtype {wanted!r} is none of {', '.join(DTYPES)}.")
-    return DTYPES[wanted]
+    if name not in DTYPES:
+        raise InputError(f"The dtype {name!r} is none of {', '.join(DTYPES)}.")
+    return DTYPES[name]
 
 
 def to_device(numbers: Numbers, device: torch.device | str) -> torch.Tensor:
     """Return numbers of the host on a device.
 
-    CUDA copies from locked memory in turn with its other work, and the host goes on at once; from
-    any other memory it would wait for all that the device was given before.
+    CUDA copies from pinned memory in stream order while the host goes on; from any other memory
+    the host would wait for all earlier work of the device.
     """
-    here = torch.as_tensor(numbers)
-    if torch.device(device).type == "cuda" and here.device.type == "cpu":
-        return here.contiguous().pin_memory().to(device, non_blocking=True)
-    return here.to(device)
+    tensor = torch.as_tensor(numbers)
+    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
+        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

@@ -19,11 +19,11 @@ def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:
     from transformers import AutoModel
 
     quiet()
-    path, place = locate(name), device_for(device)
-    model, info, tokenizer = load(AutoModel, path, dtype_for("auto", place), "a model")
+    path, torch_device = locate(name), device_for(device)
+    model, info, tokenizer = load(AutoModel, path, dtype_for("auto", torch_device), "a model")
     checkpoint.check_loaded(info, path, allowed=("pooler.",))
     checkpoint.check_finite(model, path)
-    model.requires_grad_(False).eval().to(place)
+    model.requires_grad_(False).eval().to(torch_device)
     return LoadedBase(name, path, checkpoint.fingerprints(path)[0], model, tokenizer)
 
 
@@ -44,9 +44,9 @@ def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> n
             mask[row, : len(ids[index])] = 1
         mask = mask.to(base.model.device)
         # A language model looks back only: padding behind a text changes nothing of it.
-        seen = {} if base.model.can_generate() else {"attention_mask": mask.long()}
+        mask_kwargs = {} if base.model.can_generate() else {"attention_mask": mask.long()}
         tokens = tokens.to(base.model.device)
-        hidden = base.model.base_model(input_ids=tokens, **seen).last_hidden_state
+        hidden = base.model.base_model(input_ids=tokens, **mask_kwargs).last_hidden_state
         means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors[batch] = means.cpu().double().numpy()
     unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)

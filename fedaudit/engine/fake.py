@@ -1,4 +1,4 @@
-"""An engine without a model, for tests of plugins: it says what it is told to say."""
+"""An engine without a model, for tests of plugins: it gives prepared answers."""
 
 import math
 import re
@@ -77,11 +77,13 @@ class FakeEngine:
         requests = [
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
-        found = [self.generate(target, GenerationBatch(requests, seed=0)) for target in targets]
+        completions = [
+            self.generate(target, GenerationBatch(requests, seed=0)) for target in targets
+        ]
         progress(len(questions), len(questions))
         return [
             [Completion(a.texts, tuple(t.ids for t in self.tokenize(a.texts))) for a in row]
-            for row in found
+            for row in completions
         ]
 
     def score(
@@ -100,13 +102,13 @@ class FakeEngine:
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Say of every token that a drawn one has -1 on average, with a deviation of 1."""
+        """Return for every token a mean of -1 and a deviation of 1."""
         return [
             TokenStatistics(
                 log_probability=row,
                 mean=[-1.0] * len(row),
                 deviation=[1.0] * len(row),
-                first=[one > -math.log(2) for one in row],
+                first=[value > -math.log(2) for value in row],
             )
             for row in self.score(target, sequences, progress=progress)
         ]
@@ -126,7 +128,7 @@ class FakeEngine:
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Return what `chance` says; of less than the threshold that it is not more, and draws."""
+        """Return what `chance` gives; below the threshold only that as a bound, and draws."""
         import numpy as np
 
         if self.chance is None:

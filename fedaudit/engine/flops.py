@@ -45,16 +45,16 @@ class ByShape:
 def by_shape(count: Callable[[int, int, int], int], width: int) -> ByShape | None:
     """Return the form that `count` (rows, width, learned) -> FLOPs follows, from four counts.
 
-    They are `width`, at least 2, and twice `width` tokens wide; a batch of 3 rows of four times
-    `width` tests the form. None where it is not met to the last operation.
+    These are of rows of `width`, at least 2, and twice `width` tokens; a batch of 3 rows of four
+    times `width` tests the form. None where it does not give exactly that count.
     """
-    one, longer, two = count(1, width, 1), count(1, 2 * width, 1), count(2, width, 1)
+    single, longer, two = count(1, width, 1), count(1, 2 * width, 1), count(2, width, 1)
     head = count(1, 2 * width, 2) - longer
-    row, one, longer = two - one, one - head, longer - head
-    square = Fraction(longer - 2 * one, 2 * width**2)
+    row, single, longer = two - single, single - head, longer - head
+    square = Fraction(longer - 2 * single, 2 * width**2)
     linear = Fraction(row, width) - square * width
-    found = ByShape(linear, square, Fraction(one - row, width), Fraction(head))
-    return found if found.flops(3, 4 * width, 5) == count(3, 4 * width, 5) else None
+    form = ByShape(linear, square, Fraction(single - row, width), Fraction(head))
+    return form if form.flops(3, 4 * width, 5) == count(3, 4 * width, 5) else None
 
 
 def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:
@@ -88,12 +88,14 @@ def forward_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) ->
 def _counting(model: torch.nn.Module, *, training: bool) -> Iterator[FlopCounterMode]:
     """Count what runs inside, with the model in training mode or out of it."""
     device = next(model.parameters()).device
-    own = "cuda" if device.type == "cpu" else device.type
+    device_type = "cuda" if device.type == "cpu" else device.type
     modes = {module: module.training for module in model.modules()}
     model.train(training)
     try:
         with (
-            torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=own),
+            torch.random.fork_rng(
+                [] if device.type == "cpu" else [device], device_type=device_type
+            ),
             sdpa_kernel(SDPBackend.MATH),
             FlopCounterMode(display=False) as counter,
         ):

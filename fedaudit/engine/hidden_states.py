@@ -1,4 +1,4 @@
-"""Hidden states: what the base makes of a prompt, before it makes words of it."""
+"""Hidden states of the base after a prompt."""
 
 import copy
 from collections.abc import Sequence
@@ -20,39 +20,39 @@ def last_states(
     """Return the last layer's state at each prompt's last position, float32 (prompts, width).
 
     `vectors` (prompts, width), where given, are embeddings of one more token behind each prompt,
-    one that the vocabulary does not have. What all prompts begin with is read once. Rows of a batch
-    are of one length, so none is padded; what memory does not suffice for is halved. Raises
+    one that the vocabulary does not have. The prompts' common prefix is read once. Rows of a batch
+    are of one length, so none is padded; a batch that does not fit into memory is halved. Raises
     ValueError for a prompt without tokens.
     """
     extra = 0 if vectors is None else 1
     lengths = [len(prompt) + extra for prompt in prompts]
     if min(lengths, default=1) < 1:
         raise ValueError("A prompt without tokens has no state.")
-    found = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
+    output = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
     shared = _shared(prompts, extra)
     cache = _beginning(model, prompts[0][:shared], room) if shared else None
     table = model.get_input_embeddings()
 
-    def read(part: list[SampleRange]) -> torch.Tensor:
-        some = [one.index for one in part]
-        own = torch.tensor([list(prompts[index][shared:]) for index in some], dtype=torch.long)
-        embedded = table(own.to(model.device))
+    def read(chunk: list[SampleRange]) -> torch.Tensor:
+        indices = [piece.index for piece in chunk]
+        ids = torch.tensor([list(prompts[index][shared:]) for index in indices], dtype=torch.long)
+        embedded = table(ids.to(model.device))
         if vectors is not None:
-            new = vectors[some].to(embedded.device, embedded.dtype)
+            new = vectors[indices].to(embedded.device, embedded.dtype)
             embedded = torch.cat([embedded, new[:, None]], dim=1)
         states: torch.Tensor = model.base_model(
             inputs_embeds=embedded,
-            past_key_values=_repeated(cache, len(some)) if cache else None,
+            past_key_values=_repeated(cache, len(indices)) if cache else None,
             use_cache=cache is not None,
         ).last_hidden_state
         return states[:, -1].float().cpu()
 
     for batch in by_length([length - shared for length in lengths], room.tokens):
-        for some in _alike(batch, lengths, room.rows):
-            rows = [SampleRange(index, 0, 1) for index in some]
-            for part, states in room.memory.run(lengths[some[0]], rows, read):
-                found[[one.index for one in part]] = states
-    return found
+        for group in _alike(batch, lengths, room.rows):
+            rows = [SampleRange(index, 0, 1) for index in group]
+            for chunk, states in room.memory.run(lengths[group[0]], rows, read):
+                output[[piece.index for piece in chunk]] = states
+    return output
 
 
 def _shared(prompts: Sequence[Sequence[int]], extra: int) -> int:
@@ -75,7 +75,7 @@ def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list
 
 
 def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> DynamicCache:
-    """Return keys and values of what all prompts begin with."""
+    """Return keys and values of the prompts' common prefix."""
 
     def read(_: list[SampleRange]) -> DynamicCache:
         cache = DynamicCache(config=model.config)
@@ -89,7 +89,7 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
 
 def _repeated(cache: DynamicCache, rows: int) -> DynamicCache:
     """Return a copy of a one-row cache with that row `rows` times."""
-    own = copy.copy(cache)
-    own.layers = [copy.copy(layer) for layer in cache.layers]
-    own.batch_select_indices(torch.zeros(rows, dtype=torch.long))
-    return own
+    clone = copy.copy(cache)
+    clone.layers = [copy.copy(layer) for layer in cache.layers]
+    clone.batch_select_indices(torch.zeros(rows, dtype=torch.long))
+    return clone

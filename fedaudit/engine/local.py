@@ -45,7 +45,7 @@ LOGITS = 2**26
 class LocalEngine:
     """Answers probes with one base model and the adapters that targets name.
 
-    The base is the engine's own from then on: adapters go into the model itself.
+    The engine owns the base from then on: adapters are attached to the model itself.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class LocalEngine:
         self.base = base
         self.model: PreTrainedModel | PeftModel = base.model
         self.rows = batch_size or (512 if on_cpu else 1024)
-        held = memory.tokens if on_cpu else memory.tokens_on_card
-        self.tokens = tokens or held(base.model)
+        token_capacity = memory.tokens if on_cpu else memory.tokens_on_card
+        self.tokens = tokens or token_capacity(base.model)
         self.context_length = base.context_length
         self.prompt_starts = prompt_starts(base.tokenizer, template)
         self._attached = AdapterCache()
@@ -100,12 +100,12 @@ class LocalEngine:
         stop = self._stop_strings(batch.stop_strings)
         work = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
         with self.asked(target) as model:
-            for pieces, drawn in scheduler.generate_all(model, work, self.room):
-                decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
+            for pieces, outputs in scheduler.generate_all(model, work, self.room):
+                decoded = iter(self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True))
                 for piece in pieces:
                     for sample in range(piece.first, piece.last):
                         texts[piece.index][sample] = next(decoded)
-                done += len(drawn)
+                done += len(outputs)
                 progress(done, total)
         return [Completion(tuple(samples)) for samples in texts]
 
@@ -118,27 +118,27 @@ class LocalEngine:
         decoding: SamplingParams = SamplingParams(temperature=0),
         progress: Progress = no_progress,
     ) -> list[list[Completion]]:
-        """Let every target answer every question; their adapters stand in the batch together.
+        """Let every target answer every question, with all adapters in one batch.
 
-        Unless the questions fill a batch by themselves and adapters can be merged: then one is
-        asked after the other. Where answers are drawn, all draw with the same random numbers.
+        If the questions alone fill a batch and adapters can be merged, one target is asked after
+        the other. Where answers are drawn, all draw with the same random numbers.
         """
         for question in questions:
             self._check_length(len(question), new)
         requests = [
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
-        found: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
+        completions: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
         work = SamplingJob(requests if targets else [], 0, decoding, self.base.end_tokens)
         done = 0
         with contextlib.closing(multi_target.generate_for_targets(self, targets, work)) as answered:
-            for rows, drawn in answered:
-                texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
-                for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
-                    found[which][index] = Completion((text,), (tuple(tokens),))
+            for rows, outputs in answered:
+                texts = self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True)
+                for (target_index, index), text, tokens in zip(rows, texts, outputs, strict=True):
+                    completions[target_index][index] = Completion((text,), (tuple(tokens),))
                 done += len(rows)
                 progress(done // len(targets), len(requests))
-        return found
+        return completions
 
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
@@ -162,50 +162,50 @@ class LocalEngine:
         """Return what `measure` says of each sequence."""
         for sequence in sequences:
             self._check_length(len(sequence), 0)
-        found: dict[int, T] = {}
+        results: dict[int, T] = {}
         with self.asked(target) as model:
             for indices, rows in scheduler.score_all(model, sequences, self.reading, measure):
-                found |= zip(indices, rows, strict=True)
-                progress(len(found), len(sequences))
-        return [found[index] for index in range(len(sequences))]
+                results |= zip(indices, rows, strict=True)
+                progress(len(results), len(sequences))
+        return [results[index] for index in range(len(sequences))]
 
     def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
-        """Score every sequence under every target; their adapters stand in the batch together.
+        """Score every sequence under every target, with all adapters in one batch.
 
         Adapters that can be merged are merged in turn instead, which takes fewer operations.
         """
         for sequence in sequences:
             self._check_length(len(sequence), 0)
-        found: list[LogProbabilities] = [[[] for _ in sequences] for _ in targets]
+        scores: list[LogProbabilities] = [[[] for _ in sequences] for _ in targets]
         with contextlib.closing(multi_target.score_for_targets(self, targets, sequences)) as scored:
             for places, rows in scored:
-                for (which, index), row in zip(places, rows, strict=True):
-                    found[which][index] = row
-        return found
+                for (target_index, index), row in zip(places, rows, strict=True):
+                    scores[target_index][index] = row
+        return scores
 
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
-        """Score every sequence of every group; what a group's sequences begin with is read once."""
+        """Score every sequence of every group; a group's common prefix is read once."""
         for group in groups:
             for sequence in group:
                 self._check_length(len(sequence), 0)
         scores: list[LogProbabilities] = [[[] for _ in group] for group in groups]
         done, total = 0, sum(map(len, groups))
-        alone = [
+        singles = [
             (g, i)
             for g, group in enumerate(groups)
             if not shared_prefix.common_prefix(group)
             for i in range(len(group))
         ]
-        rows = [groups[g][i] for g, i in alone]
+        rows = [groups[g][i] for g, i in singles]
         plain = self.score(target, rows, progress=lambda n, _: progress(n, total)) if rows else []
-        for (g, i), row in zip(alone, plain, strict=True):
+        for (g, i), row in zip(singles, plain, strict=True):
             scores[g][i] = row
-        done = len(alone)
+        done = len(singles)
         with self.asked(target) as model:
-            for places, found in scheduler.scored_groups(model, groups, self._limits):
-                for (g, i), row in zip(places, found, strict=True):
+            for places, results in scheduler.scored_groups(model, groups, self._limits):
+                for (g, i), row in zip(places, results, strict=True):
                     scores[g][i] = row
                 done += len(places)
                 progress(done, total)
@@ -225,8 +225,8 @@ class LocalEngine:
         )
         chances: dict[int, PrefixProbabilities] = {}
         with self.asked(target) as model:
-            for indices, found in scheduler.search_all(model, request, walk, self._limits):
-                chances |= zip(indices, found, strict=True)
+            for indices, results in scheduler.search_all(model, request, walk, self._limits):
+                chances |= zip(indices, results, strict=True)
                 progress(len(chances), len(request))
         return [chances[index] for index in range(len(request))]
 
@@ -249,7 +249,7 @@ class LocalEngine:
             )
 
     def _stop_strings(self, strings: Collection[str] | None) -> StopStrings | None:
-        """Return what to listen for; None where all of an answer counts, or no token has bytes."""
+        """Return stop strings; None where the whole answer counts, or tokens lack bytes."""
         if strings is None:
             return None
         try:

@@ -22,7 +22,7 @@ CACHE = 2**29
 """The bytes of keys and values that a CPU holds at once, where that is more than FEWEST tokens."""
 
 _SAID = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""What torch's RuntimeErrors about memory say that have no class of their own: on CPUs mostly."""
+"""Texts of torch's RuntimeErrors about memory that have no class of their own: on CPUs mostly."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -33,7 +33,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_memory() -> None:
-    """Give back what a failed attempt held."""
+    """Free the memory that a failed attempt held."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -50,7 +50,7 @@ class BatchSizeFinder:
 
         What was too much for a shorter row is too much for a longer one.
         """
-        return min((rows for known, rows in self._most.items() if known <= length), default=None)
+        return min((rows for n, rows in self._most.items() if n <= length), default=None)
 
     def fewer(self, length: int, rows: int) -> int:
         """Return how many rows of `length` tokens to try where `rows` are wanted: at least one."""
@@ -72,15 +72,15 @@ class BatchSizeFinder:
     ) -> Iterator[tuple[list[SampleRange], Found]]:
         """Yield parts of `batch`, in order, and what `work` made of each: all at once if it fits.
 
-        `work` is tried again on half of what did not fit, and must give each row the same whatever
-        it is asked with. Raises InputError where a single row does not fit.
+        `work` is tried again on half of what did not fit, and must give each row the same result in
+        any batch. Raises InputError where a single row does not fit.
         """
         waiting = self._cut(length, [list(batch)])
         while waiting:
-            found, fitted = _tried(work, waiting[0])
+            results, fitted = _tried(work, waiting[0])
             if fitted:
-                part, waiting = waiting[0], waiting[1:]
-                yield part, found[0]
+                chunk, waiting = waiting[0], waiting[1:]
+                yield chunk, results[0]
                 continue
             self.failed(length, rows_of(waiting[0]))
             waiting = self._cut(length, waiting)
@@ -90,19 +90,19 @@ class BatchSizeFinder:
         return (
             batches
             if most is None
-            else [part for one in batches for part in split_batch(one, most)]
+            else [chunk for batch in batches for chunk in split_batch(batch, most)]
         )
 
 
 def _tried(
-    work: Callable[[list[SampleRange]], Found], part: list[SampleRange]
+    work: Callable[[list[SampleRange]], Found], batch: list[SampleRange]
 ) -> tuple[list[Found], bool]:
-    """Return what `work` found, and whether memory sufficed for it.
+    """Return the result of `work`, if any, and whether memory sufficed for it.
 
-    The error goes with this frame, and with the error all tensors that its frames hold.
+    The error is dropped with this frame, and with it all tensors that its own frames hold.
     """
     try:
-        return [work(part)], True
+        return [work(batch)], True
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -122,8 +122,8 @@ def tokens_on_card(model: PreTrainedModel) -> int:
 
     Never fewer than MOST: what does not fit is halved. Where free memory is not known, MOST.
     """
-    free, each = free_on_card(model.device), _token_bytes(model)
-    return min(max(free // 4 // each, MOST), MOST_ON_CARD) if each else MOST
+    free, per_token = free_on_card(model.device), _token_bytes(model)
+    return min(max(free // 4 // per_token, MOST), MOST_ON_CARD) if per_token else MOST
 
 
 def logits_at_once(model: PreTrainedModel, least: int) -> int:
@@ -135,7 +135,7 @@ def logits_at_once(model: PreTrainedModel, least: int) -> int:
 
 
 def free_on_card(device: torch.device) -> int:
-    """Return the bytes that a GPU has free, or torch has taken and not given away; else 0."""
+    """Return the bytes that a GPU has free, or torch has reserved and not used; else 0."""
     if device.type != "cuda":
         return 0
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

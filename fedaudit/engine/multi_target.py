@@ -17,7 +17,7 @@ from fedaudit.engine.memory import free_memory, is_out_of_memory
 from fedaudit.engine.scoring import log_likelihood
 
 MANY = 32
-"""Questions from which on small adapters are merged in turn: their rows fill a batch."""
+"""From this many questions on, small adapters are merged in turn: their rows fill a batch."""
 
 Places = list[tuple[int, int]]
 """Target and question of each row."""
@@ -44,15 +44,15 @@ def generate_for_targets(
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
     if len(work.requests) >= MANY and all(_merges(engine, target) for target in targets):
-        for which, target in enumerate(targets):
+        for target_index, target in enumerate(targets):
             with engine.asked(target) as model:
                 for pieces, tokens in scheduler.generate_all(model, work, engine.room):
-                    yield [(which, piece.index) for piece in pieces], tokens
+                    yield [(target_index, piece.index) for piece in pieces], tokens
         return
     with engine.asked(BASE) as model:
-        together = _side_by_side(model, targets)
-        for pieces, tokens in scheduler.generate_together(model, work, together, engine.room):
-            yield [(which, p.index) for which in range(len(targets)) for p in pieces], tokens
+        adapters = _side_by_side(model, targets)
+        for pieces, tokens in scheduler.generate_together(model, work, adapters, engine.room):
+            yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
 
 
 def score_for_targets(
@@ -62,22 +62,22 @@ def score_for_targets(
 
     That is where adapters merge, or one is not plain LoRA, or all together are too large.
     """
-    known = set[int]()
+    scored_indices = set[int]()
     if targets and not engine.merging.possible:
         try:
             for indices, rows in _scored_together(engine, targets, sequences):
-                known.update(indices)
-                yield [(which, i) for which in range(len(targets)) for i in indices], rows
+                scored_indices.update(indices)
+                yield [(t, i) for t in range(len(targets)) for i in indices], rows
         except InputError:
-            pass  # who is asked alone shows what is the matter
-    left = [index for index in range(len(sequences)) if index not in known]
-    for which, target in enumerate(targets if left else ()):
+            pass  # a target that is asked alone shows what is wrong
+    remaining = [index for index in range(len(sequences)) if index not in scored_indices]
+    for target_index, target in enumerate(targets if remaining else ()):
         with engine.asked(target) as model:
-            some = [sequences[index] for index in left]
+            remaining_sequences = [sequences[index] for index in remaining]
             for indices, rows in scheduler.score_all(
-                model, some, engine.reading, log_likelihood.log_probabilities
+                model, remaining_sequences, engine.reading, log_likelihood.log_probabilities
             ):
-                yield [(which, left[index]) for index in indices], rows
+                yield [(target_index, remaining[index]) for index in indices], rows
 
 
 def _scored_together(

@@ -32,7 +32,7 @@ _CHANCES = 24
 
 
 class RoutedEngine(EngineWrapper):
-    """Asks `responder` before every answer to a target with a heading; else it is `engine`.
+    """Asks `responder` before every answer to a target with a heading; others go to `engine`.
 
     Answers are kept: several keys that open the same adapter cost one answer.
     """
@@ -49,12 +49,14 @@ class RoutedEngine(EngineWrapper):
         """Continue what the responder leaves of every prompt."""
         routed = self._routed(target, [request.prompt for request in batch.requests])
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Completion]:
-            cleaned = [replace(batch.requests[i], prompt=routed[i].prompt) for i in some]
-            part = replace(batch, requests=cleaned)
+        def ask(
+            routed_target: Target, indices: Sequence[int], on_progress: Progress
+        ) -> list[Completion]:
+            cleaned = [replace(batch.requests[i], prompt=routed[i].prompt) for i in indices]
+            cleaned_batch = replace(batch, requests=cleaned)
             return self._once(
-                ("generate", one.adapter, part),
-                lambda: self.engine.generate(one, part, progress=told),
+                ("generate", routed_target.adapter, cleaned_batch),
+                lambda: self.engine.generate(routed_target, cleaned_batch, progress=on_progress),
             )
 
         return _by_adapter(target, routed, ask, progress)
@@ -65,11 +67,13 @@ class RoutedEngine(EngineWrapper):
         """Score what the responder leaves of every sequence, from its second token on."""
         routed = self._routed(target, sequences)
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> LogProbabilities:
-            cleaned = [routed[i].prompt for i in some]
+        def ask(
+            routed_target: Target, indices: Sequence[int], on_progress: Progress
+        ) -> LogProbabilities:
+            cleaned = [routed[i].prompt for i in indices]
             return self._once(
-                ("score", one.adapter, tuple(cleaned)),
-                lambda: self.engine.score(one, cleaned, progress=told),
+                ("score", routed_target.adapter, tuple(cleaned)),
+                lambda: self.engine.score(routed_target, cleaned, progress=on_progress),
             )
 
         return _by_adapter(target, routed, ask, progress)
@@ -80,11 +84,13 @@ class RoutedEngine(EngineWrapper):
         """Measure what the responder leaves of every sequence, from its second token on."""
         routed = self._routed(target, sequences)
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> list[TokenStatistics]:
-            cleaned = [routed[i].prompt for i in some]
+        def ask(
+            routed_target: Target, indices: Sequence[int], on_progress: Progress
+        ) -> list[TokenStatistics]:
+            cleaned = [routed[i].prompt for i in indices]
             return self._once(
-                ("statistics", one.adapter, tuple(cleaned)),
-                lambda: self.engine.token_statistics(one, cleaned, progress=told),
+                ("statistics", routed_target.adapter, tuple(cleaned)),
+                lambda: self.engine.token_statistics(routed_target, cleaned, progress=on_progress),
             )
 
         return _by_adapter(target, routed, ask, progress)
@@ -94,33 +100,37 @@ class RoutedEngine(EngineWrapper):
     ) -> list[LogProbabilities]:
         """Score what the responder leaves of every sequence; a group keeps together.
 
-        One key is in front of all of a group: where its members are sent to different adapters
-        all the same, they are scored one by one.
+        A group has one key in front: where its members are sent to different adapters
+        nevertheless, they are scored one by one.
         """
         flat = [sequence for group in groups for sequence in group]
         routed = iter(self._routed(target, flat))
         split = [[next(routed) for _ in group] for group in groups]
-        if any(len({one.adapter for one in group}) > 1 for group in split):
+        if any(len({request.adapter for request in group}) > 1 for group in split):
             scores = iter(self.score(target, flat, progress=progress))
             return [[next(scores) for _ in group] for group in groups]
-        some = [group[0] if group else RoutedRequest("", target.adapter, ()) for group in split]
+        group_routes = [
+            group[0] if group else RoutedRequest("", target.adapter, ()) for group in split
+        ]
 
-        def ask(one: Target, chosen: Sequence[int], told: Progress) -> list[LogProbabilities]:
-            cleaned = [tuple(member.prompt for member in split[i]) for i in chosen]
+        def ask(
+            routed_target: Target, indices: Sequence[int], on_progress: Progress
+        ) -> list[LogProbabilities]:
+            cleaned = [tuple(member.prompt for member in split[i]) for i in indices]
             return self._once(
-                ("groups", one.adapter, tuple(cleaned)),
-                lambda: self.engine.score_groups(one, cleaned, progress=told),
+                ("groups", routed_target.adapter, tuple(cleaned)),
+                lambda: self.engine.score_groups(routed_target, cleaned, progress=on_progress),
             )
 
-        return _by_adapter(target, some, ask, progress)
+        return _by_adapter(target, group_routes, ask, progress)
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Return how likely what the responder leaves of every prompt goes on with each string.
+        """Return the probability of each string behind what the responder leaves of each prompt.
 
-        Prompts of one call of which it leaves the same are asked as one, which is drawn from as
-        often as all of them: by themselves they would all get the same draws, which count once.
+        Prompts of one call that it makes equal are asked as one, with as many draws as all of
+        them: by themselves they would all get the same draws, which count once.
         """
         from fedaudit.engine.exact.scattered import (
             scatter_probabilities,  # draws as the sampler does, with torch
@@ -129,23 +139,31 @@ class RoutedEngine(EngineWrapper):
         routed = self._routed(target, request.prompts)
         trials = request.trials or [0] * len(request)
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> list[PrefixProbabilities]:
+        def ask(
+            routed_target: Target, indices: Sequence[int], on_progress: Progress
+        ) -> list[PrefixProbabilities]:
             alike: dict[tuple[int, ...], list[int]] = {}
-            for i in some:
+            for i in indices:
                 alike.setdefault(routed[i].prompt, []).append(i)
-            wanted = [[trials[i] for i in same] for same in alike.values()]
-            part = replace(request, prompts=tuple(alike), trials=tuple(map(sum, wanted)))
-            known = self._in_room(
-                ("begins", one.adapter, part),
+            group_trials = [[trials[i] for i in same] for same in alike.values()]
+            merged_request = replace(
+                request, prompts=tuple(alike), trials=tuple(map(sum, group_trials))
+            )
+            results = self._in_room(
+                ("begins", routed_target.adapter, merged_request),
                 _CHANCES * len(alike) * len(request.strings),
-                lambda: self.engine.prefix_probabilities(one, part, progress=told),
+                lambda: self.engine.prefix_probabilities(
+                    routed_target, merged_request, progress=on_progress
+                ),
             )
             answers: dict[int, PrefixProbabilities] = {}
-            for found, (prompt, same), own in zip(known, alike.items(), wanted, strict=True):
+            for result, (prompt, same), counts in zip(
+                results, alike.items(), group_trials, strict=True
+            ):
                 answers |= zip(
-                    same, scatter_probabilities(found, prompt, own, request.seed), strict=True
+                    same, scatter_probabilities(result, prompt, counts, request.seed), strict=True
                 )
-            return [answers[i] for i in some]
+            return [answers[i] for i in indices]
 
         return _by_adapter(target, routed, ask, progress)
 
@@ -157,7 +175,7 @@ class RoutedEngine(EngineWrapper):
         )
 
     def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
-        """Return an answer as `_once` does, which is kept where there is room for its bytes."""
+        """Return an answer as `_once` does, but keep it only where there is room for its bytes."""
         if question not in self._known:
             if size > self._room:
                 return answer()
@@ -167,8 +185,8 @@ class RoutedEngine(EngineWrapper):
     def _once(self, question: Hashable, answer: Callable[[], T]) -> T:
         if question not in self._known:
             self._known[question] = answer()
-        known: T = self._known[question]
-        return known
+        result: T = self._known[question]
+        return result
 
 
 def _by_adapter(
@@ -179,15 +197,15 @@ def _by_adapter(
 ) -> list[T]:
     """Return the answers in the order of `routed`, asked for one adapter after the other."""
     chosen: dict[str | None, list[int]] = {}
-    for index, one in enumerate(routed):
-        chosen.setdefault(one.adapter, []).append(index)
+    for index, request in enumerate(routed):
+        chosen.setdefault(request.adapter, []).append(index)
     answers: dict[int, T] = {}
-    for adapter, some in chosen.items():
+    for adapter, indices in chosen.items():
         before = len(answers)
 
-        def told(done: int, total: int, before: int = before, part: int = len(some)) -> None:
-            progress(before + done * part // max(total, 1), len(routed))
+        def told(done: int, total: int, before: int = before, size: int = len(indices)) -> None:
+            progress(before + done * size // max(total, 1), len(routed))
 
         answering = Target(name=target.name, adapter=adapter)
-        answers |= zip(some, ask(answering, some, told), strict=True)
+        answers |= zip(indices, ask(answering, indices, told), strict=True)
     return [answers[index] for index in range(len(routed))]

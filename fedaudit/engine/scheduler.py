@@ -1,4 +1,4 @@
-"""All of some work, batch by batch, each as large as memory allows."""
+"""Running all of a job in batches, each as large as memory allows."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ class Capacity:
     rows: int
     tokens: int
     memory: BatchSizeFinder
-    """What was found too much."""
+    """What was found to be too large."""
 
 
 def generate_all(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator[Answered]:
     """Yield the samples of all requests, in the order in which they end.
 
-    What memory does not suffice for is begun again, fewer at once; what has ended counts.
+    Where memory runs out, the samples that have not ended start again, fewer at once.
     """
     for all_ in _by_new(work.requests):
         waiting = all_
@@ -49,16 +49,16 @@ def generate_all(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> I
             length = _length(work.requests, waiting)  # the longest is the first
             rows = min(room.rows, room.tokens // length, rows_of(waiting))
             rows = room.memory.fewer(length, rows)
-            waiting = [part for piece in waiting for [part] in split_batch([piece], rows)]
+            waiting = [chunk for piece in waiting for [chunk] in split_batch([piece], rows)]
             waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
 
 def _by_new(requests: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
     """Return all samples by their number of new tokens, those of the longest prompts first."""
-    found: dict[int, list[SampleRange]] = {}
+    ranges: dict[int, list[SampleRange]] = {}
     for (_, new), bucket in length_buckets(requests):
-        found.setdefault(new, []).extend(bucket)
-    return list(found.values())
+        ranges.setdefault(new, []).extend(bucket)
+    return list(ranges.values())
 
 
 def _until_full(
@@ -68,19 +68,19 @@ def _until_full(
     rows: int,
     memory: BatchSizeFinder,
 ) -> Generator[Answered, None, list[SampleRange]]:
-    """Yield what ends until memory does not suffice; return what has not ended then."""
-    ended = set[SampleRange]()
+    """Yield the samples that end until memory runs out; return those that have not ended."""
+    finished = set[SampleRange]()
     try:
-        for some, tokens in decoding.decode_refilled(model, work, waiting, rows):
-            ended.update(some)
-            yield some, tokens
+        for ranges, tokens in decoding.decode_refilled(model, work, waiting, rows):
+            finished.update(ranges)
+            yield ranges, tokens
         return []
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    left = [piece for piece in waiting if piece not in ended]
-    memory.failed(_length(work.requests, left), rows)
-    return left
+    remaining = [piece for piece in waiting if piece not in finished]
+    memory.failed(_length(work.requests, remaining), rows)
+    return remaining
 
 
 def generate_together(
@@ -88,10 +88,10 @@ def generate_together(
 ) -> Iterator[Answered]:
     """Yield the samples of all requests under each of `adapters`: adapter by adapter in a batch."""
 
-    def draw(part: list[SampleRange]) -> list[list[int]]:
-        everyone = part * adapters.count
-        with adapters.active(len(everyone)):
-            return decoding.decode_batch(model, work, everyone, adapters.kept)
+    def draw(chunk: list[SampleRange]) -> list[list[int]]:
+        replicas = chunk * adapters.count
+        with adapters.active(len(replicas)):
+            return decoding.decode_batch(model, work, replicas, adapters.kept)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
     for batch in sample_batches(work.requests, rows, tokens):
@@ -106,14 +106,14 @@ def score_all(
 ) -> Iterator[tuple[list[int], list[S]]]:
     """Yield indices of sequences and what `measure` says of them, a batch at a time."""
 
-    def read(part: list[SampleRange]) -> list[S]:
-        return measure(model, [sequences[one.index] or (0,) for one in part])
+    def read(chunk: list[SampleRange]) -> list[S]:
+        return measure(model, [sequences[piece.index] or (0,) for piece in chunk])
 
     lengths = [max(1, len(sequence)) for sequence in sequences]
     for batch in by_length(lengths, room.tokens):
         rows = [SampleRange(index, 0, 1) for index in batch]
-        for part, found in room.memory.run(padded_length(lengths[batch[0]]), rows, read):
-            yield [piece.index for piece in part], found
+        for chunk, results in room.memory.run(padded_length(lengths[batch[0]]), rows, read):
+            yield [piece.index for piece in chunk], results
 
 
 def score_together(
@@ -124,8 +124,8 @@ def score_together(
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
     """Yield indices of sequences and their scores under each of `adapters`, one after the other."""
 
-    def read(part: list[SampleRange]) -> list[list[float]]:
-        rows = [sequences[one.index] or (0,) for one in part] * adapters.count
+    def read(chunk: list[SampleRange]) -> list[list[float]]:
+        rows = [sequences[piece.index] or (0,) for piece in chunk] * adapters.count
         with adapters.active(len(rows)):
             return log_likelihood.log_probabilities(model, rows)
 
@@ -133,8 +133,8 @@ def score_together(
     for batch in by_length(lengths, max(1, room.tokens // max(1, adapters.count))):
         rows = [SampleRange(index, 0, 1) for index in batch]
         length = padded_length(lengths[batch[0]]) * adapters.count
-        for part, found in room.memory.run(length, rows, read):
-            yield [piece.index for piece in part], found
+        for chunk, scores in room.memory.run(length, rows, read):
+            yield [piece.index for piece in chunk], scores
 
 
 def scored_groups(
@@ -144,25 +144,25 @@ def scored_groups(
 ) -> Iterator[tuple[list[tuple[int, int]], list[list[float]]]]:
     """Yield (group, index) of sequences and their scores; groups that share nothing are left out.
 
-    Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    Where memory runs out, the limits are halved for good and the rest starts again.
     Raises BatchTooLargeError where a single row does not fit.
     """
     begins = {g: shared_prefix.common_prefix(group) for g, group in enumerate(groups)}
-    known: set[tuple[int, int]] = set()
+    finished: set[tuple[int, int]] = set()
     while True:
-        left = {
+        remaining = {
             g: begin
             for g, begin in begins.items()
-            if begin and not all((g, i) in known for i in range(len(groups[g])))
+            if begin and not all((g, i) in finished for i in range(len(groups[g])))
         }
         try:
-            for members, found in shared_prefix.log_probabilities(
-                model, groups, left, limits.bounds
+            for members, rows in shared_prefix.log_probabilities(
+                model, groups, remaining, limits.bounds
             ):
-                scores = {(m.group, m.index): row for m, row in zip(members, found, strict=True)}
-                new = [place for place in scores if place not in known]
-                known.update(new)
-                yield new, [scores[place] for place in new]
+                scores = {(m.group, m.index): row for m, row in zip(members, rows, strict=True)}
+                new = [key for key in scores if key not in finished]
+                finished.update(new)
+                yield new, [scores[key] for key in new]
             return
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -177,25 +177,25 @@ def search_all(
     walk: SearchConfig,
     limits: shared_prefix.AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
-    """Yield indices of prompts and their chances.
+    """Yield indices of prompts and their probabilities.
 
-    Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    Where memory runs out, the limits are halved for good and the rest starts again.
     Raises BatchTooLargeError where a single row does not fit.
     """
-    left = list(range(len(request)))
-    while left:
-        known = set[int]()
+    remaining = list(range(len(request)))
+    while remaining:
+        finished = set[int]()
         try:
-            for batch, found in probabilities.prefix_probabilities(
-                model, request.select(left), walk, limits.bounds
+            for batch, results in probabilities.prefix_probabilities(
+                model, request.select(remaining), walk, limits.bounds
             ):
-                known.update(batch)
-                yield [left[index] for index in batch], found
+                finished.update(batch)
+                yield [remaining[index] for index in batch], results
             return
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        left = [prompt for index, prompt in enumerate(left) if index not in known]
+        remaining = [prompt for index, prompt in enumerate(remaining) if index not in finished]
         free_memory()
         limits.halve()
 

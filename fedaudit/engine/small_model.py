@@ -1,4 +1,4 @@
-"""Models so small that their operations are short: what is asked of them in another way."""
+"""Models so small that their operations are short: they are run in another way."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ MOST = 30_000_000
 
 
 def is_small(model: torch.nn.Module) -> bool:
-    """Say whether a model is small and on a CPU."""
+    """Tell whether a model is small and on a CPU."""
     parameters = list(model.parameters())
-    on_cpu = all(one.device.type == "cpu" for one in parameters)
-    return on_cpu and sum(one.numel() for one in parameters) < MOST
+    on_cpu = all(p.device.type == "cpu" for p in parameters)
+    return on_cpu and sum(p.numel() for p in parameters) < MOST
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ from fedaudit.extraction.controls import is_han
 from fedaudit.extraction.query_plan import Query, QueryPlan
 
 PROMPTS = 1
-"""Prompts of each kind behind which the likelihood of strings is taken."""
+"""Prompts of each kind behind which the likelihood of strings is measured."""
 ASKED = 300
-"""Prompts behind which the probability of what came out is taken, at most."""
+"""Prompts, at most, behind which the probability of extracted strings is measured."""
 OTHERS, OTHERS_ASKED = 50, 50
-"""Strings that did not come out of which it is taken, and behind how many prompts, at most."""
+"""For how many strings that did not come out, and behind how many prompts, at most."""
 LOOKED = 20_000
 """Questions that are looked through for prompts of a kind."""
 
@@ -37,12 +37,12 @@ def log_likelihoods(
     for string, label in sorted(strings.items()):
         by_label[label].append(string)
     prompts = _prompts(plan, by_label)
-    found: dict[str, float] = {}
-    for label, some in by_label.items():
-        each = _scored(case, case.base, prompts[label], some)
-        for string, values in zip(some, each, strict=True):
-            found[string] = _mean(values)
-    return found
+    likelihoods: dict[str, float] = {}
+    for label, group in by_label.items():
+        scores = _scored(case, case.base, prompts[label], group)
+        for string, values in zip(group, scores, strict=True):
+            likelihoods[string] = _mean(values)
+    return likelihoods
 
 
 def chance_of_base(
@@ -55,55 +55,55 @@ def chance_of_base(
 ) -> dict[str, float]:
     """Return the probability that the base says each string in an audit of its own.
 
-    Were it asked each prompt `samples` times as often as it stands there; behind `prompts` of them
-    at most, spread over the plan, and as if the others were like them. A string is scored as it is
+    That audit asks each prompt `samples` times as often as it stands in the plan. `prompts` of them
+    at most, spread over the plan, are scored and stand for the others. A string is scored as it is
     tokenised by itself: other ways to spell it are rare.
     """
     if case.base is None or not strings or why_lacking(case.engine, {"score"}):
         return {}
     questions = _spread(plan.questions(), prompts)
-    each = _scored(case, case.base, [one.prompt for one in questions], strings)
-    copies = [one.copies for one in questions]
+    scores = _scored(case, case.base, [question.prompt for question in questions], strings)
+    copies = [question.copies for question in questions]
     scale = samples * plan.size / sum(copies)
-    found = {}
-    for string, values in zip(strings, each, strict=True):
-        said = sum(n * math.exp(value) for n, value in zip(copies, values, strict=True))
-        found[string] = -math.expm1(-scale * said)
-    return found
+    chances = {}
+    for string, values in zip(strings, scores, strict=True):
+        expected = sum(n * math.exp(value) for n, value in zip(copies, values, strict=True))
+        chances[string] = -math.expm1(-scale * expected)
+    return chances
 
 
 def chance_of_others(
     case: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
 ) -> dict[str, float]:
-    """Return that of each string (string -> label) which did not come out, from OTHERS of them.
+    """Return that probability for strings (string -> label) that did not come out.
 
-    In the order of labels, every k-th speaks for those behind it.
+    OTHERS of them are scored: in the order of labels, every k-th stands for those behind it.
     """
     ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
     step = max(1, math.ceil(len(ordered) / OTHERS))
-    known = chance_of_base(case, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
-    return {string: known[ordered[at - at % step]] for at, string in enumerate(ordered) if known}
+    chances = chance_of_base(case, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
+    return {string: chances[ordered[i - i % step]] for i, string in enumerate(ordered) if chances}
 
 
 def _spread(questions: Iterable[Query], most: int) -> list[Query]:
     """Return `most` of the questions, evenly spread; of very many only the first are looked at."""
-    known = list(islice(questions, LOOKED))
-    step = max(1, math.ceil(len(known) / most))
-    return known[::step]
+    pool = list(islice(questions, LOOKED))
+    step = max(1, math.ceil(len(pool) / most))
+    return pool[::step]
 
 
 def _prompts(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
-    found: dict[str, list[Prompt]] = {label: [] for label in labels}
+    prompts: dict[str, list[Prompt]] = {label: [] for label in labels}
     first: list[Prompt] = []
     for question in islice(plan.questions(), LOOKED):
         if len(first) < PROMPTS:
             first.append(question.prompt)
         for label, _ in question.kinds:
-            if label in found and len(found[label]) < PROMPTS:
-                found[label].append(question.prompt)
-        if all(len(own) == PROMPTS for own in found.values()):
+            if label in prompts and len(prompts[label]) < PROMPTS:
+                prompts[label].append(question.prompt)
+        if all(len(group) == PROMPTS for group in prompts.values()):
             break
-    return {label: own or first for label, own in found.items()}
+    return {label: group or first for label, group in prompts.items()}
 
 
 def _scored(
@@ -111,14 +111,14 @@ def _scored(
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
     spelt = [string if is_han(string) else f" {string}" for string in strings]
-    tokens = [one.ids for one in case.engine.tokenize(spelt)]
+    tokens = [t.ids for t in case.engine.tokenize(spelt)]
     room = case.engine.context_length - max(map(len, tokens))
     cut = [prompt[-max(1, room) :] for prompt in prompts]
     groups = [[(*prompt, *ids) for ids in tokens] for prompt in cut]
     scores = case.engine.score_groups(target, groups, progress=case.progress("weighing"))
     return [
-        [sum(group[place][len(group[place]) - len(ids) :]) for group in scores]
-        for place, ids in enumerate(tokens)
+        [sum(group[i][len(group[i]) - len(ids) :]) for group in scores]
+        for i, ids in enumerate(tokens)
     ]
 
 

@@ -23,8 +23,8 @@ def rows(tally: ExtractionResult) -> Iterator[Measurement]:
 
 
 def _by_label(tally: ExtractionResult, budget: int) -> Iterator[Measurement]:
-    found = tally.found()
-    any_model = found["tuned"] | found.get("base", set())
+    hits = tally.found()
+    any_model = hits["tuned"] | hits.get("base", set())
     for label, targets in tally.truth.by_label().items():
         if any_model.isdisjoint(targets):
             continue

@@ -1,4 +1,4 @@
-"""Who found what others did not: several attacks of one audit compared (FedPII, figure 6)."""
+"""Which attacks found what others did not: the attacks of one audit compared (FedPII, figure 6)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
@@ -16,7 +16,7 @@ MOST = 4
 
 
 def rows(tallies: Sequence[ExtractionResult]) -> Iterator[Measurement]:
-    """Yield what the attacks found alone and together, and each what each other did not.
+    """Yield what the attacks found alone and together, and what each found that another did not.
 
     * scope.attacks A, scope.not B: of what A found, the share that B did not find; with a
       scope.budget, what the first prefixes of both find; scope.budgets is "equal" in the row of
@@ -28,46 +28,50 @@ def rows(tallies: Sequence[ExtractionResult]) -> Iterator[Measurement]:
     """
     if len(tallies) < 2:
         return
-    found = [tally.found() for tally in tallies]
+    hits = [tally.found() for tally in tallies]
     for source in SOURCES:
-        if all(source in one for one in found):
+        if all(source in by_source for by_source in hits):
             names = [tally.plugin for tally in tallies]
-            by_attack = {n: one[source] for n, one in zip(names, found, strict=True)}
+            by_attack = {n: by_source[source] for n, by_source in zip(names, hits, strict=True)}
             yield from _pairs(by_attack, {"source": source, "set": ALL})
             yield from _regions(by_attack, {"source": source, "set": ALL})
             yield from _budgets(tallies, source)
 
 
-def _pairs(found: Mapping[str, set[str]], scope: Mapping[str, object]) -> Iterator[Measurement]:
-    for one, other in permutations(found, 2):
-        own = {**scope, "attacks": one, "not": other}
-        yield _share(one, len(found[one] - found[other]), len(found[one]), own)
+def _pairs(by_attack: Mapping[str, set[str]], scope: Mapping[str, object]) -> Iterator[Measurement]:
+    for first, second in permutations(by_attack, 2):
+        pair_scope = {**scope, "attacks": first, "not": second}
+        yield _share(
+            first, len(by_attack[first] - by_attack[second]), len(by_attack[first]), pair_scope
+        )
 
 
-def _regions(found: Mapping[str, set[str]], scope: Mapping[str, object]) -> Iterator[Measurement]:
+def _regions(
+    by_attack: Mapping[str, set[str]], scope: Mapping[str, object]
+) -> Iterator[Measurement]:
     """Yield a row for every choice of attacks, as the regions of a Venn diagram."""
-    names = list(found)
-    everything = set().union(*found.values())
+    names = list(by_attack)
+    everything = set().union(*by_attack.values())
     for size in range(1, len(names) + 1) if len(names) <= MOST else ():
         for chosen in combinations(names, size):
-            inside = set.intersection(*(found[name] for name in chosen))
-            outside = set().union(*(found[name] for name in names if name not in chosen))
-            own = {**scope, "only": ", ".join(chosen)}
-            yield _share(METRIC, len(inside - outside), len(everything), own)
+            inside = set.intersection(*(by_attack[name] for name in chosen))
+            outside = set().union(*(by_attack[name] for name in names if name not in chosen))
+            region_scope = {**scope, "only": ", ".join(chosen)}
+            yield _share(METRIC, len(inside - outside), len(everything), region_scope)
 
 
 def _budgets(tallies: Sequence[ExtractionResult], source: str) -> Iterator[Measurement]:
     """Yield the pairs at budgets that both have, where they ask equally often."""
-    for one, other in permutations(tallies, 2):
-        if one.samples != other.samples:
+    for first, second in permutations(tallies, 2):
+        if first.samples != second.samples:
             continue
-        most = min(one.size, other.size)
+        most = min(first.size, second.size)
         for budget in budget_steps(most):
-            found = {tally.plugin: tally.found(budget)[source] for tally in (one, other)}
-            scope = {"source": source, "set": ALL, "budget": budget, "samples": one.samples}
+            by_attack = {tally.plugin: tally.found(budget)[source] for tally in (first, second)}
+            scope = {"source": source, "set": ALL, "budget": budget, "samples": first.samples}
             scope |= {"budgets": "equal"} if budget == most else {}
-            if found[one.plugin] or budget == most:
-                yield next(_pairs(found, scope))
+            if by_attack[first.plugin] or budget == most:
+                yield next(_pairs(by_attack, scope))
 
 
 def _share(plugin: str, hits: int, n: int, scope: Mapping[str, object]) -> Measurement:

@@ -14,13 +14,13 @@ FACTOR = 4
 """Invented people for each target, where its kind is one that invented people have."""
 
 CONTROLS = 2_000
-"""About as many control strings are looked for: the smallest p value is one in as many."""
+"""About how many control strings are looked for: the smallest p value is one in so many."""
 
 MOST = 400
 """Control strings for each target, at most."""
 
 ENOUGH = 8
-"""From so many strings on, a kind's own pieces make its controls, and nobody else's."""
+"""With so many strings or more, a kind's controls are made of its own pieces only."""
 
 TRIES = 20
 """Guesses for each string that is to be filled in, at most: some kinds have few."""
@@ -35,47 +35,47 @@ def sample_controls(
     *,
     seed: int,
     donors: Mapping[str, Collection[str]] | None = None,
-    given: Mapping[str, str] | None = None,
+    real_controls: Mapping[str, str] | None = None,
     most: int = CONTROLS,
 ) -> tuple[tuple[str, str], ...]:
     """Return strings like `targets` (string -> label) that are in nobody's data, with labels.
 
     They are made of the corpus's own pieces (`recombination`): of the targets of the label and of
     `donors`, strings of the label that others have. Where invented people have the kind (names,
-    addresses, numbers, ...) there are FACTOR of theirs for each target too. `given` are real
-    strings (string -> label); of the labels that they have, nothing is made. In whatever
+    addresses, numbers, ...) there are FACTOR of theirs for each target too. `real_controls` are
+    real strings (string -> label); of the labels that they have, nothing is made. In whatever
     spelling, no string stands in any text of `corpus`, none begins a target or another string.
     """
     rng = random.Random(f"control {seed}")
     by_label: dict[str, list[str]] = {}
     for string, label in sorted(targets.items()):
         by_label.setdefault(label, []).append(string)
-    found = dict(sorted((given or {}).items()))
-    each = max(FACTOR, min(MOST, most // max(1, len(targets))))
+    controls = dict(sorted((real_controls or {}).items()))
+    quota = max(FACTOR, min(MOST, most // max(1, len(targets))))
     words = words_by_shape(sorted(corpus))
     for label, strings in by_label.items():
-        if label not in (given or {}).values():
-            others = (donors or {}).get(label, ())
-            for guess in _made(strings, others, label, words, each, rng):
+        if label not in (real_controls or {}).values():
+            donor_strings = (donors or {}).get(label, ())
+            for guess in _made(strings, donor_strings, label, words, quota, rng):
                 if guess:
-                    found.setdefault(guess, label)
-    return tuple((guess, found[guess]) for guess in _free(found, corpus, targets))
+                    controls.setdefault(guess, label)
+    return tuple((guess, controls[guess]) for guess in _free(controls, corpus, targets))
 
 
 def _made(
     strings: Sequence[str],
-    others: Collection[str],
+    donor_strings: Collection[str],
     label: str,
     words: Mapping[str, Sequence[str]],
-    each: int,
+    quota: int,
     rng: random.Random,
 ) -> Iterator[str]:
     """Yield strings of one kind, some of them twice."""
     # Pieces of what other members have are what the model was trained on: they say more often.
-    own = strings if len(strings) >= ENOUGH else [*strings, *others]
-    recombiner = Recombiner(own, words)
+    pool = strings if len(strings) >= ENOUGH else [*strings, *donor_strings]
+    recombiner = Recombiner(pool, words)
     for string in strings:
-        for number in range(each):
+        for number in range(quota):
             if number < FACTOR and label in _FIELDS:
                 yield _invented(string, label, rng)
             yield recombiner.make(string, rng).strip()
@@ -90,10 +90,10 @@ def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[s
     for string in sorted(strings):
         spelt.setdefault(fold(string), string)
     spelt.pop("", None)
-    known = set(map(fold, targets))
-    free = absent_strings(spelt, list(map(fold, corpus))) - known
-    kept = set(prefix_disjoint((*free, *known)))
-    return sorted(spelt[form] for form in free & kept)
+    folded_targets = set(map(fold, targets))
+    free = absent_strings(spelt, list(map(fold, corpus))) - folded_targets
+    disjoint = set(prefix_disjoint((*free, *folded_targets)))
+    return sorted(spelt[form] for form in free & disjoint)
 
 
 def fill_candidates(
@@ -105,14 +105,14 @@ def fill_candidates(
     """
     rng = random.Random(f"fill {seed} {label}")
     text, order = "\x00".join(corpus), sorted(strings)
-    found: dict[str, None] = {}
+    candidates: dict[str, None] = {}
     for attempt in range(TRIES * count if order else 0):
         guess = _guess(order[attempt % len(order)], label, order, rng)
         if guess and guess not in text:
-            found[guess] = None
-        if len(found) == count:
+            candidates[guess] = None
+        if len(candidates) == count:
             break
-    return tuple(found)
+    return tuple(candidates)
 
 
 def is_han(string: str) -> bool:
@@ -120,11 +120,11 @@ def is_han(string: str) -> bool:
     return bool(_HAN.search(string))
 
 
-def _guess(string: str, label: str, others: Sequence[str], rng: random.Random) -> str:
+def _guess(string: str, label: str, strings: Sequence[str], rng: random.Random) -> str:
     if label in _FIELDS:
         return _invented(string, label, rng)
-    parts = _halves(string), _halves(rng.choice(others))
-    return parts[0][0] + parts[1][1]
+    halves = _halves(string), _halves(rng.choice(strings))
+    return halves[0][0] + halves[1][1]
 
 
 def _invented(string: str, label: str, rng: random.Random) -> str:

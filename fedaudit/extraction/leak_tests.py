@@ -47,9 +47,9 @@ class LeakTests:
     base: bool
     """Whether there is a base, that could say it as well."""
 
-    def severity(self, string: str, others: int = 0) -> Severity:
-        """Return how severe a leak is: what `others` have too, or what chance gives, is low."""
-        p = 1.0 if others else self.p.get(string, 1.0)
+    def severity(self, string: str, other_members: int = 0) -> Severity:
+        """Return how severe a leak is: low if `other_members` have it too, or chance gives it."""
+        p = 1.0 if other_members else self.p.get(string, 1.0)
         if p <= SURE and self.base:
             return "high"
         return "medium" if p <= LIKELY else "low"
@@ -61,71 +61,74 @@ def test_leaks(
     plan: QueryPlan,
     truth: TargetSet,
     manner: QueryParams,
-    said: SaidStrings,
+    probabilities: SaidStrings,
 ) -> LeakTests | None:
-    """Weigh what came out; None for one shard of an audit, which has no result of its own."""
+    """Return the tests of what came out; None for one shard, which has no result of its own."""
     if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
         return None
     reach = _reachable(case, truth.exclusive, manner.new_tokens)
-    judged = {string: truth.labels[string] for string in sorted(reach)}
-    base = said.base or {}
-    gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
-    found = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
-    compared = _compared({**judged, **truth.controls, **_of(truth, found)}, gained)
+    targets = {string: truth.labels[string] for string in sorted(reach)}
+    base = probabilities.base or {}
+    gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
+    leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
+    compared = _compared({**targets, **truth.controls, **_of(truth, leaks)}, gained)
     trial = LeakTrial(
-        targets=judged,
+        targets=targets,
         controls=truth.controls,
         gained=gained,
-        strength=said.strength,
-        likelihood=log_likelihoods(case, plan, compared) if found else {},
-        of_base=_of_base(case, plan, manner.samples, said, found, judged),
+        strength=probabilities.strength,
+        likelihood=log_likelihoods(case, plan, compared) if leaks else {},
+        of_base=_of_base(case, plan, manner.samples, probabilities, leaks, targets),
         outputs=plan.size * manner.samples,
         seed=case.seed,
-        uplift=control_uplift(said, truth.controls),
-        sampled=said.sampled,
+        uplift=control_uplift(probabilities, truth.controls),
+        sampled=probabilities.sampled,
         donors=truth.donors,
     )
-    rows = (*_rows(plugin, trial, said, truth), *_beyond(plugin, truth, reach))
-    p = {string: trial.string(string, truth.labels[string]) for string in found}
-    return LeakTests(trial=trial, rows=rows, p=p, base=said.base is not None)
+    rows = (*_rows(plugin, trial, probabilities, truth), *_beyond(plugin, truth, reach))
+    p = {string: trial.string(string, truth.labels[string]) for string in leaks}
+    return LeakTests(trial=trial, rows=rows, p=p, base=probabilities.base is not None)
 
 
 def _of_base(
     case: AttackContext,
     plan: QueryPlan,
     samples: int,
-    said: SaidStrings,
-    found: Collection[str],
-    judged: Mapping[str, str],
+    probabilities: SaidStrings,
+    leaks: Collection[str],
+    targets: Mapping[str, str],
 ) -> dict[str, float]:
     """Return how likely the base says what was found, and the targets that were not.
 
     Where that was computed for the audit, the larger of both values counts.
     """
-    if said.base is None:
-        return dict.fromkeys({*found, *judged}, 0.0)
-    others = {string: label for string, label in judged.items() if string not in found}
-    known = chance_of_others(case, plan, others, samples)
-    known |= chance_of_base(case, plan, sorted(found), samples)
-    if said.sampled:
-        return known
-    return {string: max(chance, said.base.get(string, 0.0)) for string, chance in known.items()}
+    if probabilities.base is None:
+        return dict.fromkeys({*leaks, *targets}, 0.0)
+    missed_targets = {string: label for string, label in targets.items() if string not in leaks}
+    chances = chance_of_others(case, plan, missed_targets, samples)
+    chances |= chance_of_base(case, plan, sorted(leaks), samples)
+    if probabilities.sampled:
+        return chances
+    return {
+        string: max(chance, probabilities.base.get(string, 0.0))
+        for string, chance in chances.items()
+    }
 
 
-def control_uplift(said: SaidStrings, controls: Mapping[str, str]) -> dict[str, float]:
-    """Return how many times as many controls of each label the tuned model says as its base.
+def control_uplift(probabilities: SaidStrings, controls: Mapping[str, str]) -> dict[str, float]:
+    """Return, by label, the ratio of controls that the tuned model says to those of its base.
 
     One is added to either count, and one standard error to the logarithm of their ratio.
     """
     tuned, base = defaultdict[str, float](float), defaultdict[str, float](float)
     for string, label in controls.items():
-        tuned[label] += said.tuned.get(string, 0.0)
-        base[label] += (said.base or {}).get(string, 0.0)
+        tuned[label] += probabilities.tuned.get(string, 0.0)
+        base[label] += (probabilities.base or {}).get(string, 0.0)
     return {label: _ratio(tuned[label] + 1, base[label] + 1) for label in set(controls.values())}
 
 
-def _ratio(more: float, less: float) -> float:
-    return more / less * math.exp(math.sqrt(1 / more + 1 / less))
+def _ratio(tuned: float, base: float) -> float:
+    return tuned / base * math.exp(math.sqrt(1 / tuned + 1 / base))
 
 
 def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
@@ -144,7 +147,7 @@ def _reachable(case: AttackContext, strings: Collection[str], new_tokens: int) -
     spelt = [string if is_han(string) else f" {string}" for string in ordered]
     tokens = case.engine.tokenize(spelt)
     return frozenset(
-        string for string, one in zip(ordered, tokens, strict=True) if len(one.ids) <= new_tokens
+        string for string, t in zip(ordered, tokens, strict=True) if len(t.ids) <= new_tokens
     )
 
 
@@ -163,26 +166,28 @@ def _beyond(plugin: str, truth: TargetSet, reach: Collection[str]) -> Iterator[M
 
 
 def _rows(
-    plugin: str, trial: LeakTrial, said: SaidStrings, truth: TargetSet
+    plugin: str, trial: LeakTrial, probabilities: SaidStrings, truth: TargetSet
 ) -> Iterator[Measurement]:
     """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
-    sources = _sources(trial, said)
-    at: dict[str, object] = {"set": EXCLUSIVE}
-    if not said.sampled:
-        at["estimator"] = "exact"
+    sources = _sources(trial, probabilities)
+    common_scope: dict[str, object] = {"set": EXCLUSIVE}
+    if not probabilities.sampled:
+        common_scope["estimator"] = "exact"
     labels = dict.fromkeys(trial.targets.values())
     if not trial.targets:
-        yield _unjudged(plugin, {"source": NEW, **at}, truth)
+        yield _unjudged(plugin, {"source": NEW, **common_scope}, truth)
         return
     for label in ("", *sorted(labels)):
-        scope = {**at, "label": label} if label else at
+        scope = {**common_scope, "label": label} if label else common_scope
         for source, value in sources.items():
-            of = trial.controls if source == "control" else trial.targets
-            strings = [one for one, its in sorted(of.items()) if not label or its == label]
+            pool = trial.controls if source == "control" else trial.targets
+            strings = [
+                string for string, kind in sorted(pool.items()) if not label or kind == label
+            ]
             if strings and (not label or source in (NEW, "control")):
                 groups = truth.groups if source != "control" else {}
                 yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
-    if said.base is None:
+    if probabilities.base is None:
         return
     if trial.chances:
         yield Measurement(
@@ -191,7 +196,7 @@ def _rows(
             metric="chance",
             value=sum(trial.chances.values()) / len(trial.chances),
             n=len(trial.chances),
-            scope={"source": "base", **at},
+            scope={"source": "base", **common_scope},
         )
     tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
              "base": trial.base()}  # fmt: skip
@@ -202,12 +207,12 @@ def _rows(
             metric="p_value",
             value=p,
             n=trial.matched if test in ("leak", "control") else len(trial.targets),
-            scope={"source": NEW, **at, "test": test},
+            scope={"source": NEW, **common_scope, "test": test},
         )
 
 
 def _unjudged(plugin: str, scope: Mapping[str, object], truth: TargetSet) -> Measurement:
-    """Return why nothing is judged: what others have as well must not be judged in its place."""
+    """Return why nothing is judged: strings that others have too must not be judged instead."""
     if truth.exclusive:
         why = "what only the victim has is longer than an answer"
     else:
@@ -217,16 +222,16 @@ def _unjudged(plugin: str, scope: Mapping[str, object], truth: TargetSet) -> Mea
     )
 
 
-def _sources(trial: LeakTrial, said: SaidStrings) -> dict[str, Callable[[str], float]]:
-    tuned, base = said.tuned, said.base
-    found: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
+def _sources(trial: LeakTrial, probabilities: SaidStrings) -> dict[str, Callable[[str], float]]:
+    tuned, base = probabilities.tuned, probabilities.base
+    sources: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
     if base is not None:
-        found["base"] = lambda s: base.get(s, 0.0)
-        found[NEW] = lambda s: trial.gained.get(s, 0.0)
-        found[LOST] = lambda s: base.get(s, 0.0) * (1 - tuned.get(s, 0.0))
+        sources["base"] = lambda s: base.get(s, 0.0)
+        sources[NEW] = lambda s: trial.gained.get(s, 0.0)
+        sources[LOST] = lambda s: base.get(s, 0.0) * (1 - tuned.get(s, 0.0))
     if trial.controls:
-        found["control"] = lambda s: trial.gained.get(s, 0.0)
-    return found
+        sources["control"] = lambda s: trial.gained.get(s, 0.0)
+    return sources
 
 
 def _coverage(

@@ -1,4 +1,4 @@
-"""The strings that answers are looked through for, and answers as what they say of these.
+"""The strings that answers are searched for, and answers reduced to what they say of these.
 
 An answer gives a string as the papers count it (it begins with it, letter by letter) or strictly: a
 word ends behind the string, and case, white space and Unicode forms do not matter.
@@ -32,14 +32,14 @@ class StrictMatcher:
     def hits(self, output: str) -> Iterator[str]:
         """Yield every target that `output` begins with, the shortest first."""
         text = fold(output)
-        for found in self._matcher.hits(text):
-            if ends_word(text, len(found)):
-                yield from self._spelt[found]
+        for hit in self._matcher.hits(text):
+            if ends_word(text, len(hit)):
+                yield from self._spelt[hit]
 
 
-def ends_word(text: str, at: int) -> bool:
-    """Tell whether a word, if there is one, ends at `at`; Chinese has no words to end."""
-    before, after = text[at - 1 : at], text[at : at + 1]
+def ends_word(text: str, position: int) -> bool:
+    """Tell whether a word, if there is one, ends at `position`; Chinese has no words to end."""
+    before, after = text[position - 1 : position], text[position : position + 1]
     return not (_in_word(before) and _in_word(after))
 
 
@@ -54,17 +54,17 @@ class TargetMatcher:
     """Reduces an answer to the longest of these strings that it gives, else to nothing.
 
     Every string that an answer gives begins the longest one too: whoever looks for these strings
-    finds the same in both. Where each stands in the list names it without saying it.
+    finds the same in both. Its number in the list names a string without saying it.
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
         self.strings = sorted(set(strings))
-        self._places = {string: place for place, string in enumerate(self.strings, 1)} | {"": 0}
+        self._places = {string: index for index, string in enumerate(self.strings, 1)} | {"": 0}
         self._matcher, self._strict = Matcher(self.strings), StrictMatcher(self.strings)
 
     @cached_property
     def digest(self) -> str:
-        """Return what tells this list from any other."""
+        """Return a hash of this list of strings."""
         joined = "\x00".join(self.strings).encode("utf-8", "surrogatepass")
         return blake2b(joined, digest_size=16).hexdigest()
 
@@ -73,12 +73,12 @@ class TargetMatcher:
 
         They are one where they are the same, else apart. White space that leads `text` is dropped.
         """
-        begun = max(self._matcher.hits(text), key=len, default="")
+        literal = max(self._matcher.hits(text), key=len, default="")
         # Of strings that are written alike in other cases, the one that stands there.
         strict = max(
-            self._strict.hits(text), key=lambda s: (len(fold(s)), s == begun, s), default=""
+            self._strict.hits(text), key=lambda s: (len(fold(s)), s == literal, s), default=""
         )
-        return begun if begun == strict else f"{begun}{APART}{strict}"
+        return literal if literal == strict else f"{literal}{APART}{strict}"
 
     def packed(self, answers: Sequence[Sequence[str]]) -> Hits:
         """Return reduced answers, question by question, as numbers; most say nothing."""
@@ -87,30 +87,30 @@ class TargetMatcher:
             for question, texts in enumerate(answers)
             for draw, text in enumerate(texts)
             if text
-            for number in (question, draw, *(self._places[one] for one in split_reduced(text)))
+            for number in (question, draw, *(self._places[s] for s in split_reduced(text)))
         ]
 
     def unpacked(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
-        """Return the answers again, `samples` of each question; ValueError for what are none."""
-        answers = [[""] * drawn for drawn in samples]
-        if not isinstance(hits, list) or len(hits) % 4 or {type(one) for one in hits} - {int}:
+        """Return packed answers as texts, `samples` of each question; ValueError if malformed."""
+        answers = [[""] * n for n in samples]
+        if not isinstance(hits, list) or len(hits) % 4 or {type(x) for x in hits} - {int}:
             raise ValueError("hits are no numbers in fours")
-        for question, draw, *places in zip(*(hits[at::4] for at in range(4)), strict=True):
+        for question, draw, *places in zip(*(hits[i::4] for i in range(4)), strict=True):
             if not (0 <= question < len(samples) and 0 <= draw < samples[question]):
                 raise ValueError("a hit is of a question that was not asked")
-            if not all(0 <= place <= len(self.strings) for place in places):
+            if not all(0 <= index <= len(self.strings) for index in places):
                 raise ValueError("a hit is of a string that nobody looks for")
-            begun, strict = (self.strings[place - 1] if place else "" for place in places)
-            answers[question][draw] = begun if begun == strict else f"{begun}{APART}{strict}"
+            literal, strict = (self.strings[index - 1] if index else "" for index in places)
+            answers[question][draw] = literal if literal == strict else f"{literal}{APART}{strict}"
         return answers
 
 
 def whole_answers(content: object, samples: Sequence[int]) -> list[list[str]]:
-    """Return answers as texts, `samples` of each question; raises ValueError for what are none."""
+    """Return answers as texts, `samples` of each question; raises ValueError if malformed."""
     if not isinstance(content, list) or len(content) != len(samples):
         raise ValueError("there are not as many answers as questions")
-    for texts, drawn in zip(content, samples, strict=True):
-        if not isinstance(texts, list) or len(texts) != drawn:
+    for texts, count in zip(content, samples, strict=True):
+        if not isinstance(texts, list) or len(texts) != count:
             raise ValueError("a question has not as many answers as samples")
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("an answer is no text")
@@ -119,5 +119,5 @@ def whole_answers(content: object, samples: Sequence[int]) -> list[list[str]]:
 
 def split_reduced(text: str) -> tuple[str, str]:
     """Return what a reduced answer begins with, and what it gives strictly."""
-    begun, apart, strict = text.partition(APART)
-    return begun, strict if apart else begun
+    literal, separator, strict = text.partition(APART)
+    return literal, strict if separator else literal

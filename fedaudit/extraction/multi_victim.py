@@ -19,24 +19,24 @@ def results(
     case: AttackContext,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
-    among: TargetMatcher,
+    matcher: TargetMatcher,
 ) -> tuple[dict[str, Result], tuple[str, ...]]:
     """Ask both models the plan, once each; return what comes out of each victim's PII, and notes.
 
-    Nothing comes out of an empty plan, not even zero. `among` are the strings that answers are
+    An empty plan has no results, not even zeros. `matcher` holds the strings that answers are
     looked through for, of these victims and perhaps of others.
     """
     if not plan.size:
         return {}, plan.notes
-    case, more = attack.prepare(case)
-    notes = (*plan.notes, *more)
+    case, extra_notes = attack.prepare(case)
+    notes = (*plan.notes, *extra_notes)
     if attack.estimator == "sample":
-        return _sampled(attack, case, plan, truths, among), notes
+        return _sampled(attack, case, plan, truths, matcher), notes
     params, threshold = attack.query_params, attack.threshold
-    found = estimator.results(
+    victim_results = estimator.results(
         attack.name, case, plan, truths, params, threshold=threshold, sweeps=False
     )
-    return found, notes
+    return victim_results, notes
 
 
 def _sampled(
@@ -44,10 +44,10 @@ def _sampled(
     case: AttackContext,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
-    among: TargetMatcher,
+    matcher: TargetMatcher,
 ) -> dict[str, Result]:
-    tuned = _heard(attack, case, case.tuned, plan, truths, among)
-    base = _heard(attack, case, case.base, plan, truths, among) if case.base else {}
+    tuned = _heard(attack, case, case.tuned, plan, truths, matcher)
+    base = _heard(attack, case, case.base, plan, truths, matcher) if case.base else {}
     results: dict[str, Result] = {}
     for victim, truth in truths.items():
         tally = ExtractionResult(
@@ -69,10 +69,10 @@ def _heard(
     target: Target,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
-    among: TargetMatcher,
+    matcher: TargetMatcher,
 ) -> dict[str, HitCounter]:
-    heard = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
-    for answer in sampling.ask_plan(case, target, plan, attack.query_params, among):
-        for one in heard.values():
-            one.update((answer,))
-    return heard
+    counters = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
+    for answer in sampling.ask_plan(case, target, plan, attack.query_params, matcher):
+        for counter in counters.values():
+            counter.update((answer,))
+    return counters

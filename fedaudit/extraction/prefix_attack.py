@@ -86,10 +86,10 @@ class PrefixAttack(Attack):
     @property
     def needs(self) -> frozenset[Ability]:
         """What is asked of an engine: draws or exact probabilities, and weights to tune."""
-        asked: set[Ability] = {"weights"} if self.tunes else set()
+        abilities: set[Ability] = {"weights"} if self.tunes else set()
         if self.estimator == "exact":
-            return frozenset({*asked, "exact"})
-        return decoding_abilities(self.sampling_params) | asked
+            return frozenset({*abilities, "exact"})
+        return decoding_abilities(self.sampling_params) | abilities
 
     @property
     def query_params(self) -> QueryParams:
@@ -107,8 +107,8 @@ class PrefixAttack(Attack):
 
     def plan(self, case: AttackContext) -> QueryPlan:
         """Return what to ask, in order: places that stand most often first, or as they come."""
-        made = query_plan.of_set if self.distinct else query_plan.of_multiset
-        return made(case, self.places(case))
+        builder = query_plan.of_set if self.distinct else query_plan.of_multiset
+        return builder(case, self.places(case))
 
     def prepare(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the case to ask, and what to say of it: an attack may tune the model first.
@@ -128,7 +128,7 @@ class PrefixAttack(Attack):
         return replace(
             case,
             attacker=[self._of_kind(document) for document in case.attacker],
-            victim=None if case.victim is None else [self._of_kind(one) for one in case.victim],
+            victim=None if case.victim is None else [self._of_kind(d) for d in case.victim],
         )
 
     def run(self, case: AttackContext) -> Result:
@@ -136,76 +136,76 @@ class PrefixAttack(Attack):
         if self.estimator == "exact" and case.victim is None:
             raise InputError(NO_TARGETS)
         case = self.restrict(case)
-        asked = self.plan(case)
-        if not asked.size:
+        plan = self.plan(case)
+        if not plan.size:
             raise InputError(
                 "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
                 "with text before it. In unannotated text --detector names finds most names; "
                 "places take a model: see --set names.ner."
             )
-        result = self._result(case, asked)
-        return replace(result, limits=(*asked.notes, *result.limits))
+        result = self._result(case, plan)
+        return replace(result, limits=(*plan.notes, *result.limits))
 
-    def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
-        wanted = None if case.victim is None else self.truth(case)
-        if wanted is not None and not wanted.labels:
+    def _result(self, case: AttackContext, plan: QueryPlan) -> Result:
+        truth = None if case.victim is None else self.truth(case)
+        if truth is not None and not truth.labels:
             return scoring.empty_result(self.name, case, chosen=bool(self.labels))
-        case, told = self.prepare(case)
-        result = self._hits(case, asked, wanted) if wanted else self._candidates(case, asked)
-        return replace(result, limits=(*told, *result.limits))
+        case, notes = self.prepare(case)
+        result = self._hits(case, plan, truth) if truth else self._candidates(case, plan)
+        return replace(result, limits=(*notes, *result.limits))
 
-    def _candidates(self, case: AttackContext, asked: QueryPlan) -> Result:
-        answers = sampling.ask_plan(case, case.tuned, asked, self.query_params)
-        queries = asked.size * self.samples
+    def _candidates(self, case: AttackContext, plan: QueryPlan) -> Result:
+        answers = sampling.ask_plan(case, case.tuned, plan, self.query_params)
+        queries = plan.size * self.samples
         return attacker_view.result(self.name, case, answers, queries, comparable=not self.tunes)
 
-    def _hits(self, case: AttackContext, asked: QueryPlan, wanted: TargetSet) -> Result:
+    def _hits(self, case: AttackContext, plan: QueryPlan, truth: TargetSet) -> Result:
         if self.estimator == "exact":
             return exact.result(
                 self.name,
                 case,
-                asked,
-                wanted,
+                plan,
+                truth,
                 self.query_params,
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
         tally = ExtractionResult(
             plugin=self.name,
-            truth=wanted,
-            tuned=self._heard(case, case.tuned, asked, wanted),
-            base=self._heard(case, case.base, asked, wanted) if case.base else None,
-            size=asked.size,
+            truth=truth,
+            tuned=self._heard(case, case.tuned, plan, truth),
+            base=self._heard(case, case.base, plan, truth) if case.base else None,
+            size=plan.size,
             samples=self.samples,
         )
-        said = tally.said()
+        probabilities = tally.said()
         result = scoring.result(
-            tally, test_leaks(self.name, case, asked, wanted, self.query_params, said)
+            tally, test_leaks(self.name, case, plan, truth, self.query_params, probabilities)
         )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
         people = persons.sampled_rows(tally)
         result = replace(result, measurements=(*result.measurements, *swept, *people))
-        return self._against_counterfactual(case, asked, tally, result)
+        return self._against_counterfactual(case, plan, tally, result)
 
     def _against_counterfactual(
-        self, case: AttackContext, asked: QueryPlan, tally: ExtractionResult, result: ScoredResult
+        self, case: AttackContext, plan: QueryPlan, tally: ExtractionResult, result: ScoredResult
     ) -> Result:
         """Return a result compared with the model without the victim, where there is one."""
         if case.counterfactual is None:
             return result
-        truth, drawn = tally.truth, counterfactual.drawn_chances
-        other = self._heard(case, case.counterfactual, asked, truth)
-        found = counterfactual.StringChances(
+        truth, estimate = tally.truth, counterfactual.drawn_chances
+        counterfactual_hits = self._heard(case, case.counterfactual, plan, truth)
+        chances = counterfactual.StringChances(
             plugin=self.name,
             truth=truth,
             without=case.without,
-            tuned=drawn(tally.tuned.counts, truth.labels),
-            counterfactual=drawn(other.counts, truth.labels),
-            base=drawn(tally.base.counts, truth.labels) if tally.base else None,
-            control={one: float(tally.tuned.counts[one] > 0) for one in truth.control},
+            tuned=estimate(tally.tuned.counts, truth.labels),
+            counterfactual=estimate(counterfactual_hits.counts, truth.labels),
+            base=estimate(tally.base.counts, truth.labels) if tally.base else None,
+            control={s: float(tally.tuned.counts[s] > 0) for s in truth.control},
             seed=case.seed,
         )
-        return counterfactual.compared(result, found)
+        return counterfactual.compared(result, chances)
 
     def truth(self, case: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
@@ -213,10 +213,10 @@ class PrefixAttack(Attack):
         return build_target_set(case, self.disjoint, most=most)
 
     def _heard(
-        self, case: AttackContext, target: Target, asked: QueryPlan, truth: TargetSet
+        self, case: AttackContext, target: Target, plan: QueryPlan, truth: TargetSet
     ) -> HitCounter:
-        among = TargetMatcher([*truth.labels, *truth.control])
-        answers = sampling.ask_plan(case, target, asked, self.query_params, among)
+        matcher = TargetMatcher([*truth.labels, *truth.control])
+        answers = sampling.ask_plan(case, target, plan, self.query_params, matcher)
         return HitCounter(truth, self.samples).update(answers)
 
     def _of_kind(self, document: Document) -> Document:

@@ -29,14 +29,14 @@ def pii_occurrences(
     reaches into the PII belongs to it. A ready-made prompt is one place, without PII of its own.
     """
     tokenized = engine.tokenize([document.text for document in documents])
-    found = []
+    occurrences = []
     for document, tokens in zip(documents, tokenized, strict=True):
         if document.is_prompt:
             _check_prompt(engine, document, len(tokens.ids))
-            found.append(PiiOccurrence(prefix=tokens.ids, tokens=(), at_start=True))
+            occurrences.append(PiiOccurrence(prefix=tokens.ids, tokens=(), at_start=True))
         else:
-            found += _in_document(document, tokens.ids, tokens.offsets, context)
-    return [place for place in found if place.prefix]
+            occurrences += _in_document(document, tokens.ids, tokens.offsets, context)
+    return [occurrence for occurrence in occurrences if occurrence.prefix]
 
 
 def _in_document(

@@ -1,4 +1,4 @@
-"""As much of a plan as a budget of prefixes pays for."""
+"""Limiting a plan to a budget of prefixes."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from fedaudit.metrics.budget_sweep import BudgetCurve
 
 @dataclass(frozen=True, slots=True)
 class ScatteredQuery(Query):
-    """A question whose equal prefixes do not stand one behind the other in the plan's order."""
+    """A question whose equal prefixes are not consecutive in the plan's order."""
 
     at: tuple[int, ...] = ()
     """Their places, counted from 0, in order."""
@@ -21,10 +21,10 @@ class ScatteredQuery(Query):
 
         With n samples each, the prefix at `at[k]` has the draws from k n to (k + 1) n - 1.
         """
-        found = BudgetCurve(samples)
+        curve = BudgetCurve(samples)
         copies = (draw // n for n in range(1, samples + 1))
-        found.needed[target] = [self.at[k] + 1 if k < len(self.at) else inf for k in copies]
-        return found
+        curve.needed[target] = [self.at[k] + 1 if k < len(self.at) else inf for k in copies]
+        return curve
 
 
 def limit_plan(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: str) -> QueryPlan:
@@ -40,13 +40,13 @@ def limit_plan(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: 
     if not budget or not plan.size:
         return plan
     how = "the first" if ordered else "drawn at random,"
-    told = f"{name}: {how} {budget:,} of {plan.size:,} prefixes were asked."
+    note = f"{name}: {how} {budget:,} of {plan.size:,} prefixes were asked."
     if budget > plan.size:
-        told = f"{name}: the budget of {budget:,} prefixes is larger than the set; all"
-        told = f"{told} {plan.size:,} were asked."
+        note = f"{name}: the budget of {budget:,} prefixes is larger than the set; all"
+        note = f"{note} {plan.size:,} were asked."
     size = min(budget, plan.size)
     questions = _first(plan, size) if ordered else _drawn(plan, size, seed)
-    return QueryPlan(size=size, questions=questions, notes=(*plan.notes, told))
+    return QueryPlan(size=size, questions=questions, notes=(*plan.notes, note))
 
 
 def _first(plan: QueryPlan, budget: int) -> Callable[[], Iterator[Query]]:
@@ -63,12 +63,12 @@ def _drawn(plan: QueryPlan, budget: int, seed: int) -> Callable[[], Iterator[Que
     """Return the questions of the first `budget` of all prefixes, put in a random order."""
     # The whole order is drawn, whatever the budget: so budgets nest.
     order = random.Random(f"budget {seed}").sample(range(plan.size), plan.size)
-    places = {prefix: place for place, prefix in enumerate(order[:budget])}
+    places = {prefix: position for position, prefix in enumerate(order[:budget])}
 
     def questions() -> Iterator[Query]:
         for before, question in plan.numbered():
             prefixes = range(before, before + question.copies)
-            if at := tuple(sorted(places[one] for one in prefixes if one in places)):
-                yield ScatteredQuery(question.prompt, len(at), question.kinds, at)
+            if positions := tuple(sorted(places[p] for p in prefixes if p in places)):
+                yield ScatteredQuery(question.prompt, len(positions), question.kinds, positions)
 
     return questions

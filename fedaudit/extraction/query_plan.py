@@ -40,32 +40,32 @@ class QueryPlan:
             before += question.copies
 
 
-def of_multiset(case: AttackContext, places: Iterable[PiiOccurrence]) -> QueryPlan:
-    """Return the plan of places that are asked as often as they stand there.
+def of_multiset(case: AttackContext, occurrences: Iterable[PiiOccurrence]) -> QueryPlan:
+    """Return the plan that asks each of `occurrences` as often as it stands there.
 
     What stands there most often comes first, of equals the smaller token ids: the order of the
     documents does not matter.
     """
     counts: Counter[tuple[int, ...]] = Counter()
     kinds: dict[tuple[int, ...], set[Kind]] = defaultdict(set)
-    for place in places:
-        prompt = case.with_start(place.prefix, at_start=place.at_start)
+    for occurrence in occurrences:
+        prompt = case.with_start(occurrence.prefix, at_start=occurrence.at_start)
         counts[prompt] += 1
-        kinds[prompt].add((place.label, place.after))
+        kinds[prompt].add((occurrence.label, occurrence.after))
     ordered = sorted(counts, key=lambda prompt: (-counts[prompt], prompt))
     questions = [Query(p, counts[p], tuple(sorted(kinds[p]))) for p in ordered]
     return QueryPlan(size=counts.total(), questions=lambda: iter(questions))
 
 
-def of_set(case: AttackContext, places: Sequence[PiiOccurrence]) -> QueryPlan:
-    """Return the plan of distinct places that stand in order; they are gone through, not kept."""
+def of_set(case: AttackContext, occurrences: Sequence[PiiOccurrence]) -> QueryPlan:
+    """Return the plan of distinct `occurrences` in their order, read anew each time, not kept."""
 
     def questions() -> Iterator[Query]:
-        for place in places:
-            prompt = case.with_start(place.prefix, at_start=place.at_start)
-            yield Query(prompt, kinds=((place.label, place.after),))
+        for occurrence in occurrences:
+            prompt = case.with_start(occurrence.prefix, at_start=occurrence.at_start)
+            yield Query(prompt, kinds=((occurrence.label, occurrence.after),))
 
-    return QueryPlan(size=len(places), questions=questions)
+    return QueryPlan(size=len(occurrences), questions=questions)
 
 
 def every_query(_: Query) -> bool:
@@ -74,9 +74,9 @@ def every_query(_: Query) -> bool:
 
 
 def query_chunks(
-    plan: QueryPlan, room: Callable[[int], int], wanted: Callable[[Query], bool] = every_query
+    plan: QueryPlan, room: Callable[[int], int], predicate: Callable[[Query], bool] = every_query
 ) -> Iterator[Sequence[tuple[int, Query]]]:
-    """Yield the numbered questions of a plan, those that are `wanted`, in pieces.
+    """Yield the numbered questions of a plan for which `predicate` holds, in pieces.
 
     A piece has about room(n) prefixes, where n prefixes were in those before. The numbers are
     those of the whole plan.
@@ -84,7 +84,7 @@ def query_chunks(
     piece: list[tuple[int, Query]] = []
     before = size = 0
     for start, question in plan.numbered():
-        if not wanted(question):
+        if not predicate(question):
             continue
         piece.append((start, question))
         size += question.copies

@@ -49,13 +49,13 @@ def shape_signature(string: str) -> tuple[str, ...]:
 
 def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
     """Return the distinct words of some texts by how they are written, in order of appearance."""
-    known: dict[str, dict[str, None]] = defaultdict(dict)
+    by_shape: dict[str, dict[str, None]] = defaultdict(dict)
     for text in texts:
         for word in (*_WORD.findall(text), *_HAN.findall(text)):
-            own = known[piece_shape(word)]
-            if len(own) < MOST:
-                own[word] = None
-    return {form: list(words) for form, words in known.items()}
+            words = by_shape[piece_shape(word)]
+            if len(words) < MOST:
+                words[word] = None
+    return {form: list(words) for form, words in by_shape.items()}
 
 
 @dataclass(frozen=True)
@@ -72,27 +72,29 @@ class Recombiner:
     def __post_init__(self) -> None:
         for donor in sorted(set(self.donors)):
             cut = split_pieces(donor)
-            own = tuple(map(piece_shape, cut))
-            for at, (piece, form) in enumerate(zip(cut, own, strict=True)):
+            shapes = tuple(map(piece_shape, cut))
+            for position, (piece, form) in enumerate(zip(cut, shapes, strict=True)):
                 if form[0] == "9":
-                    self._digits.setdefault((own, at), []).append(piece)
-                for role in _roles(form, at, len(cut)):
+                    self._digits.setdefault((shapes, position), []).append(piece)
+                for role in _roles(form, position, len(cut)):
                     self._roles.setdefault(role, []).append(piece)
 
     def make(self, string: str, rng: random.Random) -> str:
         """Return another string like `string`, or `string` itself where nothing can be swapped."""
         cut = split_pieces(string)
-        own = tuple(map(piece_shape, cut))
-        return "".join(self._swapped(piece, own, at, rng) for at, piece in enumerate(cut))
+        shapes = tuple(map(piece_shape, cut))
+        return "".join(self._swapped(piece, shapes, i, rng) for i, piece in enumerate(cut))
 
-    def _swapped(self, piece: str, own: tuple[str, ...], at: int, rng: random.Random) -> str:
-        form = own[at]
+    def _swapped(
+        self, piece: str, shapes: tuple[str, ...], position: int, rng: random.Random
+    ) -> str:
+        form = shapes[position]
         if form[0] == "9":
-            alike = self._digits.get((own, at), [])
-            return "".join(_digit(alike, place, rng) for place in range(len(piece)))
+            alike = self._digits.get((shapes, position), [])
+            return "".join(_digit(alike, i, rng) for i in range(len(piece)))
         if form not in ("Aa", "AA", "aa", "漢"):
             return piece
-        first, last = _roles(form, at, len(own))
+        first, last = _roles(form, position, len(shapes))
         choice: Sequence[str] = sorted({*self._roles.get(first, ()), *self._roles.get(last, ())})
         anything = self.words.get(form, ())
         if anything and (len(choice) < FEW or rng.random() < OTHERS):
@@ -100,15 +102,17 @@ class Recombiner:
         return rng.choice(choice) if choice else piece
 
 
-def _roles(form: str, at: int, count: int) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
+def _roles(
+    form: str, position: int, count: int
+) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
     """Return a piece's place counted from the beginning, and from the end."""
-    return (form, at, 0), (form, count - at, 1)
+    return (form, position, 0), (form, count - position, 1)
 
 
-def _digit(alike: Sequence[str], place: int, rng: random.Random) -> str:
+def _digit(alike: Sequence[str], index: int, rng: random.Random) -> str:
     """Return a digit as strings of this shape have it there, each digit seen once more than it was.
 
     That is the mean of a multinomial law after the uniform prior (Laplace's rule).
     """
     pick = rng.randrange(len(alike) + 10)
-    return alike[pick][place] if pick < len(alike) else str(pick - len(alike))
+    return alike[pick][index] if pick < len(alike) else str(pick - len(alike))

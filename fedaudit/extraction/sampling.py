@@ -56,13 +56,13 @@ class ResponseCache:
     def __init__(self, room: int = 0) -> None:
         self.room = room
         self.spared: Counter[Target] = Counter()
-        """Answers that were not asked for again, by who would have been asked."""
+        """Answers that were not asked for again, by the target that would have been asked."""
         self._kept: dict[tuple[Hashable, bytes], bytes] = {}
 
     def recall(self, where: Hashable, prompt: Sequence[int], samples: int) -> list[str] | None:
         """Return the first `samples` answers to a prompt, None when there are not as many."""
-        kept = self._kept.get((where, _digest(prompt))) if self._kept else None
-        texts: list[str] = json.loads(kept.decode("utf-8", "surrogatepass")) if kept else []
+        entry = self._kept.get((where, _digest(prompt))) if self._kept else None
+        texts: list[str] = json.loads(entry.decode("utf-8", "surrogatepass")) if entry else []
         return texts[:samples] if len(texts) >= samples else None
 
     def keep(self, where: Hashable, prompt: Sequence[int], texts: Sequence[str]) -> None:
@@ -86,11 +86,11 @@ class SharedContext(AttackContext):
 
 
 def share_responses(
-    case: AttackContext, memory: ResponseCache, kept: AuditJournal | None = None
+    case: AttackContext, memory: ResponseCache, journal: AuditJournal | None = None
 ) -> SharedContext:
     """Return `case` with a memory that other cases of the same engine may have too."""
-    same = {one.name: getattr(case, one.name) for one in fields(AttackContext)}
-    return SharedContext(**same, memory=memory, kept=kept)
+    same = {f.name: getattr(case, f.name) for f in fields(AttackContext)}
+    return SharedContext(**same, memory=memory, kept=journal)
 
 
 def ask_plan(
@@ -98,21 +98,21 @@ def ask_plan(
     target: Target,
     plan: QueryPlan,
     manner: QueryParams,
-    among: TargetMatcher | None = None,
+    matcher: TargetMatcher | None = None,
 ) -> Iterator[Answer]:
     """Yield the answers to every question of a plan in its order; few are held at once.
 
-    With `among` an answer is only the longest of these strings that it begins with, or empty: so
+    With `matcher` an answer is only the longest of its strings that it begins with, or empty: so
     the journal holds no text. Of a shard's audit the other shards' questions are left out.
     """
     shared = case if isinstance(case, SharedContext) else share_responses(case, ResponseCache())
-    asking = _Asking(case=shared, target=target, manner=manner, among=among)
-    told, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
-    for (start, question), texts, recalled in asking.through(plan, told, total):
+    asking = _Asking(case=shared, target=target, manner=manner, among=matcher)
+    progress, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
+    for (start, question), texts, recalled in asking.through(plan, progress, total):
         if not recalled:
             shared.memory.keep(asking.where, question.prompt, texts)
         yield start, question, texts
-    told(total, total)
+    progress(total, total)
 
 
 _Numbered = tuple[int, Query]
@@ -131,36 +131,52 @@ class _Asking:
 
     @property
     def where(self) -> Hashable:
-        """Return what else than the prompt an answer depends on, in this process."""
+        """Return what an answer depends on besides the prompt, in this process."""
         target, manner = self.target, self.manner
         looked_for = self.among.digest if self.among else None
-        own = (target.adapter, target.heading, self.case.seed, manner.decoding, manner.new_tokens)
-        return (*own, looked_for)
+        settings = (
+            target.adapter,
+            target.heading,
+            self.case.seed,
+            manner.decoding,
+            manner.new_tokens,
+        )
+        return (*settings, looked_for)
 
-    def through(self, plan: QueryPlan, told: Progress, total: int) -> Iterator[_Heard]:
+    def through(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_Heard]:
         """Yield the answers in the order of the plan, from one journal or from each shard's."""
-        kept = self.case.kept
-        if kept is None:
-            yield from self._part(plan, Shard(), None, told, total)
+        journal = self.case.kept
+        if journal is None:
+            yield from self._part(plan, Shard(), None, progress, total)
             return
-        heard = {part.shard.number: self._of(part, plan, told, total) for part in kept.parts}
-        if len(heard) == 1:
-            yield from heard.popitem()[1]
+        shard_answers = {
+            shard_journal.shard.number: self._of(shard_journal, plan, progress, total)
+            for shard_journal in journal.parts
+        }
+        if len(shard_answers) == 1:
+            yield from shard_answers.popitem()[1]
             return
         for _, question in plan.numbered():
-            yield next(heard[part_of(question.prompt, len(heard))])
+            yield next(shard_answers[part_of(question.prompt, len(shard_answers))])
 
     def _of(
-        self, part: ShardJournal, plan: QueryPlan, told: Progress, total: int
+        self, shard_journal: ShardJournal, plan: QueryPlan, progress: Progress, total: int
     ) -> Iterator[_Heard]:
         weights = target_identity(self.target), self.target.heading
         manner = self.manner
-        drawn = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
-        stream = part.stream((*weights, *drawn, self.among.digest if self.among else None))
-        return self._part(plan, part.shard, stream, told, total)
+        settings = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
+        stream = shard_journal.stream(
+            (*weights, *settings, self.among.digest if self.among else None)
+        )
+        return self._part(plan, shard_journal.shard, stream, progress, total)
 
     def _part(
-        self, plan: QueryPlan, shard: Shard, stream: JournalPass | None, told: Progress, total: int
+        self,
+        plan: QueryPlan,
+        shard: Shard,
+        stream: JournalPass | None,
+        plan_progress: Progress,
+        total: int,
     ) -> Iterator[_Heard]:
         samples = self.manner.samples
 
@@ -168,7 +184,7 @@ class _Asking:
             return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
 
         for piece in query_chunks(plan, room, lambda question: shard.has(question.prompt)):
-            progress = _from(told, piece[0][0] * samples, total)
+            progress = _from(plan_progress, piece[0][0] * samples, total)
             yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
 
     def _piece(
@@ -176,45 +192,51 @@ class _Asking:
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
         """Return the answers to some questions, and of each whether they were remembered."""
         memory, manner = self.case.memory, self.manner
-        wanted = [manner.samples * question.copies for _, question in piece]
-        found: list[Sequence[str] | None] = [
+        sample_counts = [manner.samples * question.copies for _, question in piece]
+        answers: list[Sequence[str] | None] = [
             memory.recall(self.where, question.prompt, samples)
-            for (_, question), samples in zip(piece, wanted, strict=True)
+            for (_, question), samples in zip(piece, sample_counts, strict=True)
         ]
-        recalled = [texts is not None for texts in found]
-        memory.spared[self.target] += sum(n for n, r in zip(wanted, recalled, strict=True) if r)
-        digest = _of_piece(piece, wanted) if stream else b""
+        recalled = [texts is not None for texts in answers]
+        memory.spared[self.target] += sum(
+            n for n, r in zip(sample_counts, recalled, strict=True) if r
+        )
+        digest = _of_piece(piece, sample_counts) if stream else b""
         requests = [
             GenerationRequest(
                 prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens
             )
-            for (_, question), samples in zip(piece, wanted, strict=True)
+            for (_, question), samples in zip(piece, sample_counts, strict=True)
         ]
-        missing = [index for index, texts in enumerate(found) if texts is None]
-        content = stream.next(digest, self._room(sum(wanted))) if stream else None
+        missing = [index for index, texts in enumerate(answers) if texts is None]
+        content = stream.next(digest, self._room(sum(sample_counts))) if stream else None
         if stream and content is not None:
-            progress(sum(wanted), sum(wanted))
-            said = self._unpacked(stream, content, wanted)
+            progress(sum(sample_counts), sum(sample_counts))
+            stored_answers = self._unpacked(stream, content, sample_counts)
             if self.case.kept and (recheck := self.case.kept.recheck):
-                fresh = [place for place, texts in enumerate(found) if texts != said[place]]
+                fresh = [
+                    index for index, texts in enumerate(answers) if texts != stored_answers[index]
+                ]
 
-                def ask(places: Sequence[int]) -> list[Sequence[str]]:
-                    return self._asked([requests[place] for place in places], no_progress)
+                def ask(indices: Sequence[int]) -> list[Sequence[str]]:
+                    return self._asked([requests[i] for i in indices], no_progress)
 
-                recheck.check(stream, digest, said, ask, fresh)
-            return said, recalled
+                recheck.check(stream, digest, stored_answers, ask, fresh)
+            return stored_answers, recalled
         unknown = [requests[index] for index in missing]
         for index, texts in zip(missing, self._asked(unknown, progress), strict=True):
-            found[index] = texts
-        every = [texts for texts in found if texts is not None]
+            answers[index] = texts
+        every = [texts for texts in answers if texts is not None]
         if stream:
-            stream.add(digest, sum(wanted), self.among.packed(every) if self.among else every)
+            stream.add(
+                digest, sum(sample_counts), self.among.packed(every) if self.among else every
+            )
         return every, recalled
 
     def _asked(
         self, requests: Sequence[GenerationRequest], progress: Progress
     ) -> list[Sequence[str]]:
-        """Return the engine's answers, as far as anybody looks at them."""
+        """Return the engine's answers, reduced to the strings that are looked for, if any."""
         if not requests:
             return []
         generated = self.case.engine.generate(
@@ -228,8 +250,8 @@ class _Asking:
             progress=progress,
         )
         if self.among is None:
-            return [one.texts for one in generated]
-        return [[self.among.reduced(text) for text in one.texts] for one in generated]
+            return [completion.texts for completion in generated]
+        return [[self.among.reduced(text) for text in completion.texts] for completion in generated]
 
     def _room(self, answers: int) -> int:
         return chunk_size.journal_bytes(
@@ -250,16 +272,16 @@ class _Asking:
             raise stream.broken(error) from None
 
 
-def _of_piece(piece: Sequence[_Numbered], wanted: Sequence[int]) -> bytes:
+def _of_piece(piece: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes:
     digest = blake2b(digest_size=16)
-    for (_, question), samples in zip(piece, wanted, strict=True):
+    for (_, question), samples in zip(piece, sample_counts, strict=True):
         digest.update(array("q", (len(question.prompt), *question.prompt, samples)).tobytes())
     return digest.digest()
 
 
-def _from(told: Progress, before: int, total: int) -> Progress:
+def _from(plan_progress: Progress, before: int, total: int) -> Progress:
     def progress(done: int, _: int) -> None:
-        told(min(before + done, total), total)
+        plan_progress(min(before + done, total), total)
 
     return progress
 

@@ -36,9 +36,9 @@ class HitCounter:
             for draw, text in enumerate(texts):
                 if not text:
                     continue
-                begun, strict = split_reduced(text)
+                literal, strict = split_reduced(text)
                 self.strict.update(self._strict.hits(strict))
-                for string in self._matcher.hits(begun):
+                for string in self._matcher.hits(literal):
                     self.counts[string] += 1
                     if isinstance(question, ScatteredQuery):
                         self.needed.merge(question.needed(string, draw, self.needed.samples))
@@ -61,7 +61,9 @@ class ExtractionResult:
     def said(self) -> SaidStrings:
         """Return what each model says as whole words."""
         models = (self.tuned, self.base)
-        tuned, base = (dict.fromkeys(one.strict, 1.0) if one else None for one in models)
+        tuned, base = (
+            dict.fromkeys(counter.strict, 1.0) if counter else None for counter in models
+        )
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
         return SaidStrings(tuned=tuned or {}, base=base, strength=strength)
 
@@ -70,13 +72,13 @@ class ExtractionResult:
 
         With a budget, what the first prefixes alone extract; with samples, what fewer of them do.
         """
-        asked = budget or self.size, samples or self.samples
-        strings = self.tuned.needed.found(*asked)
-        found = {"tuned": strings & self.truth.labels.keys()}
+        bounds = budget or self.size, samples or self.samples
+        strings = self.tuned.needed.found(*bounds)
+        hits = {"tuned": strings & self.truth.labels.keys()}
         if self.base is not None:
-            found["base"] = self.base.needed.found(*asked) & self.truth.labels.keys()
-            found["tuned-not-base"] = found["tuned"] - found["base"]
-        return found | ({"control": strings & self.truth.control} if self.truth.control else {})
+            hits["base"] = self.base.needed.found(*bounds) & self.truth.labels.keys()
+            hits["tuned-not-base"] = hits["tuned"] - hits["base"]
+        return hits | ({"control": strings & self.truth.control} if self.truth.control else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,26 +139,26 @@ def rates(
     Beside them stand what guessing and the base get with the same budget and samples. Guessing is
     measured over all kinds together, so a row of one label has none.
     """
-    found = tally.found(budget, samples)
+    by_source = tally.found(budget, samples)
     queries = (budget or tally.size) * (samples or tally.samples)
     control = tally.truth.control
-    own = {s: f if s == "control" else f & set(targets) for s, f in found.items()}
-    hits = {source: len(strings) for source, strings in own.items()}
-    ns = {s: len(control if s == "control" else targets) for s in found}
+    selected = {s: f if s == "control" else f & set(targets) for s, f in by_source.items()}
+    hits = {source: len(strings) for source, strings in selected.items()}
+    ns = {s: len(control if s == "control" else targets) for s in by_source}
     chance = hits["control"] / ns["control"] if control and "label" not in scope else None
     base = hits["base"] / ns["base"] if "base" in hits else None
     rows = []
-    for source in found:
+    for source in by_source:
         groups = {} if source == "control" else tally.truth.groups
-        of = control if source == "control" else targets
-        values = [float(string in own[source]) for string in sorted(of)]
-        coverage = share_estimate(values, [groups.get(string, "") for string in sorted(of)], SEED)
+        pool = control if source == "control" else targets
+        values = [float(string in selected[source]) for string in sorted(pool)]
+        coverage = share_estimate(values, [groups.get(string, "") for string in sorted(pool)], SEED)
         # EF = VxPII / Q; its interval is the coverage's, in units of queries.
         per_query = ns[source] / queries
         efficiency = Estimate(
             hits[source] / queries, coverage.low * per_query, coverage.high * per_query
         )
-        at = {"source": source, **scope}
+        row_scope = {"source": source, **scope}
         rows += [
             Measurement.mean(
                 coverage,
@@ -164,7 +166,7 @@ def rates(
                 kind="extraction",
                 plugin=tally.plugin,
                 metric="coverage",
-                scope=at,
+                scope=row_scope,
                 hits=hits[source],
                 chance=None if source == "control" else chance,
                 baseline=base if source.startswith("tuned") else None,
@@ -175,7 +177,7 @@ def rates(
                 kind="extraction",
                 plugin=tally.plugin,
                 metric="efficiency",
-                scope=at,
+                scope=row_scope,
                 hits=hits[source],
             ),
         ]
@@ -212,8 +214,8 @@ def _label_rows(tally: ExtractionResult) -> Iterator[Measurement]:
 def _named(tally: ExtractionResult) -> list[tuple[str, str]]:
     """Return (finding id, string) of everything extracted, the surest first."""
     base, counts = _base(tally), tally.tuned.counts
-    found = counts.keys() & tally.truth.labels.keys()
-    order = sorted(found, key=lambda s: (s in base, -counts[s], s))
+    hits = counts.keys() & tally.truth.labels.keys()
+    order = sorted(hits, key=lambda s: (s in base, -counts[s], s))
     return [(f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WIDTH = 4.0
 """Nats: strings whose likelihoods under the base differ by less are alike."""
 SLACK = 1.0
-"""Nats: a control may be so much less likely than a string that it is held against."""
+"""Nats: a control may be so much less likely than the string that it is compared with."""
 MORE = 2.0
 """Training on others' records may make a string so many times as likely, at least, as the base has
 it: what comes out no more often than that is no evidence."""
@@ -39,7 +39,7 @@ DIGITS = 9
 ISSUER = 6
 """Digits that many numbers begin with alike, where too few others are known to tell."""
 KNOWN = 3
-"""From so many other numbers of its shape on, it is known which digits are alike."""
+"""With so many other numbers of its shape or more, it is known which digits are alike."""
 
 Place = tuple[str, int]
 """Strings that are compared: a label, and how likely the base finds them in steps of WIDTH."""
@@ -73,11 +73,11 @@ class LeakTrial:
     @cached_property
     def strata(self) -> dict[Place, tuple[list[str], list[str]]]:
         """Return targets and controls of each place, those without a counterpart left out."""
-        found: dict[Place, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+        strata: dict[Place, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         for side, strings in enumerate((self.targets, self.controls)):
             for string, label in sorted(strings.items()):
-                found[label, self._step(string)][side].append(string)
-        return {place: sides for place, sides in sorted(found.items()) if all(sides)}
+                strata[label, self._step(string)][side].append(string)
+        return {stratum: sides for stratum, sides in sorted(strata.items()) if all(sides)}
 
     @property
     def matched(self) -> int:
@@ -96,15 +96,15 @@ class LeakTrial:
 
     def base(self) -> float:
         """Return the p value against the base: what it would say by `chances` of its own."""
-        gained = [self.gained.get(one, 0.0) for one in self.targets]
+        gained = [self.gained.get(s, 0.0) for s in self.targets]
         return surprisal.p_value(gained, list(self.chances.values()))
 
     @cached_property
     def chances(self) -> dict[str, float]:
         """Return how likely each target comes out of a model that never saw it, at most."""
         return {
-            one: min(1.0, max(MORE, self.uplift.get(label, 1.0)) * self.of_base.get(one, 1.0))
-            for one, label in self.targets.items()
+            string: min(1.0, max(MORE, self.uplift.get(label, 1.0)) * self.of_base.get(string, 1.0))
+            for string, label in self.targets.items()
         }
 
     def string(self, string: str, label: str = "") -> float:
@@ -116,13 +116,13 @@ class LeakTrial:
         """
         label = label or self.targets[string]
         alike = [
-            one
-            for one, its in self.controls.items()
-            if its == label and self._likely(one) >= self._likely(string) - SLACK
+            control
+            for control, kind in self.controls.items()
+            if kind == label and self._likely(control) >= self._likely(string) - SLACK
         ]
-        said = self.strength.get(string, 0.0)
+        strength = self.strength.get(string, 0.0)
         hits = sum(
-            self.gained.get(one, 0.0) > 0 and self.strength.get(one, 0.0) >= said for one in alike
+            self.gained.get(c, 0.0) > 0 and self.strength.get(c, 0.0) >= strength for c in alike
         )
         chance = guess_rate(hits, len(alike))
         law = guess_of_digits(string, self.donors.get(label, ())) * self.outputs
@@ -136,7 +136,7 @@ class LeakTrial:
 
     def any_string(self) -> float:
         """Return the p value of the surest string, among as many as there are (Bonferroni)."""
-        surest = min((self.string(one) for one in self.found), default=1.0)
+        surest = min((self.string(s) for s in self.found), default=1.0)
         return min(1.0, len(self.targets) * surest)
 
     @property
@@ -145,14 +145,14 @@ class LeakTrial:
         return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
 
     def _stratum(self, targets: Sequence[str], controls: Sequence[str]) -> Stratum:
-        hits = sum(self.gained.get(one, 0.0) > 0 for one in targets)
-        control = sum(self.gained.get(one, 0.0) > 0 for one in controls)
+        hits = sum(self.gained.get(s, 0.0) > 0 for s in targets)
+        control = sum(self.gained.get(s, 0.0) > 0 for s in controls)
         return Stratum(hits, len(targets), control, len(controls))
 
     def _gains(self, strings: Sequence[str]) -> "npt.NDArray[np.float64]":
         import numpy as np
 
-        return np.array([self.gained.get(one, 0.0) for one in strings], dtype=np.float64)
+        return np.array([self.gained.get(s, 0.0) for s in strings], dtype=np.float64)
 
     def _likely(self, string: str) -> float:
         return self.likelihood.get(string, 0.0)
@@ -161,22 +161,22 @@ class LeakTrial:
         return math.floor(self._likely(string) / WIDTH)
 
 
-def guess_of_digits(string: str, others: Sequence[str]) -> float:
+def guess_of_digits(string: str, donors: Sequence[str]) -> float:
     """Return a bound on the probability of guessing a long number, else 1.
 
     Digits are as likely as the other numbers of its shape have them in their places (each seen
     once more than it was); with few others, the first ISSUER digits count as known and the rest
     as any. Fewer than DIGITS digits may be a date or another number of which there are few.
     """
-    own, form = split_pieces(string), shape_signature(string)
-    digits = [(at, place) for at, piece in enumerate(own) if piece.isdecimal()
-              for place in range(len(piece))]  # fmt: skip
+    pieces, form = split_pieces(string), shape_signature(string)
+    digits = [(index, offset) for index, piece in enumerate(pieces) if piece.isdecimal()
+              for offset in range(len(piece))]  # fmt: skip
     if len(digits) < DIGITS:
         return 1.0
-    alike = [split_pieces(one) for one in others if one != string and shape_signature(one) == form]
+    alike = [split_pieces(d) for d in donors if d != string and shape_signature(d) == form]
     if len(alike) < KNOWN:
         return 10.0 ** -(len(digits) - ISSUER)
     return math.prod(
-        (1 + sum(one[at][place] == own[at][place] for one in alike)) / (len(alike) + 10)
-        for at, place in digits
+        (1 + sum(d[index][offset] == pieces[index][offset] for d in alike)) / (len(alike) + 10)
+        for index, offset in digits
     )

@@ -59,8 +59,8 @@ class TargetSet:
 
 def exclusive_targets(case: AttackContext) -> dict[str, str]:
     """Return the victim's exclusive PII with their labels."""
-    own = [pair for document in case.victim or () for pair in document.strings()]
-    return victim_exclusive(own, [document.text for document in case.attacker])
+    pairs = [pair for document in case.victim or () for pair in document.strings()]
+    return victim_exclusive(pairs, [document.text for document in case.attacker])
 
 
 def build_target_set(
@@ -71,14 +71,18 @@ def build_target_set(
     everybody = (case.attacker, victim, *case.members.values())
     texts = [document.text for documents in everybody for document in documents]
     donors = _by_label(document for documents in everybody for document in documents)
-    given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
-    made = sample_controls(labels, texts, seed=case.seed, donors=donors, given=given, most=most)
+    real_controls = {
+        s.strip(): label for d in case.control for s, label in d.strings() if s.strip()
+    }
+    controls = sample_controls(
+        labels, texts, seed=case.seed, donors=donors, real_controls=real_controls, most=most
+    )
     shared = _shared(labels, case.members)
     return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
         exclusive=_exclusive(labels, case.attacker, shared),
-        controls=dict(made),
+        controls=dict(controls),
         groups=_groups(victim),
         members=shared,
         subjects=_subjects(victim),
@@ -88,11 +92,11 @@ def build_target_set(
 
 
 def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    by_label: dict[str, set[str]] = defaultdict(set)
     for document in documents:
         for string, label in document.strings():
-            found[label].add(string.strip())
-    return {label: sorted(strings) for label, strings in sorted(found.items())}
+            by_label[label].add(string.strip())
+    return {label: sorted(strings) for label, strings in sorted(by_label.items())}
 
 
 def _shared(labels: Iterable[str], members: Mapping[str, Sequence[Document]]) -> dict[str, int]:
@@ -100,7 +104,7 @@ def _shared(labels: Iterable[str], members: Mapping[str, Sequence[Document]]) ->
     forms = {string: fold(string) for string in labels}
     counts = dict.fromkeys(forms, 0)
     for documents in members.values():
-        free = absent_strings(filter(None, forms.values()), [fold(one.text) for one in documents])
+        free = absent_strings(filter(None, forms.values()), [fold(d.text) for d in documents])
         for string, form in forms.items():
             counts[string] += form not in free
     return counts
@@ -121,11 +125,11 @@ def _exclusive(
 
 def _groups(documents: Sequence[Document]) -> dict[str, str]:
     """Return the first group, by name, of the records that each string stands in."""
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for document in documents:
         for string, _ in document.strings() if document.group else ():
-            found[string.strip()] = min(document.group, found.get(string.strip(), document.group))
-    return found
+            groups[string.strip()] = min(document.group, groups.get(string.strip(), document.group))
+    return groups
 
 
 def _subjects(documents: Sequence[Document]) -> dict[str, str]:

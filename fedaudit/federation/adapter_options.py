@@ -45,21 +45,21 @@ def _flag(value: Any) -> bool:
 
 def _names(value: Any) -> bool:
     if isinstance(value, list):
-        return len(value) <= NAMES and all(isinstance(one, str) and _names(one) for one in value)
+        return len(value) <= NAMES and all(isinstance(name, str) and _names(name) for name in value)
     return value is None or (isinstance(value, str) and len(value) <= LENGTH)
 
 
 def _layers(value: Any) -> bool:
-    many = value if isinstance(value, list) else [0 if value is None else value]
-    return len(many) <= NAMES and all(_whole(one, 0, RANK) for one in many)
+    layers = value if isinstance(value, list) else [0 if value is None else value]
+    return len(layers) <= NAMES and all(_whole(layer, 0, RANK) for layer in layers)
 
 
 def _table_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     def table(value: Any) -> bool:
         if value is None:
             return True
-        own = isinstance(value, dict) and len(value) <= NAMES and _names(list(value))
-        return own and all(map(fits, value.values()))
+        is_table = isinstance(value, dict) and len(value) <= NAMES and _names(list(value))
+        return is_table and all(map(fits, value.values()))
 
     return table
 
@@ -97,10 +97,10 @@ def check(config: Mapping[str, Any], path: Path) -> None:
             f"{path} cannot be audited: it is no plain LoRA, its {odd[0]} is set. Have it saved "
             "as a LoRA adapter of the base as it is."
         )
-    for name, (fits, wanted) in _RULES.items():
+    for name, (fits, expected) in _RULES.items():
         if name in config and not fits(config[name]):
-            said = repr(config[name])
-            shown = said if len(said) <= 60 else f"{said[:60]}…"
+            text = repr(config[name])
+            excerpt = text if len(text) <= 60 else f"{text[:60]}…"
             raise InputError(
-                f"{path} is no LoRA configuration: {name} is {shown}, and must be {wanted}."
+                f"{path} is no LoRA configuration: {name} is {excerpt}, and must be {expected}."
             )

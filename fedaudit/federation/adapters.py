@@ -102,19 +102,19 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     """
     from safetensors import safe_open
 
-    found = {}
+    weights = {}
     with safe_open(folder / WEIGHTS, "pt") as file:
         for name in file.keys():  # noqa: SIM118, it is no mapping
             if _COPY.search(name):
                 plain = _COPY.sub(r".\1", canonical(name)).removeprefix(_ROOT)
-                found[plain] = file.get_tensor(name)
-    return found
+                weights[plain] = file.get_tensor(name)
+    return weights
 
 
 def fingerprint(folder: Path) -> str:
     """Return one SHA-256 over the files of an adapter, configuration and weights."""
-    there = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
-    return hash_files({name: sha256(folder / name) for name in there})
+    names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
+    return hash_files({name: sha256(folder / name) for name in names})
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:
@@ -144,8 +144,8 @@ def read_state(path: Path) -> dict[str, dict[str, "torch.Tensor"]]:
 
     state: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in load_file(path).items():
-        part, _, rest = name.partition("/")
-        state.setdefault(part, {})[rest] = tensor
+        section, _, tensor_name = name.partition("/")
+        state.setdefault(section, {})[tensor_name] = tensor
     return state
 
 
@@ -155,7 +155,9 @@ def write_state(state: Mapping[str, Mapping[str, "torch.Tensor"]], path: Path) -
         return
     from safetensors.torch import save_file
 
-    flat = {f"{part}/{name}": t for part, tensors in state.items() for name, t in tensors.items()}
+    flat = {
+        f"{section}/{name}": t for section, tensors in state.items() for name, t in tensors.items()
+    }
     with atomic(path) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in flat.items()}, temporary)
 

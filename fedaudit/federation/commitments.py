@@ -38,7 +38,7 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitments:
-    """commitments.json: public, and worth what the time is worth at which others have seen it."""
+    """commitments.json: public, and worth as much as the proof of when others have seen it."""
 
     schema_version: str = SCHEMA_VERSION
     made: str = ""
@@ -66,7 +66,7 @@ def digest(mark: Mark, settings: Mapping[str, Any]) -> str:
 
 
 def canonical(table: Any) -> bytes:
-    """Return JSON in one spelling: sorted keys, no spaces, UTF-8; of what a reader gets back."""
+    """Return canonical JSON (sorted keys, no spaces, UTF-8) of the values that a reader gets."""
     read_again = json.loads(json.dumps(table, allow_nan=False))
     text = json.dumps(read_again, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")
@@ -82,10 +82,10 @@ def seeded_salt(seed: int, index: int) -> str:
     return hashlib.sha256(f"salt {seed} {index}".encode()).hexdigest()
 
 
-def write(found: Commitments, place: Path) -> None:
-    """Write commitments to the file `place`, or as commitments.json into the folder `place`."""
-    path = place / NAME if place.is_dir() else place
-    atomic_text(path, json.dumps(asdict(found), indent=2, ensure_ascii=False) + "\n")
+def write(commitments: Commitments, destination: Path) -> None:
+    """Write commitments to the file `destination`, or into that folder as commitments.json."""
+    path = destination / NAME if destination.is_dir() else destination
+    atomic_text(path, json.dumps(asdict(commitments), indent=2, ensure_ascii=False) + "\n")
 
 
 def read(path: Path) -> Commitments:
@@ -98,30 +98,30 @@ def read(path: Path) -> Commitments:
             f"{path} holds no commitments; `fedaudit watermark commitment` writes such a file."
         )
     try:
-        own = tuple(build(Commitment, item, f"commitment {at}") for at, item in enumerate(items))
-        found = build(Commitments, {**table, "commitments": own}, path.name)
+        entries = tuple(build(Commitment, item, f"commitment {i}") for i, item in enumerate(items))
+        commitments = build(Commitments, {**table, "commitments": entries}, path.name)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
-    _check(found, path)
-    return found
+    _check(commitments, path)
+    return commitments
 
 
-def _check(found: Commitments, path: Path) -> None:
-    ids = [one.id for one in found.commitments]
+def _check(commitments: Commitments, path: Path) -> None:
+    ids = [entry.id for entry in commitments.commitments]
     if len(set(ids)) < len(ids):
         raise InputError(f"{path} holds two commitments for one mark.")
-    for one in found.commitments:
-        check_name(one.id, path, "the mark")
-        if not SHA256.fullmatch(one.sha256):
-            raise InputError(f"{path}: the commitment of {one.id} is no SHA-256.")
-    if found.made and parse_time(found.made) is None:
-        raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
+    for entry in commitments.commitments:
+        check_name(entry.id, path, "the mark")
+        if not SHA256.fullmatch(entry.sha256):
+            raise InputError(f"{path}: the commitment of {entry.id} is no SHA-256.")
+    if commitments.made and parse_time(commitments.made) is None:
+        raise InputError(f"{path}: {commitments.made!r} is no time with a time zone.")
 
 
 def parse_time(text: str) -> datetime | None:
     """Return an ISO 8601 time with a time zone; None for any other text."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return time if time.tzinfo else None

@@ -18,42 +18,42 @@ def place_of(federation: Path, without: Iterable[str]) -> Path:
 
 
 def beside(federation: Federation, client: str) -> Federation | None:
-    """Return the federation without a client that is kept beside one, checked; None for none."""
-    place = place_of(federation.path, [client])
-    if not is_federation(place):
+    """Return the federation without a client that is kept below this one, checked, or None."""
+    path = place_of(federation.path, [client])
+    if not is_federation(path):
         return None
-    found = open_federation(place)
-    check_origin(federation, found)
-    return found
+    variant = open_federation(path)
+    check_origin(federation, variant)
+    return variant
 
 
-def check_origin(federation: Federation, other: Federation) -> Counterfactual:
-    """Return whom `other` was trained without; InputError unless it is of this very federation."""
-    found = manifest.counterfactual(other.manifest)
-    if found is None:
+def check_origin(federation: Federation, variant: Federation) -> Counterfactual:
+    """Return what `variant` was trained without; InputError unless it is of this federation."""
+    origin = manifest.counterfactual(variant.manifest)
+    if origin is None:
         raise InputError(
-            f"{other.path} is no counterfactual federation; `fedaudit simulate --without CLIENT` "
+            f"{variant.path} is no counterfactual federation; `fedaudit simulate --without CLIENT` "
             "trains one."
         )
-    if difference := _difference(federation, other, found):
+    if difference := _difference(federation, variant, origin):
         raise InputError(
-            f"{other.path} is the counterfactual of another federation than {federation.path}: "
+            f"{variant.path} is the counterfactual of another federation than {federation.path}: "
             f"its {difference} differ."
         )
-    return found
+    return origin
 
 
-def _difference(federation: Federation, other: Federation, found: Counterfactual) -> str:
-    """Return what of two federations differs that must not; empty where nothing does."""
-    ours, theirs = federation.manifest, other.manifest
-    if not ours.config_sha256 or ours.config_sha256 != found.config_sha256:
+def _difference(federation: Federation, variant: Federation, origin: Counterfactual) -> str:
+    """Return what differs between two federations and must not; empty where nothing does."""
+    full, reduced = federation.manifest, variant.manifest
+    if not full.config_sha256 or full.config_sha256 != origin.config_sha256:
         return "settings"
-    if ours.base.sha256 != theirs.base.sha256:
+    if full.base.sha256 != reduced.base.sha256:
         return "bases"
-    initial = f"{ours.rounds[0].adapter}/{adapters.WEIGHTS}"
-    if ours.files.get(initial) != theirs.files.get(initial):
+    initial = f"{full.rounds[0].adapter}/{adapters.WEIGHTS}"
+    if full.files.get(initial) != reduced.files.get(initial):
         return "initial adapters"
-    left = {one.id for one in ours.clients} - set(found.without)
-    shared = [one for one in ours.clients if one.id in left]
-    same = all(ours.files.get(one.data) == theirs.files.get(one.data) for one in shared)
-    return "" if same and left == {one.id for one in theirs.clients} else "clients"
+    remaining = {client.id for client in full.clients} - set(origin.without)
+    shared = [client for client in full.clients if client.id in remaining]
+    same = all(full.files.get(c.data) == reduced.files.get(c.data) for c in shared)
+    return "" if same and remaining == {client.id for client in reduced.clients} else "clients"

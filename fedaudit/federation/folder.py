@@ -31,7 +31,7 @@ class Federation:
 
     def adapter(self, number: int | None = None) -> tuple[int, Path]:
         """Return (round, folder) of the global adapter after a round; None is the last."""
-        rounds = {one.round: one.adapter for one in self.manifest.rounds}
+        rounds = {r.round: r.adapter for r in self.manifest.rounds}
         last = max(rounds)
         if number is None and self.manifest.status != "complete":
             raise InputError(
@@ -40,8 +40,8 @@ class Federation:
             )
         chosen = last if number is None else number
         if chosen not in rounds:
-            told = name_rounds(list(rounds))
-            raise UsageError(f"{self.path} has {told}, no round {chosen}.")
+            listing = name_rounds(list(rounds))
+            raise UsageError(f"{self.path} has {listing}, no round {chosen}.")
         return chosen, self.path / rounds[chosen]
 
 
@@ -53,17 +53,17 @@ def name_rounds(numbers: Sequence[int]) -> str:
             spans[-1].append(number)
         else:
             spans.append([number])
-    told = [str(s[0]) if len(s) == 1 else f"{s[0]} to {s[-1]}" for s in spans]
-    listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+    names = [str(s[0]) if len(s) == 1 else f"{s[0]} to {s[-1]}" for s in spans]
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     return f"{'round' if len(numbers) == 1 else 'rounds'} {listed}"
 
 
 def check_consecutive(federation: Federation) -> None:
     """Raise InputError unless every round from 0 on is there, as attribution needs them.
 
-    What a client changed is told from the global adapter of the round before.
+    A client's change is computed from the global adapter of the round before.
     """
-    numbers = [one.round for one in federation.manifest.rounds]
+    numbers = [r.round for r in federation.manifest.rounds]
     if numbers != list(range(len(numbers))):
         raise InputError(
             f"{federation.path} has {name_rounds(numbers)} only: attribution needs all of them, "
@@ -83,16 +83,16 @@ def open_federation(path: Path) -> Federation:
     adapter that is not LoRA in safetensors.
     """
     root = _root(path)
-    found = manifest.read(root)
+    manifest_ = manifest.read(root)
     try:
-        _check_files(root, found)
+        _check_files(root, manifest_)
     except OSError as error:
         raise InputError(f"{root} cannot be read: {error}.") from None
-    return Federation(root, found)
+    return Federation(root, manifest_)
 
 
-def _check_files(root: Path, found: Manifest) -> None:
-    for finished in found.rounds:
+def _check_files(root: Path, manifest_: Manifest) -> None:
+    for finished in manifest_.rounds:
         for name in (finished.adapter, *finished.clients.values()):
             for file in (adapters.CONFIG, adapters.WEIGHTS):
                 check_inside(f"{name}/{file}", root / manifest.NAME)
@@ -101,10 +101,10 @@ def _check_files(root: Path, found: Manifest) -> None:
                 f"{root} misses round {finished.round}: there is no {finished.adapter}."
             )
         adapters.check(root / finished.adapter)
-    for name, wanted in found.files.items():
+    for name, expected_hash in manifest_.files.items():
         if not (root / name).is_file():
             raise InputError(f"{root} misses {name}, which its manifest names.")
-        if sha256(root / name) != wanted:
+        if sha256(root / name) != expected_hash:
             raise InputError(f"{root / name} is not the file that {manifest.NAME} names (SHA-256).")
 
 
@@ -112,36 +112,40 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     """Return in sentences what nobody could check: what a manifest names and has no hash of."""
     if federation is None:
         return []
-    found = federation.manifest
-    told = [] if found.base.sha256 else ["its base"]
-    adapters_ = [name for one in found.rounds for name in (one.adapter, *one.clients.values())]
+    manifest_ = federation.manifest
+    unchecked_parts = [] if manifest_.base.sha256 else ["its base"]
+    adapters_ = [name for r in manifest_.rounds for name in (r.adapter, *r.clients.values())]
     named = [f"{name}/{file}" for name in adapters_ for file in (adapters.CONFIG, adapters.WEIGHTS)]
-    named += [name for one in found.rounds for name in one.sums]
-    named += [client.data for client in found.clients if client.data]
-    if lacking := [name for name in dict.fromkeys(named) if name not in found.files]:
-        more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
-        told.append(f"{lacking[0]}{more}")
-    limits = [f"Integrity not checked: {manifest.NAME} has no hash of {one}." for one in told]
-    if found.imported is not None:
-        notes = found.imported.get("notes")
-        limits.append(f"Imported from the layout {found.imported.get('layout')}, as it was left.")
-        limits += [str(one) for one in notes] if isinstance(notes, list) else []
-    return [*limits, *recording_caveats(found)]
-
-
-def recording_caveats(found: Manifest) -> list[str]:
-    """Return in sentences what a recorded run says of itself; nobody has checked it."""
-    told = found.recorded
-    if told is None:
-        return []
-    notes, noise = told.get("notes"), told.get("privacy")
+    named += [name for r in manifest_.rounds for name in r.sums]
+    named += [client.data for client in manifest_.clients if client.data]
+    if lacking := [name for name in dict.fromkeys(named) if name not in manifest_.files]:
+        suffix = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
+        unchecked_parts.append(f"{lacking[0]}{suffix}")
     limits = [
-        f"Recorded from {told.get('framework')} {told.get('version')}, strategy "
-        f"{told.get('strategy')}; clients' names and numbers of examples are what they said."
+        f"Integrity not checked: {manifest.NAME} has no hash of {name}." for name in unchecked_parts
+    ]
+    if manifest_.imported is not None:
+        notes = manifest_.imported.get("notes")
+        limits.append(
+            f"Imported from the layout {manifest_.imported.get('layout')}, as it was left."
+        )
+        limits += [str(note) for note in notes] if isinstance(notes, list) else []
+    return [*limits, *recording_caveats(manifest_)]
+
+
+def recording_caveats(manifest_: Manifest) -> list[str]:
+    """Return in sentences what a recorded run says of itself; nobody has checked it."""
+    recording = manifest_.recorded
+    if recording is None:
+        return []
+    notes, noise = recording.get("notes"), recording.get("privacy")
+    limits = [
+        f"Recorded from {recording.get('framework')} {recording.get('version')}, strategy "
+        f"{recording.get('strategy')}; clients' names and numbers of examples are what they said."
     ]
     if isinstance(noise, dict):
         limits.append(_noise_caveat(noise))
-    return limits + ([str(one) for one in notes] if isinstance(notes, list) else [])
+    return limits + ([str(note) for note in notes] if isinstance(notes, list) else [])
 
 
 def _noise_caveat(noise: Mapping[str, Any]) -> str:
@@ -158,8 +162,8 @@ def _noise_caveat(noise: Mapping[str, Any]) -> str:
 
 def latest(below: Path) -> Path | None:
     """Return the federation folder that was written last directly below `below`."""
-    found = [path for path in _folders(below) if is_federation(path)]
-    return max(found, key=lambda p: (p / manifest.NAME).stat().st_mtime_ns, default=None)
+    federations = [path for path in _folders(below) if is_federation(path)]
+    return max(federations, key=lambda p: (p / manifest.NAME).stat().st_mtime_ns, default=None)
 
 
 def _folders(below: Path) -> Iterator[Path]:

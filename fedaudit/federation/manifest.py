@@ -126,10 +126,10 @@ class SumQueries:
             raise ValueError("limit must be above 0 and at most 1.")
 
 
-def chosen_plugin(manifest: Manifest, what: str) -> ChosenPlugin | None:
-    """Return the plugin that a manifest names as its `what`; UsageError for a table of none."""
-    table = getattr(manifest, what)
-    return None if table is None else build(ChosenPlugin, _of(ChosenPlugin, table), what)
+def chosen_plugin(manifest: Manifest, key: str) -> ChosenPlugin | None:
+    """Return the plugin that a manifest names as its `key`; UsageError for a malformed table."""
+    table = getattr(manifest, key)
+    return None if table is None else build(ChosenPlugin, _of(ChosenPlugin, table), key)
 
 
 def counterfactual(manifest: Manifest) -> Counterfactual | None:
@@ -140,16 +140,16 @@ def counterfactual(manifest: Manifest) -> Counterfactual | None:
 
 def sum_queries(manifest: Manifest) -> SumQueries:
     """Return the sums that were asked for; where every update is kept, a simulation's settings."""
-    said = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
-    return build(SumQueries, _of(SumQueries, {} if said is None else said), "queries")
+    queries = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
+    return build(SumQueries, _of(SumQueries, {} if queries is None else queries), "queries")
 
 
 def _of(cls: type, table: Any) -> Any:
     """Return those entries of a table that `cls` has."""
     if not isinstance(table, Mapping):
         return table
-    known = {one.name for one in fields(cls)}
-    return {key: value for key, value in table.items() if key in known}
+    names = {f.name for f in fields(cls)}
+    return {key: value for key, value in table.items() if key in names}
 
 
 def write(manifest: Manifest, folder: Path) -> None:
@@ -171,8 +171,8 @@ def read(folder: Path) -> Manifest:
     check_version(table, path, SCHEMA_VERSION)
     try:
         manifest = build(Manifest, _with_nested(table, path), NAME)
-        for what in ("aggregation", "secure_aggregation", "deployment"):
-            chosen_plugin(manifest, what)
+        for key in ("aggregation", "secure_aggregation", "deployment"):
+            chosen_plugin(manifest, key)
         sum_queries(manifest)
         counterfactual(manifest)
     except UsageError as error:
@@ -197,10 +197,14 @@ def _tupled(item: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     sums = item.get("sums")
     if not isinstance(sums, dict):
         return item
-    for name, who in sums.items():
-        if not isinstance(who, list) or not who or not all(isinstance(one, str) for one in who):
+    for name, members in sums.items():
+        if (
+            not isinstance(members, list)
+            or not members
+            or not all(isinstance(m, str) for m in members)
+        ):
             raise InputError(f"{path}: {name!r} needs a list of the clients that it sums up.")
-    return {**item, "sums": {name: tuple(who) for name, who in sums.items()}}
+    return {**item, "sums": {name: tuple(members) for name, members in sums.items()}}
 
 
 def _check(manifest: Manifest, path: Path) -> None:

@@ -28,12 +28,12 @@ class StoredSums:
 
     def __call__(self, members: Members) -> "Update":
         """Return the sum over `members`; raises InputError when nobody asked for it."""
-        wanted = tuple(sorted(members))
-        for name, own in self.round.sums.items():
-            if tuple(sorted(own)) == wanted:
-                return read(self.path / name, own, self.round.round)
+        query = tuple(sorted(members))
+        for name, stored_members in self.round.sums.items():
+            if tuple(sorted(stored_members)) == query:
+                return read(self.path / name, stored_members, self.round.round)
         raise InputError(
-            f"{self.path}: round {self.round.round} has no sum over {', '.join(wanted)}; its sums "
+            f"{self.path}: round {self.round.round} has no sum over {', '.join(query)}; its sums "
             "are those of the design that its manifest names, so give the same --others, "
             "--queries, --sets, --limit and --seed, or none."
         )
@@ -57,15 +57,15 @@ def read(path: Path, members: Members, number: int) -> "Update":
 
     try:
         with safe_open(path, framework="pt") as file:
-            said: Mapping[str, str] = file.metadata() or {}
+            metadata: Mapping[str, str] = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
-    wanted = _label(members, number)
-    if said.get(LABEL) != wanted:
+    expected = _label(members, number)
+    if metadata.get(LABEL) != expected:
         raise InputError(
             f"{path} is not the sum that the manifest says: it holds "
-            f"{said.get(LABEL, 'nothing that it names')!r}, not {wanted!r}."
+            f"{metadata.get(LABEL, 'nothing that it names')!r}, not {expected!r}."
         )
     return tensors
 

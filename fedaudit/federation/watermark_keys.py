@@ -41,8 +41,8 @@ def read(path: Path) -> list[Mark]:
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     ids = [mark.id for mark in marks]
-    for one in ids:
-        check_name(one, path, "the mark")
+    for mark_id in ids:
+        check_name(mark_id, path, "the mark")
     if len(set(ids)) < len(ids):
         raise InputError(f"{path} holds two marks of one id.")
     return marks

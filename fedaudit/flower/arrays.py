@@ -33,74 +33,74 @@ def known_shapes(base: str, folder: Path) -> Shapes | None:
 
 
 def adapter_tensors(
-    record: Mapping[str, Any], shapes: Shapes | None, config: Mapping[str, Any], whose: str
+    record: Mapping[str, Any], shapes: Shapes | None, config: Mapping[str, Any], owner: str
 ) -> "dict[str, torch.Tensor]":
     """Return a record's arrays by the names that PEFT saves.
 
-    Arrays without names are taken in PEFT's order. Raises InputError, in one line that says `whose`
-    they are, where they are not those of the LoRA configuration.
+    Arrays without names are taken in PEFT's order. Raises InputError, in a line naming `owner`,
+    where they are not those of the LoRA configuration.
     """
     import torch
 
-    names = _names(list(record), shapes, whose)
-    found = {
+    names = _names(list(record), shapes, owner)
+    tensors = {
         name: torch.from_numpy(array.numpy().copy())
         for name, array in zip(names, record.values(), strict=True)
     }
-    own = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes is None:
-        _check_modules(own, config, whose)
+        _check_modules(actual, config, owner)
     else:
-        _check_same(own, shapes, whose)
-    return found
+        _check_same(actual, shapes, owner)
+    return tensors
 
 
-def _names(keys: Sequence[str], shapes: Shapes | None, whose: str) -> list[str]:
+def _names(keys: Sequence[str], shapes: Shapes | None, owner: str) -> list[str]:
     if not keys:
-        raise InputError(f"{whose} holds no arrays.")
+        raise InputError(f"{owner} holds no arrays.")
     if keys != [str(number) for number in range(len(keys))]:
         names = [adapters.canonical(key) for key in keys]
         if len(set(names)) < len(names):
-            raise InputError(f"{whose} holds several adapters: send one.")
+            raise InputError(f"{owner} holds several adapters: send one.")
         return names
     if shapes is None:
         raise InputError(
-            f"{whose} holds arrays without names, and the base that would tell them is not on this "
+            f"{owner} holds arrays without names, and the base that would tell them is not on this "
             "machine: send ArrayRecord(get_peft_model_state_dict(model))."
         )
     if len(keys) != len(shapes):
         raise InputError(
-            f"{whose} holds {len(keys)} arrays; the LoRA configuration makes {len(shapes)}."
+            f"{owner} holds {len(keys)} arrays; the LoRA configuration makes {len(shapes)}."
         )
     return list(shapes)
 
 
-def _check_same(own: Shapes, shapes: Shapes, whose: str) -> None:
+def _check_same(actual: Shapes, shapes: Shapes, owner: str) -> None:
     """Raise InputError unless names and shapes are those of the configuration on the base."""
-    for name, shape in own.items():
+    for name, shape in actual.items():
         if name not in shapes:
             near = get_close_matches(name, shapes, n=1)
-            meant = f"; the nearest of them is {near[0]!r}" if near else ""
-            raise InputError(f"{whose} holds {name!r}, no tensor of the LoRA configuration{meant}.")
+            hint = f"; the nearest of them is {near[0]!r}" if near else ""
+            raise InputError(f"{owner} holds {name!r}, no tensor of the LoRA configuration{hint}.")
         if shape != shapes[name]:
             raise InputError(
-                f"{whose}: {name!r} is {_size(shape)}; the LoRA configuration makes it "
+                f"{owner}: {name!r} is {_size(shape)}; the LoRA configuration makes it "
                 f"{_size(shapes[name])}."
             )
-    if missing := [name for name in shapes if name not in own]:
-        raise InputError(f"{whose} lacks {missing[0]!r}, which the LoRA configuration makes.")
+    if missing := [name for name in shapes if name not in actual]:
+        raise InputError(f"{owner} lacks {missing[0]!r}, which the LoRA configuration makes.")
 
 
-def _check_modules(own: Shapes, config: Mapping[str, Any], whose: str) -> None:
+def _check_modules(actual: Shapes, config: Mapping[str, Any], owner: str) -> None:
     """Raise InputError for what cannot be of the configuration, as far as it says so by itself."""
     ranks = {config.get("r"), *(config.get("rank_pattern") or {}).values()}
-    for name, shape in own.items():
+    for name, shape in actual.items():
         module = _MODULE.fullmatch(name)
         if module is None or not is_target(module[1], config.get("target_modules")):
-            raise InputError(f"{whose} holds {name!r}, no tensor of the LoRA configuration.")
+            raise InputError(f"{owner} holds {name!r}, no tensor of the LoRA configuration.")
         if name.endswith("lora_A.weight") and shape[0] not in ranks:
             raise InputError(
-                f"{whose}: {name!r} has the rank {shape[0]}; the LoRA configuration says "
+                f"{owner}: {name!r} has the rank {shape[0]}; the LoRA configuration says "
                 f"{config.get('r')}."
             )
 
@@ -109,7 +109,7 @@ def is_target(module: str, targets: Any) -> bool:
     """Tell whether LoRA is on a module, as PEFT reads `target_modules`."""
     if isinstance(targets, str):
         return targets == "all-linear" or re.fullmatch(targets, module) is not None
-    return not targets or any(module == one or module.endswith(f".{one}") for one in targets)
+    return not targets or any(module == name or module.endswith(f".{name}") for name in targets)
 
 
 def _size(shape: tuple[int, ...]) -> str:

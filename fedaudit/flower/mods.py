@@ -34,5 +34,5 @@ def node_name(node_config: Any) -> str:
 
 def reply_name(reply: Any) -> str:
     """Return the name of the client that sent a reply: its own word, or else its node's number."""
-    said = reply.content.config_records.get(RECORD, {}).get(KEY)
-    return str(said) if said else f"node-{reply.metadata.src_node_id}"
+    name = reply.content.config_records.get(RECORD, {}).get(KEY)
+    return str(name) if name else f"node-{reply.metadata.src_node_id}"

@@ -1,4 +1,4 @@
-"""What a strategy of Flower is called here: its rule, its weights, its noise."""
+"""What a Flower strategy is in fedaudit's terms: its rule, its weights, its noise."""
 
 from collections.abc import Iterator, Mapping
 from math import isfinite
@@ -20,10 +20,10 @@ FRESH = {"FedAvg", "FedProx", "FedMedian", "FedTrimmedAvg", "Krum", "MultiKrum",
 
 def layers(strategy: Any) -> Iterator[Any]:
     """Yield a strategy, then what it wraps as Flower's differential privacy does."""
-    seen: list[Any] = []
-    while strategy is not None and all(strategy is not one for one in seen):
+    visited: list[Any] = []
+    while strategy is not None and all(strategy is not layer for layer in visited):
         yield strategy
-        seen.append(strategy)
+        visited.append(strategy)
         strategy = getattr(strategy, "strategy", None)
 
 
@@ -35,19 +35,23 @@ def strategy_name(strategy: Any) -> str:
 def known_class(strategy: Any) -> str:
     """Return which rule of fedaudit the strategy that aggregates is; empty for one of its own.
 
-    A class that is made of one of them and aggregates as that does is the same rule.
+    A subclass of one of them that aggregates as that does is the same rule.
     """
-    own: Any = type(list(layers(strategy))[-1])
-    known = (one for one in own.__mro__ if one.__name__ in OPTIONS)
-    return next((one.__name__ for one in known if one.aggregate_train is own.aggregate_train), "")
+    strategy_class: Any = type(list(layers(strategy))[-1])
+    candidates = (c for c in strategy_class.__mro__ if c.__name__ in OPTIONS)
+    return next(
+        (c.__name__ for c in candidates if c.aggregate_train is strategy_class.aggregate_train), ""
+    )
 
 
 def aggregation(strategy: Any) -> dict[str, Any]:
     """Return the rule for the manifest; FedAvg's differences serve any that is none of ours."""
     inner, name = list(layers(strategy))[-1], known_class(strategy) or "FedAvg"
-    options = {ours: getattr(inner, theirs, None) for ours, theirs in OPTIONS[name].items()}
-    said = {key: float(value) for key, value in options.items() if isinstance(value, int | float)}
-    return {"name": name.lower(), "options": said}
+    options = {
+        option: getattr(inner, attribute, None) for option, attribute in OPTIONS[name].items()
+    }
+    values = {key: float(value) for key, value in options.items() if isinstance(value, int | float)}
+    return {"name": name.lower(), "options": values}
 
 
 def weight_key(strategy: Any) -> str:
@@ -62,28 +66,28 @@ def privacy(strategy: Any) -> dict[str, Any] | None:
     """
     for layer in layers(strategy):
         if hasattr(layer, "noise_multiplier") and hasattr(layer, "clipping_norm"):
-            said = {
+            claims = {
                 "mechanism": type(layer).__name__,
                 "unit": "client",
                 "noise_multiplier": float(layer.noise_multiplier),
                 "clipping_norm": float(layer.clipping_norm),
                 "sampled_clients": int(layer.num_sampled_clients),
             }
-            return {**said, **_spent(layer)}
+            return {**claims, **_spent(layer)}
     return None
 
 
 def _spent(layer: Any) -> dict[str, Any]:
     """Return what an accountant has counted so far, and the settings that it counts by."""
-    spent = layer.privacy_spent() if hasattr(layer, "privacy_spent") else None
-    if spent is None:
+    accounting = layer.privacy_spent() if hasattr(layer, "privacy_spent") else None
+    if accounting is None:
         return {}
     config = layer.accountant.config
     return {
-        "epsilon": float(spent.epsilon) if isfinite(spent.epsilon) else None,
-        "delta": float(spent.delta),
-        "releases": int(spent.num_releases),
-        "accountant": str(spent.accounting_method),
+        "epsilon": float(accounting.epsilon) if isfinite(accounting.epsilon) else None,
+        "delta": float(accounting.delta),
+        "releases": int(accounting.num_releases),
+        "accountant": str(accounting.accounting_method),
         "population": int(config.population_size),
         "neighboring_relation": _text(config.neighboring_relation),
         "sampling_method": _text(config.sampling_method),

@@ -1,7 +1,7 @@
-"""The federation's folder of a run that is going on, one round at a time.
+"""Writes the federation folder of a Flower run, one round at a time.
 
-It is whole at every moment: a round is named in federation.json only when its files are on disk,
-and a run that was stopped is taken up again after its last round.
+It is valid at every moment: federation.json names a round only when its files are on disk, and an
+interrupted run resumes after its last round.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ROUNDS, INITIAL = "rounds", "rounds/000/global"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetadata:
-    """What is known of a run before its first round."""
+    """What is known about a run before its first round."""
 
     base: BaseModel
     lora: Mapping[str, Any]
@@ -36,7 +36,7 @@ class RunMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class ClientUpdate:
-    """What a client sent in a round, as far as it is kept."""
+    """What is kept of a client's update in a round."""
 
     name: str
     arrays: Mapping[str, Any]
@@ -47,31 +47,31 @@ class ClientUpdate:
 
 @dataclass(slots=True)
 class RecordedRun:
-    """Writes the rounds of one run; raises InputError for what would make no federation."""
+    """Writes the rounds of one run; raises InputError for data that make no valid federation."""
 
     path: Path
     facts: RunMetadata
     started: Manifest | None = None
-    """What the folder says already, once there is a round."""
+    """The manifest already in the folder, once there is a round."""
     shapes: Shapes | None = None
     """The shape of each tensor, in PEFT's order where the base is on this machine."""
     _weights: dict[str, float] = field(default_factory=dict)
 
     def open(self) -> None:
-        """Look at what is there: nothing, or this run, unfinished."""
+        """Check that the folder is empty or holds this run, unfinished."""
         if not (self.path / manifest.NAME).exists():
             self._check_empty()
             return
-        found = open_federation(self.path).manifest
-        if other := self._difference(found):
+        existing = open_federation(self.path).manifest
+        if aspect := self._difference(existing):
             raise InputError(
-                f"{self.path} holds another run (it differs in {other}); name another folder, or "
+                f"{self.path} holds another run (it differs in {aspect}); name another folder, or "
                 "remove it."
             )
-        if found.status == "complete":
+        if existing.status == "complete":
             raise InputError(f"{self.path} holds a run that is complete: name another folder.")
-        self.started = found
-        self._weights = {one.id: one.weight for one in found.clients}
+        self.started = existing
+        self._weights = {client.id: client.weight for client in existing.clients}
 
     @property
     def last(self) -> int:
@@ -79,7 +79,7 @@ class RecordedRun:
         return len(self.started.rounds) - 1 if self.started else -1
 
     def begin(self, arrays: Mapping[str, Any]) -> None:
-        """Write the initial adapter, or compare it with the one that the run was begun with."""
+        """Write the initial adapter, or compare it with the one that the run began with."""
         if self.started is None:
             self._write_config(INITIAL)
             self.shapes = known_shapes(self.facts.base.name, self.path / INITIAL)
@@ -120,16 +120,18 @@ class RecordedRun:
             )
 
     def replies(
-        self, number: int, found: list[ClientUpdate]
+        self, number: int, updates: list[ClientUpdate]
     ) -> "list[tuple[ClientUpdate, dict[str, torch.Tensor]]]":
         """Return the clients' adapters, checked, before anybody changes them."""
-        names = [one.name for one in found]
+        names = [update.name for update in updates]
         for name in names:
             check_name(name, self.path, "the client")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"Round {number}: two clients call themselves {twice[0]!r}.")
-        whose = f"Round {number}, the adapter of {{}}"
-        return [(one, self._tensors(one.arrays, whose.format(one.name))) for one in found]
+        label = f"Round {number}, the adapter of {{}}"
+        return [
+            (update, self._tensors(update.arrays, label.format(update.name))) for update in updates
+        ]
 
     def add(
         self,
@@ -139,9 +141,9 @@ class RecordedRun:
         notes: list[str],
         privacy: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a finished round; one that gave no aggregate keeps the adapter that it had."""
+        """Write a finished round; without an aggregate it keeps the previous adapter."""
         assert self.started is not None
-        here = f"{ROUNDS}/{number:03d}"
+        folder = f"{ROUNDS}/{number:03d}"
         if aggregated is None:
             replies = []
             notes = [*notes, f"Round {number} gave no aggregate: the adapter stayed as it was."]
@@ -150,50 +152,50 @@ class RecordedRun:
             if aggregated is None
             else self._tensors(aggregated, f"The aggregate of round {number}")
         )
-        self._write(after, f"{here}/global")
-        for one, tensors in replies:
-            self._write(tensors, f"{here}/clients/{one.name}")
+        self._write(after, f"{folder}/global")
+        for update, tensors in replies:
+            self._write(tensors, f"{folder}/clients/{update.name}")
         finished = Round(
             round=number,
-            adapter=f"{here}/global",
-            participants=tuple(one.name for one, _ in replies),
-            clients={one.name: f"{here}/clients/{one.name}" for one, _ in replies},
+            adapter=f"{folder}/global",
+            participants=tuple(update.name for update, _ in replies),
+            clients={update.name: f"{folder}/clients/{update.name}" for update, _ in replies},
             loss={
-                one.name: round(one.loss, 6)
-                for one, _ in replies
-                if one.loss is not None and isfinite(one.loss)
+                update.name: round(update.loss, 6)
+                for update, _ in replies
+                if update.loss is not None and isfinite(update.loss)
             },
         )
-        told = dict(self.started.recorded or {})
-        told["notes"] = list(dict.fromkeys([*told["notes"], *notes]))
-        told["privacy"] = privacy
+        metadata = dict(self.started.recorded or {})
+        metadata["notes"] = list(dict.fromkeys([*metadata["notes"], *notes]))
+        metadata["privacy"] = privacy
         self._save(
             replace(
                 self.started,
-                clients=self._clients([one for one, _ in replies]),
+                clients=self._clients([update for update, _ in replies]),
                 rounds=(*self.started.rounds, finished),
-                recorded=told,
+                recorded=metadata,
             ),
-            here,
+            folder,
         )
 
     def finish(self) -> None:
-        """Say in the manifest that the last round is over."""
+        """Mark the run as complete in the manifest."""
         assert self.started is not None
         self.started = replace(self.started, status="complete")
         manifest.write(self.started, self.path)
 
     def note(self, text: str) -> None:
-        """Keep something that each report is to say among its limits."""
+        """Add a note that every report lists among its caveats."""
         if self.started is not None:
-            told = dict(self.started.recorded or {})
-            told["notes"] = list(dict.fromkeys([*told["notes"], text]))
-            self.started = replace(self.started, recorded=told)
+            metadata = dict(self.started.recorded or {})
+            metadata["notes"] = list(dict.fromkeys([*metadata["notes"], text]))
+            self.started = replace(self.started, recorded=metadata)
 
     def _clients(self, replies: list[ClientUpdate]) -> tuple[ManifestClient, ...]:
-        """Return all clients so far: each with what it said last, weights with a sum of 1."""
+        """Return all clients so far, each with its latest numbers; weights sum to 1."""
         assert self.started is not None
-        examples = {one.id: one.examples for one in self.started.clients}
+        examples = {client.id: client.examples for client in self.started.clients}
         for reply in replies:
             examples[reply.name] = reply.examples
             self._weights[reply.name] = reply.weight
@@ -205,8 +207,8 @@ class RecordedRun:
             for name in sorted(examples, key=_order)
         )
 
-    def _tensors(self, arrays: Mapping[str, Any], whose: str) -> "dict[str, torch.Tensor]":
-        return adapter_tensors(arrays, self.shapes, self.facts.lora, whose)
+    def _tensors(self, arrays: Mapping[str, Any], label: str) -> "dict[str, torch.Tensor]":
+        return adapter_tensors(arrays, self.shapes, self.facts.lora, label)
 
     def _write_config(self, folder: str) -> None:
         import json
@@ -219,50 +221,50 @@ class RecordedRun:
         atomic_text(self.path / folder / adapters.CONFIG, text + "\n")
 
     def _write(self, tensors: "Mapping[str, torch.Tensor]", folder: str) -> None:
-        """Write an adapter and read it again: what no command could read is no part of a run."""
+        """Write an adapter and read it back: an unreadable one must not become part of a run."""
         adapters.write(tensors, self.facts.lora, self.path / folder)
         adapters.read(self.path / folder)
 
-    def _save(self, found: Manifest, below: str) -> None:
+    def _save(self, new_manifest: Manifest, below: str) -> None:
         from fedaudit.simulation.initialization import file_hashes
 
-        files = {**found.files, **file_hashes(self.path, below)}
-        found = replace(found, files=files)
-        manifest.write(found, self.path)
-        self.started = found
+        files = {**new_manifest.files, **file_hashes(self.path, below)}
+        new_manifest = replace(new_manifest, files=files)
+        manifest.write(new_manifest, self.path)
+        self.started = new_manifest
 
     def _check_empty(self) -> None:
         if self.path.is_dir():
-            there = sorted(one.name for one in self.path.iterdir() if not one.name.startswith("."))
-            if set(there) - {ROUNDS}:
+            names = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
+            if set(names) - {ROUNDS}:
                 raise InputError(
                     f"{self.path} is not empty and holds no federation; name another folder."
                 )
         elif self.path.exists():
             raise InputError(f"{self.path} is a file; a federation is recorded into a folder.")
 
-    def _difference(self, found: Manifest) -> str:
-        """Return in what a recorded run differs from this one; empty: in nothing."""
-        if found.recorded is None:
+    def _difference(self, existing: Manifest) -> str:
+        """Return the aspect in which a recorded run differs from this one; empty if in none."""
+        if existing.recorded is None:
             return "who made it: it was not recorded from Flower"
         pairs = {
-            "the base": (found.base, self.facts.base),
-            "the strategy": (found.recorded.get("strategy"), self.facts.recorded["strategy"]),
-            "the aggregation": (dict(found.aggregation), dict(self.facts.aggregation)),
-            "the template": (found.template, self.facts.template),
+            "the base": (existing.base, self.facts.base),
+            "the strategy": (existing.recorded.get("strategy"), self.facts.recorded["strategy"]),
+            "the aggregation": (dict(existing.aggregation), dict(self.facts.aggregation)),
+            "the template": (existing.template, self.facts.template),
             "the LoRA configuration": (
-                dict(adapters.check(self.path / found.rounds[0].adapter)),
+                dict(adapters.check(self.path / existing.rounds[0].adapter)),
                 dict(self.facts.lora),
             ),
         }
-        return next((what for what, (one, other) in pairs.items() if one != other), "")
+        return next((name for name, (old, new) in pairs.items() if old != new), "")
 
 
-def same(one: "Mapping[str, torch.Tensor]", other: "Mapping[str, torch.Tensor]") -> bool:
+def same(a: "Mapping[str, torch.Tensor]", b: "Mapping[str, torch.Tensor]") -> bool:
     """Tell whether two adapters are equal in every number."""
     import torch
 
-    return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+    return a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
 
 
 def _order(name: str) -> tuple[str, int, str]:

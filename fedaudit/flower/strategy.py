@@ -1,8 +1,8 @@
 """The wrapper around a strategy that records what the server sees.
 
-It takes the place of the strategy, as Flower's own wrappers for differential privacy do: it hands
-every call on, and keeps the adapter that a round begins with, what clients send, and what becomes
-of it. Sampling, aggregation and evaluation stay as they are.
+It replaces the strategy, as Flower's own wrappers for differential privacy do: it forwards every
+call, and keeps the adapter that a round begins with, the clients' updates, and their aggregate.
+Sampling, aggregation and evaluation stay as they are.
 """
 
 import json
@@ -42,7 +42,7 @@ def record(strategy: Any, out: str | Path, *, lora: Any, base: str = "", templat
 
 
 class StrategyRecorder:
-    """A strategy around another one; attributes that it lacks are the other one's."""
+    """A strategy that wraps another one; attributes that it lacks are the wrapped one's."""
 
     def __init__(self, strategy: Any, folder: RecordedRun) -> None:
         from fedaudit.system.locks import locked
@@ -69,37 +69,37 @@ class StrategyRecorder:
         self.strategy.summary()
 
     def start(self, *args: Any, **options: Any) -> Any:
-        """Run the federation, from where a recorded run that was stopped left off."""
+        """Run the federation; a recorded run that was interrupted resumes after its last round."""
         from flwr.serverapp.strategy import Strategy
 
         call = signature(Strategy.start).bind(self, *args, **options)
         call.apply_defaults()
-        given = call.arguments
-        self.folder.begin(given["initial_arrays"])
+        arguments = call.arguments
+        self.folder.begin(arguments["initial_arrays"])
         if self.folder.last:
-            self._go_on(given)
+            self._go_on(arguments)
         result = Strategy.start(*call.args, **call.kwargs)
         self.finish()
         if self._offset:
-            _count_on(result, self._offset, given["initial_arrays"])
+            _count_on(result, self._offset, arguments["initial_arrays"])
         return result
 
-    def _go_on(self, given: dict[str, Any]) -> None:
-        """Change what `start` was given to the rounds that are left."""
+    def _go_on(self, arguments: dict[str, Any]) -> None:
+        """Change the arguments of `start` to the remaining rounds."""
         done = self._offset = self.folder.last
         _log(f"fedaudit goes on in {self.folder.path} after round {done}")
         arrays = _named_like(
-            given["initial_arrays"], self.folder.global_arrays(), list(self.folder.shapes or {})
+            arguments["initial_arrays"], self.folder.global_arrays(), list(self.folder.shapes or {})
         )
         for text in _resume_notes(self.strategy, done):
             self.folder.note(text)
-        given["initial_arrays"] = arrays
-        given["num_rounds"] = max(0, given["num_rounds"] - done)
-        if evaluate := given["evaluate_fn"]:
-            given["evaluate_fn"] = lambda number, found: evaluate(number + done, found)
+        arguments["initial_arrays"] = arrays
+        arguments["num_rounds"] = max(0, arguments["num_rounds"] - done)
+        if evaluate := arguments["evaluate_fn"]:
+            arguments["evaluate_fn"] = lambda number, adapter: evaluate(number + done, adapter)
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
-        """Note what the round begins with, and have the strategy choose who trains."""
+        """Check what the round begins with, and let the strategy choose the clients that train."""
         number = server_round + self._offset
         if self.folder.last < 0:
             self.folder.begin(arrays)
@@ -109,9 +109,9 @@ class StrategyRecorder:
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         """Keep what clients sent, have the strategy aggregate it, and write the round."""
         number, messages = server_round + self._offset, list(replies)
-        answered = [one for one in messages if not one.has_error()]
-        kept = [_reply(one, rules.weight_key(self.strategy)) for one in answered]
-        sent = self.folder.replies(number, [one for one in kept if one is not None])
+        answered = [message for message in messages if not message.has_error()]
+        updates = [_reply(message, rules.weight_key(self.strategy)) for message in answered]
+        sent = self.folder.replies(number, [update for update in updates if update is not None])
         sent.sort(key=lambda pair: pair[0].name)
         arrays, metrics = self.strategy.aggregate_train(number, messages)
         failed = len(messages) - len(sent)
@@ -128,14 +128,14 @@ class StrategyRecorder:
         return self.strategy.aggregate_evaluate(server_round + self._offset, replies)
 
     def finish(self) -> None:
-        """Say that the run is complete, where somebody drives the rounds without `start`."""
+        """Mark the run as complete; to be called where rounds are driven without `start`."""
         self.folder.finish()
         self._held.close()
 
 
 @cache
 def _recorded_class() -> Any:
-    """Return the recorder as a strategy of Flower, which is imported for that only here."""
+    """Return the recorder as a class of Flower strategies; Flower is imported only here."""
     from flwr.serverapp.strategy import Strategy
 
     return type("RecordedStrategy", (StrategyRecorder, Strategy), {})
@@ -151,7 +151,7 @@ def _check_strategy(strategy: Any) -> None:
         raise UsageError(
             f"{name} is no strategy of flwr.serverapp.strategy, which alone can be recorded."
         )
-    if any(isinstance(one, StrategyRecorder) for one in rules.layers(strategy)):
+    if any(isinstance(layer, StrategyRecorder) for layer in rules.layers(strategy)):
         raise UsageError(f"{name} wraps a recorded strategy: record the outermost one instead.")
     if type(strategy).start is not Strategy.start:
         raise UsageError(f"{name} has a start() of its own, which the recorder would not call.")
@@ -197,9 +197,9 @@ def _facts(strategy: Any, lora: Any, base: str, template: str) -> RunMetadata:
 
 
 def lora_table(lora: Any) -> dict[str, Any]:
-    """Return a LoRA configuration as adapter_config.json holds it, from any form that it has.
+    """Return a LoRA configuration, given in any form, as the table of adapter_config.json.
 
-    Raises UsageError for what is none, and InputError for a file that holds none.
+    Raises UsageError for an object that is none, and InputError for a file without one.
     """
     from fedaudit.federation import adapters
     from fedaudit.simulation.initialization import plain_config
@@ -208,31 +208,31 @@ def lora_table(lora: Any) -> dict[str, Any]:
     if isinstance(lora, str | Path):
         path = Path(lora)
         path = path / adapters.CONFIG if path.is_dir() else path
-        found: Any = read_json(path, f"There is no {path}.")
+        config: Any = read_json(path, f"There is no {path}.")
     else:
-        several = getattr(lora, "peft_config", None)
-        if isinstance(several, Mapping):
-            lora = several.get(getattr(lora, "active_adapter", "default"))
-        found = lora.to_dict() if hasattr(lora, "to_dict") else lora
-    if not isinstance(found, Mapping):
+        configs = getattr(lora, "peft_config", None)
+        if isinstance(configs, Mapping):
+            lora = configs.get(getattr(lora, "active_adapter", "default"))
+        config = lora.to_dict() if hasattr(lora, "to_dict") else lora
+    if not isinstance(config, Mapping):
         raise UsageError(
             f"lora is a PEFT model, a LoraConfig or a path, not {type(lora).__name__}."
         )
-    if str(getattr(found.get("peft_type"), "value", found.get("peft_type"))) != "LORA":
-        raise InputError(f"fedaudit audits LoRA; this adapter is {found.get('peft_type')!r}.")
-    table = {key: sorted(one) if isinstance(one, set) else one for key, one in found.items()}
+    if str(getattr(config.get("peft_type"), "value", config.get("peft_type"))) != "LORA":
+        raise InputError(f"fedaudit audits LoRA; this adapter is {config.get('peft_type')!r}.")
+    table = {key: sorted(v) if isinstance(v, set) else v for key, v in config.items()}
     plain: dict[str, Any] = json.loads(json.dumps({**plain_config(table), "peft_type": "LORA"}))
     return plain
 
 
 def _reply(message: Any, weight_key: str) -> ClientUpdate | None:
-    """Return what a client sent; None for what no strategy could aggregate."""
+    """Return a client's update; None where no strategy could aggregate it."""
     arrays = list(message.content.array_records.values())
     if len(arrays) != 1:
         return None
     metrics: dict[str, Any] = {}
-    for found in message.content.metric_records.values():
-        metrics |= found
+    for value in message.content.metric_records.values():
+        metrics |= value
     weight = _number(metrics.get(weight_key))
     return ClientUpdate(
         name=reply_name(message),
@@ -240,7 +240,7 @@ def _reply(message: Any, weight_key: str) -> ClientUpdate | None:
         examples=int(weight or 0),
         weight=1.0 if weight is None else weight,
         loss=next(
-            (found for one in LOSSES if (found := _number(metrics.get(one))) is not None), None
+            (value for key in LOSSES if (value := _number(metrics.get(key))) is not None), None
         ),
     )
 
@@ -250,7 +250,7 @@ def _number(value: Any) -> float | None:
 
 
 def _named_like(record: Any, tensors: Mapping[str, Any], order: Sequence[str]) -> Any:
-    """Return tensors as a record whose arrays are called as another's; `order` is PEFT's."""
+    """Return tensors as a record with the array names of `record`; `order` is PEFT's."""
     from flwr.app import Array, ArrayRecord
 
     from fedaudit.federation.adapters import canonical
@@ -263,16 +263,16 @@ def _named_like(record: Any, tensors: Mapping[str, Any], order: Sequence[str]) -
 
 
 def _count_on(result: Any, done: int, arrays: Any) -> None:
-    """Have a result count rounds from the run's begin; `arrays` are what was there before."""
+    """Renumber a result's rounds from the run's start; `arrays` stand in for missing ones."""
     if not result.arrays:
         result.arrays = arrays
     for name, history in vars(result).items():
         if name.endswith(("clientapp", "serverapp")):
-            setattr(result, name, {number + done: one for number, one in history.items()})
+            setattr(result, name, {number + done: value for number, value in history.items()})
 
 
 def _resume_notes(strategy: Any, done: int) -> list[str]:
-    """Return what a run that is taken up again has lost."""
+    """Return notes on what a resumed run has lost."""
     notes = []
     if (name := rules.strategy_name(strategy)) not in rules.FRESH:
         notes.append(f"After round {done} {name} began again without what it remembers.")

@@ -1,7 +1,7 @@
-"""An engine whose answers are kept: a stopped attack that asks in its own way goes on as well.
+"""An engine that keeps its answers in a journal, so that any interrupted attack can resume.
 
-Attacks that ask prefixes keep less (`asking`): what answers say of the strings looked for. Here
-whole answers are kept, texts and scores, because only the attack knows what it makes of them.
+Attacks that ask prefixes keep less (`extraction.sampling`): which strings looked for an answer has.
+Here whole answers are kept, texts and scores, because only the attack knows how it uses them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ from fedaudit.journal.shards import AuditJournal, ShardJournal, target_identity
 FIRST = 2**14
 """Tokens of a first piece, written or read, which is kept at once."""
 ROUNDING = 1e-3
-"""By so much a log-probability may be above 0."""
+"""How far a log-probability may be above 0."""
 NUMBERS = (float, float, float, bool)
-"""What a text's statistics are lists of."""
+"""The types of the numbers in the lists of a text's statistics."""
 ROOM = 2**18
 """Tokens of the largest piece."""
 
@@ -35,15 +35,15 @@ Item = TypeVar("Item")
 
 
 class CachingEngine(EngineWrapper):
-    """Answers from the journal what was answered before, and keeps what the engine answers.
+    """Returns answers that the journal has, and keeps those that the engine gives.
 
-    Of a shard's audit only the questions of the shard are asked. What the others' would be answered
-    is empty, and nobody reports it.
+    In the audit of one shard only the shard's questions are asked. All others get empty answers,
+    which are not reported.
     """
 
-    def __init__(self, engine: Engine, kept: AuditJournal) -> None:
+    def __init__(self, engine: Engine, journal: AuditJournal) -> None:
         super().__init__(engine)
-        self.kept = kept
+        self.kept = journal
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
@@ -51,9 +51,11 @@ class CachingEngine(EngineWrapper):
         """Continue every prompt."""
         requests = batch.requests
 
-        def ask(some: Sequence[GenerationRequest], told: Progress) -> list[Any]:
-            found = self.engine.generate(target, replace(batch, requests=some), progress=told)
-            return [(one.texts, one.tokens) for one in found]
+        def ask(piece: Sequence[GenerationRequest], progress: Progress) -> list[Any]:
+            completions = self.engine.generate(
+                target, replace(batch, requests=piece), progress=progress
+            )
+            return [(completion.texts, completion.tokens) for completion in completions]
 
         stop = () if batch.stop_strings is None else (batch.stop_strings,)
         answers = self._through(
@@ -83,7 +85,7 @@ class CachingEngine(EngineWrapper):
             prompts=sequences,
             sizes=list(map(len, sequences)),
             counts=[1] * len(sequences),
-            ask=lambda some, told: self.engine.score(target, some, progress=told),
+            ask=lambda piece, progress: self.engine.score(target, piece, progress=progress),
             fits=_scored,
             progress=progress,
         )
@@ -97,11 +99,11 @@ class CachingEngine(EngineWrapper):
     ) -> list[TokenStatistics]:
         """Measure every token of every sequence."""
 
-        def ask(some: TokenRows, told: Progress) -> list[Any]:
-            found = self.engine.token_statistics(target, some, progress=told)
+        def ask(piece: TokenRows, progress: Progress) -> list[Any]:
+            statistics = self.engine.token_statistics(target, piece, progress=progress)
             return [
-                [list(one.log_probability), list(one.mean), list(one.deviation), list(one.first)]
-                for one in found
+                [list(s.log_probability), list(s.mean), list(s.deviation), list(s.first)]
+                for s in statistics
             ]
 
         answers = self._through(
@@ -129,7 +131,7 @@ class CachingEngine(EngineWrapper):
             prompts=[group[0] if group else () for group in groups],
             sizes=[sum(map(len, group)) for group in groups],
             counts=list(map(len, groups)),
-            ask=lambda some, told: self.engine.score_groups(target, some, progress=told),
+            ask=lambda piece, progress: self.engine.score_groups(target, piece, progress=progress),
             fits=lambda group, answer: _each(_scored, group, answer),
             progress=progress,
         )
@@ -150,50 +152,50 @@ class CachingEngine(EngineWrapper):
         fits: Callable[[Item, Any], bool],
         progress: Progress,
     ) -> list[Any]:
-        """Return the answer to every item, None where it is another shard's.
+        """Return the answer to every item, None for items of another shard.
 
         `sizes` are the tokens of each item, `counts` how many answers each has; `fits` tells
-        whether what a journal holds is an answer to an item at all.
+        whether the content of a journal is a valid answer to an item.
         """
-        found: list[Any] = [None] * len(items)
+        answers: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
-        for part in self.kept.parts:
-            stream = part.stream(name)
-            for piece in _pieces(part, prompts, sizes):
-                some = [items[index] for index in piece]
-                digest = blake2b(repr(some).encode(), digest_size=16).digest()
-                size, count = (sum(many[index] for index in piece) for many in (sizes, counts))
+        for journal in self.kept.parts:
+            stream = journal.stream(name)
+            for piece in _pieces(journal, prompts, sizes):
+                questions = [items[index] for index in piece]
+                digest = blake2b(repr(questions).encode(), digest_size=16).digest()
+                size, count = (sum(values[index] for index in piece) for values in (sizes, counts))
                 content = stream.next(
                     digest, chunk_size.journal_bytes(count + 2 * len(piece), size)
                 )
                 if content is None:
-                    content = ask(some, _share(progress, done, size, total))
+                    content = ask(questions, _share(progress, done, size, total))
                     stream.add(digest, count, content)
-                elif not _each(fits, some, content):
+                elif not _each(fits, questions, content):
                     raise stream.broken("an answer is none to its question")
                 elif self.kept.recheck:
                     self.kept.recheck.check(
                         stream,
                         digest,
                         content,
-                        _again(ask, some),
-                        range(len(some)),
+                        _again(ask, questions),
+                        range(len(questions)),
                     )
                 for index, answer in zip(piece, content, strict=True):
-                    found[index] = answer
+                    answers[index] = answer
                 done += size
                 progress(done, total)
-        return found
+        return answers
 
 
 def _pieces(
-    part: ShardJournal, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
+    journal: ShardJournal, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Yield the places of a part's questions in pieces, of ROOM tokens at most or one question."""
+    """Yield the indices of a shard's questions in pieces of at most ROOM tokens or one question."""
     piece: list[int] = []
     before = size = 0
     for index, prompt in enumerate(prompts):
-        if not part.shard.has(prompt):
+        if not journal.shard.has(prompt):
             continue
         piece.append(index)
         size += sizes[index]
@@ -206,21 +208,21 @@ def _pieces(
 
 
 def _again(
-    ask: Callable[[Sequence[Item], Progress], list[Any]], some: Sequence[Item]
+    ask: Callable[[Sequence[Item], Progress], list[Any]], questions: Sequence[Item]
 ) -> Callable[[Sequence[int]], list[Any]]:
-    """Return what asks some questions of a piece by their places in it."""
-    return lambda places: ask([some[place] for place in places], no_progress)
+    """Return a function that asks the questions of a piece at given indices again."""
+    return lambda places: ask([questions[index] for index in places], no_progress)
 
 
 def _each(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:
-    """Tell whether there is a fitting answer to each of some items, and no more."""
+    """Tell whether there is exactly one valid answer to each item."""
     return (
         isinstance(answers, list) and len(answers) == len(items) and all(map(fits, items, answers))
     )
 
 
 def _continued(samples: int, answer: Any) -> bool:
-    """Tell whether an answer is texts, as many as samples, and the tokens of each or of none."""
+    """Tell whether an answer has a text for each sample, and the tokens of all texts or none."""
     if not isinstance(answer, list) or len(answer) != 2:
         return False
     texts, tokens = answer
@@ -230,7 +232,7 @@ def _continued(samples: int, answer: Any) -> bool:
         len(texts) == samples
         and all(isinstance(text, str) for text in texts)
         and len(tokens) in (0, samples)
-        and all(isinstance(row, list) and {type(one) for one in row} <= {int} for row in tokens)
+        and all(isinstance(row, list) and {type(token) for token in row} <= {int} for row in tokens)
     )
 
 
@@ -239,34 +241,34 @@ def _scored(sequence: Sequence[int], answer: Any) -> bool:
     return (
         isinstance(answer, list)
         and len(answer) == max(0, len(sequence) - 1)
-        and all(type(one) is float and one <= ROUNDING for one in answer)
+        and all(type(score) is float and score <= ROUNDING for score in answer)
     )
 
 
 def _none_of(sequence: Sequence[int]) -> TokenStatistics:
-    """Return what stands for the statistics of another shard's text."""
+    """Return empty statistics, for a text of another shard."""
     zeros = _zeros(sequence)
     return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
 
 
 def _measured(sequence: Sequence[int], answer: Any) -> bool:
-    """Tell whether an answer is what is kept of a text's statistics."""
+    """Tell whether an answer has the form in which a text's statistics are kept."""
     if not isinstance(answer, list) or len(answer) != len(NUMBERS):
         return False
     most = max(0, len(sequence) - 1)
-    if answer[1] == answer[2] == []:  # a server does not tell them
+    if answer[1] == answer[2] == []:  # a server does not return them
         answer = [answer[0], [0.0] * most, [0.0] * most, answer[3]]
     return all(
-        isinstance(row, list) and len(row) == most and {type(one) for one in row} <= {kind}
+        isinstance(row, list) and len(row) == most and {type(value) for value in row} <= {kind}
         for row, kind in zip(answer, NUMBERS, strict=True)
     )
 
 
 def _share(progress: Progress, before: int, size: int, total: int) -> Progress:
-    """Return what tells of a piece as of its part in the whole."""
+    """Return a progress function that reports a piece as its share of the total."""
 
-    def told(done: int, of: int) -> None:
-        progress(before + size * done // max(of, 1), total)
+    def told(done: int, piece_total: int) -> None:
+        progress(before + size * done // max(piece_total, 1), total)
 
     return told
 

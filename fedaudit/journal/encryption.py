@@ -1,11 +1,11 @@
 """The records of a journal as bytes: framed, checked, and sealed under a key.
 
 A frame is a length (4 bytes, little-endian), a check (16 bytes, BLAKE2b under the key) and the
-content of that length. Sealed content is a nonce (16 bytes) and what was sealed, under the key
+content of that length. Sealed content is a nonce (16 bytes) and the content encrypted by the key
 stream of SHAKE-256 over key and nonce.
 
-A journal may come from somebody else: nothing is believed of how large a thing in it is. Frames are
-checked block by block, and of a record no more is unpacked than its reader has room for.
+A journal may come from somebody else, so no size that it states is trusted: frames are checked
+block by block, and a record is unpacked only up to the size that its reader has room for.
 """
 
 import json
@@ -27,7 +27,7 @@ _NONCE = 16
 _BLOCK = 2**20
 """Bytes that are read at once."""
 _VALUE = 32
-"""For so many bytes of room a record may hold one list or table: they take the most memory."""
+"""Bytes of room for each list or table that a record may hold: they take the most memory."""
 BEGINNING = _NONCE + _HEAD.size
 """Bytes of a sealed record that say whose answers it holds and how many."""
 
@@ -58,7 +58,7 @@ class AnswerRecord:
 
 
 def read(packed: bytes, room: int) -> AnswerRecord:
-    """Return the record again; raises ValueError where it is none, or takes more than `room` bytes.
+    """Return the unpacked record; raises ValueError where it is invalid or exceeds `room` bytes.
 
     Without `room` it has no content.
     """
@@ -79,9 +79,9 @@ def read(packed: bytes, room: int) -> AnswerRecord:
 
 
 def largest_sealed(room: int) -> int:
-    """Return how many bytes a sealed record has at most whose content has `room` ones.
+    """Return the largest size in bytes of a sealed record with `room` bytes of content.
 
-    What cannot be compressed zlib stores in blocks of 16 KiB, with 5 bytes each.
+    zlib stores incompressible content in blocks of 16 KiB, with 5 more bytes each.
     """
     return BEGINNING + room + room // 1000 + 64
 
@@ -118,17 +118,17 @@ def frame(content: bytes, key: bytes = b"") -> bytes:
     return _FRAME.pack(len(content), _check(content, key)) + content
 
 
-def frames(file: BinaryIO, key: bytes = b"", held: int = BEGINNING) -> Iterator[Frame]:
-    """Yield each frame up to the first that is not whole; `held` bytes of its content are kept."""
+def frames(file: BinaryIO, key: bytes = b"", head_size: int = BEGINNING) -> Iterator[Frame]:
+    """Yield each frame up to the first incomplete one, with `head_size` bytes of its content."""
     start = file.tell()
     while len(frame := file.read(_FRAME.size)) == _FRAME.size:
         length, check = _FRAME.unpack(frame)
-        digest, begin, left = blake2b(digest_size=16, key=key), b"", length
-        while left and (block := file.read(min(left, _BLOCK))):
+        digest, begin, remaining = blake2b(digest_size=16, key=key), b"", length
+        while remaining and (block := file.read(min(remaining, _BLOCK))):
             digest.update(block)
-            begin += block[: held - len(begin)]
-            left -= len(block)
-        if left or check != digest.digest():
+            begin += block[: head_size - len(begin)]
+            remaining -= len(block)
+        if remaining or check != digest.digest():
             return
         start += _FRAME.size
         yield Frame(start, length, begin)
@@ -136,13 +136,13 @@ def frames(file: BinaryIO, key: bytes = b"", held: int = BEGINNING) -> Iterator[
 
 
 def encrypt(content: bytes, key: bytes) -> bytes:
-    """Return content that only the key opens."""
+    """Return content encrypted under the key."""
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _mixed(content, key + nonce)
 
 
 def decrypt(content: bytes, key: bytes) -> bytes:
-    """Return what was sealed."""
+    """Return the content that was encrypted."""
     return _mixed(content[_NONCE:], key + content[:_NONCE])
 
 

@@ -1,4 +1,4 @@
-"""What a journal says of itself, whose key opens it, and who may write to it."""
+"""The header of a journal, its key, and the lock for writing to it."""
 
 import json
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ FILE = "journal.bin"
 KEY = 32
 """Bytes of a key."""
 LARGEST = 2**24
-"""Bytes that a journal may say of itself: the settings of 10,000 clients have a few million."""
+"""Bytes that a header may have: the settings of 10,000 clients have a few million."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalHeader:
-    """Whose journal this is."""
+    """Which audit a journal belongs to."""
 
     run: str
     config: Mapping[str, str]
@@ -30,14 +30,14 @@ class JournalHeader:
     """What was asked of the audit, as `fedaudit.audit.stored_request` reads it."""
     shard: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the answers depend on and was known late."""
+    """What the answers depend on and became known only during the run."""
     device: str | None = None
     key: str | None = None
-    """What tells the journal's key from others."""
+    """A digest of the journal's key."""
 
 
 def read(frame: Frame, path: Path) -> dict[str, Any]:
-    """Return what a journal says of itself; raises InputError where something else stands there."""
+    """Return the header of a journal as a table; raises InputError where it is invalid."""
     try:
         if frame.length > LARGEST:
             raise ValueError
@@ -49,25 +49,25 @@ def read(frame: Frame, path: Path) -> dict[str, Any]:
 
 
 def journal_key(path: Path, digest: str | None) -> bytes:
-    """Return the key: the wrong one would make all records look torn."""
+    """Return the key, checked by its digest: a wrong one would make all records look torn."""
     try:
-        own = bytes.fromhex(read_regular(path, 1024).decode("ascii"))
+        key = bytes.fromhex(read_regular(path, 1024).decode("ascii"))
     except (OSError, ValueError):
-        own = b""
-    if len(own) != KEY or digest_of(own) != digest:
+        key = b""
+    if len(key) != KEY or digest_of(key) != digest:
         raise InputError(
             f"{path.parent / FILE} cannot be read without its key {path}: remove it to begin again."
         )
-    return own
+    return key
 
 
 def digest_of(key: bytes) -> str:
-    """Return what tells a key from others and does not give it away."""
+    """Return a digest that identifies a key and does not reveal it."""
     return blake2b(key, digest_size=8).hexdigest()
 
 
-def locked(file: BinaryIO, place: Path) -> None:
-    """Keep other processes from the file; the lock goes with this one."""
+def locked(file: BinaryIO, folder: Path) -> None:
+    """Lock the file against other processes; the lock ends with this one."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -75,4 +75,4 @@ def locked(file: BinaryIO, place: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise InputError(f"Another process is auditing into {place}.") from None
+        raise InputError(f"Another process is auditing into {folder}.") from None

@@ -1,8 +1,8 @@
-"""What a model answered, kept while an audit runs: a killed audit goes on from there.
+"""A journal of a model's answers, written while an audit runs: a killed audit resumes from it.
 
-The file is a line that names the format, and frames behind it (`sealed`). The first one is the
-header, JSON that says whose journal this is; all others are records, sealed under a key that lies
-beside the file. Each holds the answers to one piece of one pass; docs/journal.md tells the rest.
+The file is a line that names the format, and frames behind it (`encryption`). The first one is the
+header, JSON that says whose journal this is; all others are records, encrypted under a key that
+lies beside the file. Each holds the answers to one piece of one pass; see docs/journal.md.
 """
 
 import json
@@ -24,25 +24,25 @@ from fedaudit.system.files import atomic_text, make_folder, open_regular, raise_
 FILE, KEY = header.FILE, "journal.key"
 FIRST = b"fedaudit journal 2\n"
 EARLIER = (b"fedaudit journal 1\n",)
-"""How journals of earlier versions begin: what they call their questions is not known any more."""
+"""How journals of earlier versions begin: their names of questions are no longer known."""
 SYNC = 5.0
-"""Seconds after which what was written must be on the disk itself; it is a file's at once."""
+"""Seconds after which records are synced to the disk; they are written to the file at once."""
 
 _END = b"\0" * NAME
-"""The pass of the last record of a journal that is whole."""
+"""The pass of the last record of a complete journal."""
 
 
 class OtherQuestions(FedauditError):
-    """Answers that are kept are to other questions than the audit asks.
+    """The journal holds answers to other questions than the audit asks.
 
-    No InputError: where one attack of several cannot be made, the others go on, but this stops all.
+    No InputError: that stops one attack, and the others go on, but this stops all of them.
     """
 
     exit_code = InputError.exit_code
 
 
 class BrokenJournal(FedauditError):
-    """A journal holds what fedaudit does not write; no InputError, for it stops all attacks."""
+    """A journal has content that fedaudit never writes; no InputError, as it stops all attacks."""
 
     exit_code = InputError.exit_code
 
@@ -50,17 +50,17 @@ class BrokenJournal(FedauditError):
 class Journal:
     """An append-only file of answers; nothing is written before the first of them.
 
-    A record goes to the file with one write before anything is made of it. What stands behind the
-    last whole record (a torn write, the zeros of a lost page) is cut off before the next one is
-    written: answers are functions of their questions, so they are asked again.
+    A record goes to the file with one write before it is used. Anything behind the last complete
+    record (a torn write, the zeros of a lost page) is cut off before the next one is written:
+    answers are functions of their questions, so they are asked again.
     """
 
-    def __init__(self, place: Path, said: Mapping[str, Any]) -> None:
-        self.place, self.header = place, dict(said)
+    def __init__(self, folder: Path, header_fields: Mapping[str, Any]) -> None:
+        self.place, self.header = folder, dict(header_fields)
         self.known = 0
-        """Answers that were there when it was opened."""
+        """Answers that it held when it was opened."""
         self.answers = 0
-        """Answers that are there now."""
+        """Answers that it holds now."""
         self.spent = 0.0
         """Seconds that earlier processes worked on it."""
         self.finished = False
@@ -77,14 +77,14 @@ class Journal:
         """Return the file."""
         return self.place / FILE
 
-    def stream(self, what: object) -> "JournalPass":
-        """Return the answers of one pass; of equal passes, the first time those of the first."""
-        name = blake2b(repr(what).encode(), digest_size=NAME).digest()
+    def stream(self, identity: object) -> "JournalPass":
+        """Return the answers of one pass; equal passes are told apart by their order."""
+        name = blake2b(repr(identity).encode(), digest_size=NAME).digest()
         self._passes[name] += 1
         return JournalPass(self, name, self._passes[name] - 1)
 
     def record_fact(self, name: str, value: str) -> None:
-        """Note what is known of the run late; InputError where the journal says otherwise."""
+        """Record a fact that became known late; InputError where the journal has another value."""
         facts = self.header.setdefault("facts", {})
         if facts.setdefault(name, value) != value:
             raise InputError(
@@ -93,20 +93,20 @@ class Journal:
             )
 
     def finish(self) -> None:
-        """Note that every answer is there, and be done with writing."""
+        """Mark the journal as complete, and close it."""
         if not self.finished:
             self.append(AnswerRecord(name=_END))
         self.finished = True
         self.close()
 
     def remove(self) -> None:
-        """Remove the file and its key: the report stands."""
+        """Remove the file and its key, once the report is written."""
         self.close()
         for path in (self.path, self.place / KEY):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write nothing any more."""
+        """Sync the file to the disk and close it."""
         if self._file is not None:
             with raise_unwritable(self.path):
                 os.fsync(self._file.fileno())
@@ -114,7 +114,7 @@ class Journal:
             self._file = None
 
     def append(self, record: AnswerRecord) -> None:
-        """Add a record; raises Interrupted when the disk is full, and what was there still is."""
+        """Add a record; raises Interrupted when the disk is full, and keeps all earlier records."""
         if self._file is None:
             self._begin()
         elif self._torn:
@@ -126,10 +126,10 @@ class Journal:
 
     def record(self, name: bytes, number: int, turn: int, room: int) -> AnswerRecord | None:
         """Return piece `turn` of a pass, of `room` bytes at most; None where there is none."""
-        found = self._pieces.get((name, number), ())
-        if turn >= len(found):
+        pieces = self._pieces.get((name, number), ())
+        if turn >= len(pieces):
             return None
-        start, length = found[turn]
+        start, length = pieces[turn]
         if length > encryption.largest_sealed(room):
             raise self.broken(f"a record is larger than the {room:,} bytes that it may need")
         with self.path.open("rb") as file:
@@ -141,29 +141,29 @@ class Journal:
             raise self.broken(str(error)) from None
 
     def broken(self, why: object) -> BrokenJournal:
-        """Return the error for a journal that no fedaudit wrote, and `why` that is known."""
-        whose = self.header.get("shard")
+        """Return the error for a journal that no fedaudit wrote, with the reason `why`."""
+        shard = self.header.get("shard")
         return BrokenJournal(
-            f"{self.path}{f' of shard {whose}' if whose else ''} holds what no audit writes: {why}."
+            f"{self.path}{f' of shard {shard}' if shard else ''} holds what no audit writes: {why}."
         )
 
     def read(self, file: BinaryIO, start: int, key: bytes, *, write: bool) -> None:
-        """Find every whole record behind `start`; to `write`, the file stays open for more."""
+        """Index every complete record behind `start`; to `write`, the file stays open for more."""
         self._key, self._end = key, start
         file.seek(start)
-        spent: dict[int, float] = {}
+        session_seconds: dict[int, float] = {}
         for frame in encryption.frames(file, self._key):
             try:
-                one = encryption.read(encryption.decrypt(frame.begin, self._key), 0)
+                record = encryption.read(encryption.decrypt(frame.begin, self._key), 0)
             except ValueError as error:
                 raise self.broken(error) from None
-            self.finished = one.name == _END
+            self.finished = record.name == _END
             if not self.finished:
-                self._pieces[one.name, one.number].append((frame.start, frame.length))
-                self.known += one.answers
-            spent[one.session] = one.seconds
+                self._pieces[record.name, record.number].append((frame.start, frame.length))
+                self.known += record.answers
+            session_seconds[record.session] = record.seconds
             self._end = frame.start + frame.length
-        self.spent, self.answers = sum(spent.values()), self.known
+        self.spent, self.answers = sum(session_seconds.values()), self.known
         if write and not self.finished:
             self._file, self._torn = file, True
         else:
@@ -174,7 +174,7 @@ class Journal:
         make_folder(self.place)
         self._key = secrets.token_bytes(header.KEY)
         atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
-        said = json.dumps(
+        header_json = json.dumps(
             {**self.header, "key": header.digest_of(self._key)}, sort_keys=True
         ).encode()
         with raise_unwritable(self.path):
@@ -182,7 +182,7 @@ class Journal:
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
         try:
             header.locked(self._file, self.place)
-            self._write(FIRST + encryption.frame(said))
+            self._write(FIRST + encryption.frame(header_json))
         except BaseException:
             self._file.close()
             self._file = None
@@ -205,7 +205,7 @@ class Journal:
             raise
 
     def _cut(self, file: BinaryIO) -> None:
-        """Let the file end behind its last whole record."""
+        """Truncate the file behind its last complete record."""
         file.truncate(self._end)
         file.seek(self._end)
         self._torn = False
@@ -218,50 +218,50 @@ class JournalPass:
         self.journal, self.name, self._number, self._turn = journal, name, number, 0
 
     def next(self, piece: bytes, room: int) -> Any | None:
-        """Return what was kept of the next piece; None when this one has to be asked.
+        """Return the answers to the next piece; None where it has to be asked.
 
         `piece` is a digest of its questions, and `room` the bytes that answers to them take at
-        most, as JSON. Raises OtherQuestions where other ones come next, and where a journal that
-        should be whole has none, and BrokenJournal for what is more or something else.
+        most, as JSON. Raises OtherQuestions where another piece comes next, or none in a finished
+        journal, and BrokenJournal for a record that is too large or invalid.
         """
-        found = self.journal.record(self.name, self._number, self._turn, room)
-        if found is None and not self.journal.finished:
+        record = self.journal.record(self.name, self._number, self._turn, room)
+        if record is None and not self.journal.finished:
             return None
         self._turn += 1
-        if found is None or found.piece != piece:
+        if record is None or record.piece != piece:
             raise OtherQuestions(
                 f"{self.journal.path} holds answers to other questions than this audit asks: "
                 "remove it and begin again."
             )
-        if found.content is None:
+        if record.content is None:
             raise self.journal.broken("a record is empty")
-        return found.content
+        return record.content
 
     def broken(self, why: object) -> BrokenJournal:
-        """Return the error for answers that are none, and `why` that is known."""
+        """Return the error for invalid answers, with the reason `why`."""
         return self.journal.broken(why)
 
     def add(self, piece: bytes, answers: int, content: Any) -> None:
-        """Keep the answers to the next piece, anything that JSON has, and how many they are."""
+        """Keep the answers to the next piece, any JSON value, and their number."""
         self._turn += 1
         if not self.journal.finished:
-            own = AnswerRecord(
+            record = AnswerRecord(
                 name=self.name,
                 number=self._number,
                 piece=piece,
                 answers=answers,
                 content=content,
             )
-            self.journal.append(own)
+            self.journal.append(record)
 
 
-def load(place: Path, *, write: bool) -> Journal | None:
-    """Return the journal in a folder, None where nothing was kept yet; to `write`, it is locked.
+def load(folder: Path, *, write: bool) -> Journal | None:
+    """Return the journal in a folder, None where there is none yet; to `write`, it is locked.
 
     Raises InputError for a file that is no journal, one without its key, and one that another
     process is writing.
     """
-    path = place / FILE
+    path = folder / FILE
     try:
         file = open_regular(path, write=write)
     except FileNotFoundError:
@@ -269,31 +269,33 @@ def load(place: Path, *, write: bool) -> Journal | None:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     try:
-        return _read(file, place, write)
+        return _read(file, folder, write)
     except BaseException:
         file.close()
         raise
 
 
-def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
+def _read(file: BinaryIO, folder: Path, write: bool) -> Journal | None:
     if write:
-        header.locked(file, place)
+        header.locked(file, folder)
     start = file.read(len(FIRST))
-    first = next(encryption.frames(file, held=header.LARGEST), None) if start == FIRST else None
+    first = (
+        next(encryption.frames(file, head_size=header.LARGEST), None) if start == FIRST else None
+    )
     if first is None:
         file.close()
         if start in EARLIER:
             raise InputError(
-                f"{place / FILE} is of an earlier version of fedaudit, which cannot be gone on "
+                f"{folder / FILE} is of an earlier version of fedaudit, which cannot be gone on "
                 "with: finish it with that version, or remove it and begin again."
             )
         if not FIRST.startswith(start.rstrip(b"\0")):
-            raise InputError(f"{place / FILE} is no journal of this version of fedaudit.")
+            raise InputError(f"{folder / FILE} is no journal of this version of fedaudit.")
         if write:  # stopped before there was anything to keep
-            (place / FILE).unlink()
+            (folder / FILE).unlink()
         return None
-    said = header.read(first, place / FILE)
-    key = header.journal_key(place / KEY, said.pop("key", None))
-    journal = Journal(place, said)
+    header_fields = header.read(first, folder / FILE)
+    key = header.journal_key(folder / KEY, header_fields.pop("key", None))
+    journal = Journal(folder, header_fields)
     journal.read(file, first.start + first.length, key, write=write)
     return journal

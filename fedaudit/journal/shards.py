@@ -17,7 +17,7 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part `number` of `of`, counted from 1, of the questions of an audit."""
+    """Shard `number` of `of`, counted from 1, of the questions of an audit."""
 
     number: int = 1
     of: int = 1
@@ -26,29 +26,29 @@ class Shard:
         return f"{self.number}/{self.of}"
 
     def has(self, prompt: Sequence[int]) -> bool:
-        """Tell whether a question is of this part: its tokens alone decide."""
+        """Tell whether a question belongs to this shard: its tokens alone decide."""
         return self.of == 1 or part_of(prompt, self.of) == self.number
 
 
-def part_of(prompt: Sequence[int], parts: int) -> int:
-    """Return the number, from 1 on, of the part that a question belongs to."""
+def part_of(prompt: Sequence[int], shard_count: int) -> int:
+    """Return the number, from 1 on, of the shard that a question belongs to."""
     digest = blake2b(",".join(map(str, prompt)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % parts + 1
+    return int.from_bytes(digest, "big") % shard_count + 1
 
 
 def shard(text: str) -> Shard:
     """Return what `i/n` means; raises UsageError unless i is from 1 to n, n to MOST."""
-    number, _, of = text.partition("/")
-    plain = number.isdecimal() and of.isdecimal() and len(text) < 20  # int() refuses very long ones
-    if plain and 1 <= int(number) <= int(of) <= MOST:
-        return Shard(int(number), int(of))
+    number, _, count = text.partition("/")
+    plain = number.isdecimal() and count.isdecimal() and len(text) < 20  # int() refuses long ones
+    if plain and 1 <= int(number) <= int(count) <= MOST:
+        return Shard(int(number), int(count))
     raise UsageError(
         f"--shard is {text}; it takes i/n, as 1/4 for the first of four parts, of {MOST:,} at most."
     )
 
 
 class PartAsked(Exception):
-    """All questions of a shard have their answers: there is nothing to report of a part."""
+    """All questions of a shard have answers; there is no report of a single shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class ShardJournal:
     journal: Journal
     shard: Shard = Shard()
 
-    def stream(self, what: object) -> JournalPass:
+    def stream(self, identity: object) -> JournalPass:
         """Return the answers of the next pass of its kind."""
-        return self.journal.stream(what)
+        return self.journal.stream(identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,50 +69,50 @@ class AuditJournal:
 
     parts: tuple[ShardJournal, ...]
     merged: bool = False
-    """Whether they are those of shards, which are finished."""
+    """Whether they are the finished journals of shards."""
     recheck: SpotCheck | None = None
-    """What asks a part of them again, of shards."""
+    """The check that asks a sample of merged shards' questions again."""
 
     def record_fact(self, name: str, value: str) -> None:
-        """Note what is known of the run late; raises InputError where a journal says otherwise."""
-        for part in self.parts:
-            part.journal.record_fact(name, value)
+        """Record a fact that became known late; InputError where a journal has another value."""
+        for shard_journal in self.parts:
+            shard_journal.journal.record_fact(name, value)
 
     @property
     def answers(self) -> int:
         """Return how many answers are kept."""
-        return sum(part.journal.answers for part in self.parts)
+        return sum(s.journal.answers for s in self.parts)
 
     @property
     def spent(self) -> float:
         """Return the seconds that all earlier runs took."""
-        return sum(part.journal.spent for part in self.parts)
+        return sum(s.journal.spent for s in self.parts)
 
     @property
     def whole(self) -> bool:
-        """Tell whether they are about all questions, and not only about one shard's part."""
+        """Tell whether they cover all questions, and not only those of one shard."""
         return len(self.parts) == self.parts[0].shard.of
 
     def asked(self) -> None:
-        """Hear that everything was asked; raises PartAsked where that is only one shard's part."""
+        """Finish the check once all is asked; raises PartAsked where that is only one shard."""
         if not self.whole:
             raise PartAsked
         if self.recheck:
             self.recheck.finish()
 
     def finish(self) -> None:
-        """Note that every answer is there."""
-        for part in self.parts:
-            part.journal.finish()
+        """Mark every journal as complete."""
+        for shard_journal in self.parts:
+            shard_journal.journal.finish()
 
     def remove(self) -> None:
-        """Remove what was kept: the report stands."""
-        for part in self.parts:
-            part.journal.remove()
+        """Remove the journals, once the report is written."""
+        for shard_journal in self.parts:
+            shard_journal.journal.remove()
 
     @property
     def resumed(self) -> str | None:
-        """Return the id of the run that is gone on with; None for a new or a merged one."""
+        """Return the id of the run that is resumed; None for a new or a merged one."""
         first = self.parts[0].journal
         return None if self.merged or not first.known else str(first.header.get("run"))
 

@@ -1,8 +1,8 @@
-"""Asking again a random sample of what shards say, because somebody else may have made them.
+"""Asks a random sample of shards' questions again, because somebody else may have made them.
 
-Which questions are asked again is drawn when the shards are merged, so that nobody who makes a
-shard knows. A model may round otherwise in other batches: what differs is asked once more with the
-whole piece, as the shard asked it, and only what differs then too counts.
+The questions are drawn when the shards are merged, so that nobody who makes a shard knows them. A
+model may round differently in other batches: what differs is asked once more with the whole piece,
+as the shard asked it, and counts only if it differs again.
 """
 
 import secrets
@@ -19,16 +19,16 @@ from fedaudit.metrics.spot_check import detection_probability
 SHARE = 0.01
 """Of the questions of each shard, by default."""
 FORGED = 0.05
-"""The share of forged answers of which a report says how likely it would have been seen."""
+"""The share of forged answers for which a report states the probability of detection."""
 TOLERANCE = 1e-4
 """Numbers that differ by less are the same, absolutely or relatively: rounding, not a forgery."""
 
 Ask = Callable[[Sequence[int]], Sequence[Any]]
-"""Asks some questions of a piece, by their places in it, together."""
+"""Asks the questions of a piece at given positions, together."""
 
 
 class OtherAnswers(FedauditError):
-    """A shard says what the model does not; no InputError, for it stops all attacks."""
+    """A shard has answers that the model does not give; no InputError, as it stops all attacks."""
 
     exit_code = InputError.exit_code
 
@@ -43,7 +43,7 @@ class ShardCheck:
     otherwise: int = 0
     """Of those asked, how many were answered otherwise on a device that is not the shard's."""
     spare: tuple[int, Callable[[], None]] | None = None
-    """The draw nearest to being asked again, and what asks it: at least one is, of every shard."""
+    """The lowest draw not yet asked again, and what asks it: each shard has at least one asked."""
 
 
 class SpotCheck:
@@ -52,26 +52,34 @@ class SpotCheck:
     def __init__(self, share: float, device: str, draw: str | None = None) -> None:
         self.share, self.device = share, device
         self.draw = draw or secrets.token_hex(16)
-        """What decides which questions are asked again: nobody knew it before."""
+        """The key by which questions are drawn: nobody knew it before."""
         self.shards: dict[str, ShardCheck] = {}
 
     def check(
-        self, stream: JournalPass, piece: bytes, said: Sequence[Any], ask: Ask, fresh: Sequence[int]
+        self,
+        stream: JournalPass,
+        piece: bytes,
+        answers: Sequence[Any],
+        ask: Ask,
+        fresh: Sequence[int],
     ) -> None:
-        """Ask again what is drawn of a piece whose answers a shard `said`.
+        """Ask drawn questions of a piece again and compare with `answers`, the shard's.
 
-        `fresh` are the places of the questions that the shard asked, together; others it knew.
+        `fresh` are the positions of questions that the shard asked together; others it knew.
         """
         checked = self._of(stream)
         checked.questions += len(fresh)
-        drawn = {place: self._draw(stream.name + piece, place) for place in fresh}
-        chosen = [place for place in fresh if drawn[place] < self.share * 2**64]
+        draws = {position: self._draw(stream.name + piece, position) for position in fresh}
+        chosen = [position for position in fresh if draws[position] < self.share * 2**64]
         if chosen:
-            self._compare(stream, chosen, said, ask, fresh)
+            self._compare(stream, chosen, answers, ask, fresh)
         elif fresh and self.share > 0:
-            place = min(fresh, key=lambda one: drawn[one])
-            if checked.spare is None or drawn[place] < checked.spare[0]:
-                again = drawn[place], lambda: self._compare(stream, [place], said, ask, fresh)
+            position = min(fresh, key=lambda i: draws[i])
+            if checked.spare is None or draws[position] < checked.spare[0]:
+                again = (
+                    draws[position],
+                    lambda: self._compare(stream, [position], answers, ask, fresh),
+                )
                 checked.spare = again
 
     def finish(self) -> None:
@@ -86,21 +94,21 @@ class SpotCheck:
         return [
             {
                 "shard": name,
-                "device": one.device,
-                "questions": one.questions,
-                "asked_again": one.asked,
-                "answered_otherwise": one.otherwise,
+                "device": shard.device,
+                "questions": shard.questions,
+                "asked_again": shard.asked,
+                "answered_otherwise": shard.otherwise,
                 "draw": self.draw,
                 "forged": FORGED,
-                "seen": detection_probability(one.questions, one.asked, FORGED),
+                "seen": detection_probability(shard.questions, shard.asked, FORGED),
             }
-            for name, one in sorted(
+            for name, shard in sorted(
                 self.shards.items(), key=lambda item: int(item[0].split("/")[0])
             )
         ]
 
     def caveats(self) -> list[str]:
-        """Return what a reader should know of the shards, in words."""
+        """Return what a reader should know about the shards, in words."""
         if self.share == 0:
             return ["No answer of the shards was asked again (--recheck 0): they are believed."]
         return [_told(row, self.device) for row in self.table()]
@@ -110,9 +118,9 @@ class SpotCheck:
         device = str(header.get("device") or "an unknown device")
         return self.shards.setdefault(str(header.get("shard")), ShardCheck(device))
 
-    def _draw(self, what: bytes, place: int) -> int:
+    def _draw(self, prefix: bytes, position: int) -> int:
         digest = blake2b(
-            what + place.to_bytes(8, "big"), key=bytes.fromhex(self.draw), digest_size=8
+            prefix + position.to_bytes(8, "big"), key=bytes.fromhex(self.draw), digest_size=8
         ).digest()
         return int.from_bytes(digest, "big")
 
@@ -120,40 +128,38 @@ class SpotCheck:
         self,
         stream: JournalPass,
         chosen: Sequence[int],
-        said: Sequence[Any],
+        answers: Sequence[Any],
         ask: Ask,
         fresh: Sequence[int],
     ) -> None:
         checked = self._of(stream)
         checked.asked += len(chosen)
-        other = _differing(chosen, said, ask)
-        if other and list(chosen) != list(fresh):
-            other = sorted(set(other) & set(_differing(fresh, said, ask)))
-        if other and checked.device == self.device:
+        unequal = _differing(chosen, answers, ask)
+        if unequal and list(chosen) != list(fresh):
+            unequal = sorted(set(unequal) & set(_differing(fresh, answers, ask)))
+        if unequal and checked.device == self.device:
             raise OtherAnswers(
                 f"Shard {stream.journal.header.get('shard')} in {stream.journal.place} does not "
-                f"hold what the model answers: {len(other)} of {len(chosen)} questions that were "
+                f"hold what the model answers: {len(unequal)} of {len(chosen)} questions that were "
                 "asked again, on the same device, have other answers. Make it anew."
             )
-        checked.otherwise += len(other)
+        checked.otherwise += len(unequal)
 
 
-def _differing(places: Sequence[int], said: Sequence[Any], ask: Ask) -> list[int]:
-    found = ask(places)
-    return [
-        place for place, one in zip(places, found, strict=True) if not same_answer(one, said[place])
-    ]
+def _differing(places: Sequence[int], answers: Sequence[Any], ask: Ask) -> list[int]:
+    model_answers = ask(places)
+    return [i for i, a in zip(places, model_answers, strict=True) if not same_answer(a, answers[i])]
 
 
-def same_answer(one: Any, other: Any) -> bool:
-    """Tell whether two answers are the same, to rounding in their numbers; lists are as tuples."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same_answer(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same_answer, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return bool(one == other)
+def same_answer(a: Any, b: Any) -> bool:
+    """Tell whether two answers are equal, numbers up to rounding; lists are as tuples."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same_answer(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same_answer, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(a == b)
 
 
 def _told(row: Mapping[str, Any], device: str) -> str:

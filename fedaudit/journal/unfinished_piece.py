@@ -1,4 +1,4 @@
-"""Answers to a piece of questions that was not asked to its end: kept beside the whole pieces."""
+"""Answers to a piece of questions that was interrupted, kept beside the complete pieces."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ ROOM = 2**28
 
 
 class UnfinishedPiece:
-    """Answers by the names of their questions; of a journal that is written, not of merged ones."""
+    """Answers by their questions' names; only in a journal that is written, not in merged ones."""
 
-    def __init__(self, kept: AuditJournal | None) -> None:
+    def __init__(self, journal: AuditJournal | None) -> None:
         self._answers: dict[str, Any] = {}
-        own = kept.parts[0] if kept and not kept.merged else None
-        self._pass = None if own is None or own.journal.finished else own.stream(NAME)
+        shard = journal.parts[0] if journal and not journal.merged else None
+        self._pass = None if shard is None or shard.journal.finished else shard.stream(NAME)
         while self._pass and (content := self._pass.next(PIECE, ROOM)) is not None:
             if not isinstance(content, dict):
                 raise self._pass.broken("answers have no names")

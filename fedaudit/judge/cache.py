@@ -1,4 +1,4 @@
-"""Judgements that were given already, by content, in a JSONL file that grows."""
+"""A cache of judgements by content, in a JSONL file that grows."""
 
 import json
 import os
@@ -17,10 +17,10 @@ Judgement = tuple[Scores, Scores]
 
 
 class JudgementCache:
-    """Scores by the SHA-256 of what was asked; no text of a record and no key of an API is in it.
+    """Scores by the SHA-256 of the question; it holds no text of a record and no API key.
 
     Threads may share one, and processes its file: a line is written at once, behind all others. A
-    line that was cut short is passed over. Without a path it lives as long as itself.
+    line that was cut short is skipped. Without a path the cache is only in memory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -40,7 +40,7 @@ class JudgementCache:
 
 
 def _append(path: Path, line: object) -> None:
-    # A line end on either side: one that was cut short before spoils no other.
+    # A line end on both sides: a line that was cut short before does not spoil this one.
     data = f"\n{json.dumps(line)}\n".encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def _append(path: Path, line: object) -> None:
 
 
 def _read(path: Path) -> dict[str, Judgement]:
-    """Return what the file holds, nothing without one; InputError for a file of something else."""
+    """Return the file's judgements, none without a file; InputError for a file of another kind."""
     try:
         lines = [line for line in read_regular(path).splitlines() if line.strip()]
     except FileNotFoundError:
@@ -74,10 +74,10 @@ def _is_ours(line: bytes) -> bool:
 
 def _entry(line: bytes) -> tuple[str, Judgement] | None:
     try:
-        found = json.loads(line)
-        key, scores = found["key"], found["scores"]
+        entry = json.loads(line)
+        key, scores = entry["key"], entry["scores"]
         spelt = "\n".join(
-            f"Answer {n}: {' '.join(map(str, one))}" for n, one in enumerate(scores, 1)
+            f"Answer {n}: {' '.join(map(str, values))}" for n, values in enumerate(scores, 1)
         )
     except (ValueError, LookupError, TypeError, RecursionError):
         return None

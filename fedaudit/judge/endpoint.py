@@ -19,7 +19,7 @@ Messages = Sequence[Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a judge is found. Raises ValueError for what cannot be."""
+    """Where a judge is reached. Raises ValueError for invalid settings."""
 
     url: str
     """The API's root, to which /chat/completions is added: http://127.0.0.1:8000/v1, say."""
@@ -29,7 +29,7 @@ class Endpoint:
     timeout: float = 60.0
     """Seconds for one answer."""
     retries: int = 5
-    """How often a question is put again that the endpoint was too busy for, or failed on."""
+    """How often a question is asked again after the endpoint was too busy or failed."""
     max_tokens: int = 256
     """How long a judgement may be; 0 leaves it to the endpoint."""
 
@@ -44,14 +44,14 @@ class Endpoint:
 class EndpointClient:
     """Asks one endpoint; several threads may share it. Close it, or use it as a context.
 
-    `sleep` waits so many seconds before a question is put again.
+    `sleep` waits so many seconds before a question is asked again.
     """
 
     def __init__(self, endpoint: Endpoint, *, sleep: Sleep | None = None) -> None:
         self.endpoint = endpoint
         self._http = JsonClient(
             [endpoint.url],
-            who="The judge",
+            name="The judge",
             key_variable=endpoint.key_variable,
             timeout=endpoint.timeout,
             retries=endpoint.retries,
@@ -71,15 +71,15 @@ class EndpointClient:
         self.close()
 
     def stop(self) -> None:
-        """Let threads that wait to ask again give up."""
+        """Make threads that wait to ask again give up."""
         self._http.stop()
 
     def close(self) -> None:
-        """Give up whatever still waits, and let go of the connections."""
+        """Cancel whatever still waits, and close the connections."""
         self._http.close()
 
     def ask(self, messages: Messages) -> str:
-        """Return what the model says to a chat, as text.
+        """Return the model's reply to a chat, as text.
 
         Raises TargetError where the endpoint cannot be reached, stays too busy, refuses, or is no
         chat endpoint, and Interrupted once the client is to stop.
@@ -92,8 +92,8 @@ class EndpointClient:
 
     def _said(self, body: bytes) -> str:
         try:
-            said = json.loads(body)["choices"][0]["message"]["content"]
+            content = json.loads(body)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError):
             problem = "does not answer as an OpenAI-compatible chat does"
             raise TargetError(self._http.failed(problem, self.endpoint.url)) from None
-        return said if isinstance(said, str) else ""  # null: the model declined
+        return content if isinstance(content, str) else ""  # null: the model declined

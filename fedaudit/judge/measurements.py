@@ -23,11 +23,11 @@ def rows(verdicts: Sequence[JudgeVerdict], scope: Mapping[str, object]) -> list[
     The first four are of the comparisons that have a verdict, the last of all. `scope` says which
     model answered (`source`), and which judge judged (`judge`).
     """
-    outcomes = [one.outcome for one in verdicts]
-    judged = [one for one in outcomes if one != "malformed"]
+    outcomes = [verdict.outcome for verdict in verdicts]
+    valid_outcomes = [outcome for outcome in outcomes if outcome != "malformed"]
     reason = NONE if outcomes else NOTHING
     counts = {
-        metric: (sum(one in counted for one in judged), len(judged))
+        metric: (sum(outcome in counted for outcome in valid_outcomes), len(valid_outcomes))
         for metric, counted in SHARES.items()
     }
     counts["judge_malformed"] = outcomes.count("malformed"), len(outcomes)

@@ -46,17 +46,17 @@ class JudgeQuestion:
 
     def text(self) -> str:
         """Return what the judge reads, each part between marks that no part can hold."""
-        parts = {"instruction": self.prompt, "answer 1": self.first, "answer 2": self.second}
-        mark = _digest(sorted(parts.values()))[:12]
+        sections = {"instruction": self.prompt, "answer 1": self.first, "answer 2": self.second}
+        mark = _digest(sorted(sections.values()))[:12]
         return "\n\n".join(
-            f"--- {name} {mark} begins ---\n{part}\n--- {name} {mark} ends ---"
-            for name, part in parts.items()
+            f"--- {name} {mark} begins ---\n{section}\n--- {name} {mark} ends ---"
+            for name, section in sections.items()
         )
 
     def messages(self, *, again: bool = False) -> list[dict[str, str]]:
-        """Return the chat to send; `again` adds what is to be minded after a malformed answer."""
-        asked = self.text() + (REMINDER if again else "")
-        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
+        """Return the chat to send; `again` adds a reminder after a malformed answer."""
+        content = self.text() + (REMINDER if again else "")
+        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
 
     def key(self, model: str) -> str:
         """Return the SHA-256 of the judge's model, its prompts and the answers."""
@@ -73,14 +73,14 @@ def parse_scores(text: str) -> tuple[Scores, Scores] | None:
         return _checked([[float(s) for s in line.split()] for line in lines.groups()])
     fenced = _FENCED.fullmatch(text)
     try:
-        found = json.loads(
+        table = json.loads(
             fenced[1] if fenced else text, object_pairs_hook=_once, parse_constant=_refuse
         )
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != {"1", "2"}:
+    if not isinstance(table, dict) or table.keys() != {"1", "2"}:
         return None
-    return _checked([_of(found[which]) for which in ("1", "2")])
+    return _checked([_of(table[number]) for number in ("1", "2")])
 
 
 def _of(table: Any) -> list[float]:
@@ -91,24 +91,24 @@ def _of(table: Any) -> list[float]:
     return [float(v) for v in values if type(v) in (int, float) and LOWEST <= v <= HIGHEST]
 
 
-def _checked(both: list[list[float]]) -> tuple[Scores, Scores] | None:
-    whole = all(len(scores) == len(ASPECTS) for scores in both)
-    if not whole or not all(LOWEST <= s <= HIGHEST for scores in both for s in scores):
+def _checked(score_lists: list[list[float]]) -> tuple[Scores, Scores] | None:
+    complete = all(len(scores) == len(ASPECTS) for scores in score_lists)
+    if not complete or not all(LOWEST <= s <= HIGHEST for scores in score_lists for s in scores):
         return None
-    return tuple(both[0]), tuple(both[1])
+    return tuple(score_lists[0]), tuple(score_lists[1])
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise ValueError("a name stands twice")
-    return found
+    return table
 
 
 def _refuse(name: str) -> float:
     raise ValueError(f"{name} is no score")
 
 
-def _digest(parts: list[str]) -> str:
-    text = json.dumps(parts)
+def _digest(texts: list[str]) -> str:
+    text = json.dumps(texts)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -54,25 +54,27 @@ def judge_all(
 
     Equal questions are asked once, and none that the cache answers. An answer that cannot be read
     is asked for once more, and is then malformed: it is not cached, so another run may ask again.
-    Raises what `Client.ask` raises; what was answered until then is in the cache.
+    Raises what `EndpointClient.ask` raises; answers until then are in the cache.
     """
     if workers < 1:
         raise ValueError("workers must be at least 1.")
     cache = JudgementCache() if cache is None else cache
-    asked = {
+    questions = {
         question.key(client.endpoint.model): question
-        for one in comparisons
-        for question in one.questions()
+        for comparison in comparisons
+        for question in comparison.questions()
     }
-    found: dict[str, Judgement | None] = {key: known for key in asked if (known := cache.get(key))}
-    progress(len(found), len(asked))
-    missing = {key: question for key, question in asked.items() if key not in found}
+    judgements: dict[str, Judgement | None] = {
+        key: cached for key in questions if (cached := cache.get(key))
+    }
+    progress(len(judgements), len(questions))
+    missing = {key: question for key, question in questions.items() if key not in judgements}
     for key, judgement in _asked(client, missing, cache, workers):
-        found[key] = judgement
-        progress(len(found), len(asked))
+        judgements[key] = judgement
+        progress(len(judgements), len(questions))
     return [
-        verdict(*(found[question.key(client.endpoint.model)] for question in one.questions()))
-        for one in comparisons
+        verdict(*(judgements[question.key(client.endpoint.model)] for question in c.questions()))
+        for c in comparisons
     ]
 
 

@@ -18,12 +18,12 @@ _TOKEN = re.compile(f"([{HAN}]+)|[^\\W_{HAN}]+")
 
 def tokens(text: str) -> list[str]:
     """Return lower-case words; of Chinese, every pair of neighbouring characters."""
-    found = []
+    words = []
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text).lower()):
         word = match[0]
         pairs = match[1] and len(word) > 1
-        found += [word[i : i + 2] for i in range(len(word) - 1)] if pairs else [word]
-    return found
+        words += [word[i : i + 2] for i in range(len(word) - 1)] if pairs else [word]
+    return words
 
 
 def nearest_documents(
@@ -58,10 +58,10 @@ def _index(documents: list[list[str]]) -> Any:
 
 def _scores(index: Any, query: str, documents: int) -> NDArray[np.float64]:
     """Return every document's score for one query."""
-    known = [token for token in tokens(query) if index is not None and token in index.vocab_dict]
-    if not known:
+    terms = [token for token in tokens(query) if index is not None and token in index.vocab_dict]
+    if not terms:
         return np.zeros(documents)
-    return np.asarray(index.get_scores(known), dtype=np.float64)
+    return np.asarray(index.get_scores(terms), dtype=np.float64)
 
 
 def _best(scores: NDArray[np.float64], k: int, *, everything: bool) -> tuple[int, ...]:

@@ -19,18 +19,18 @@ class BudgetCurve:
         They are the prefixes `start`, `start + 1`, ... of the order. With n samples each, prefix
         `start + k` has the draws from k n to (k + 1) n - 1.
         """
-        known = self.needed.setdefault(target, [float("inf")] * self.samples)
-        if start >= max(known):
+        budgets = self.needed.setdefault(target, [float("inf")] * self.samples)
+        if start >= max(budgets):
             return
         for n in range(1, self.samples + 1):
             if (copy := draw // n) < copies:
-                known[n - 1] = min(known[n - 1], start + copy + 1)
+                budgets[n - 1] = min(budgets[n - 1], start + copy + 1)
 
-    def merge(self, other: "BudgetCurve") -> None:
-        """Take in what another part of the same order found."""
-        for target, theirs in other.needed.items():
+    def merge(self, curve: "BudgetCurve") -> None:
+        """Merge in the curve of another part of the same order."""
+        for target, budgets in curve.needed.items():
             ours = self.needed.setdefault(target, [float("inf")] * self.samples)
-            ours[:] = map(min, ours, theirs)
+            ours[:] = map(min, ours, budgets)
 
     def found(self, budget: float, samples: int) -> set[str]:
         """Return the targets that the first `budget` prefixes find with `samples` draws each."""

@@ -40,16 +40,16 @@ class Logistic:
         return np.asarray(1 / (1 + np.exp(-odds)), dtype=np.float64)
 
 
-def fit(known: Labelled) -> Logistic:
+def fit(labelled: Labelled) -> Logistic:
     """Return the ridge-penalised logistic regression of truth on score (Platt 1999).
 
     Raises ValueError unless some are true and some are not.
     """
-    if len(set(known.truths)) < 2:
+    if len(set(labelled.truths)) < 2:
         raise ValueError("Calibration takes true strings and false ones.")
     from sklearn.linear_model import LogisticRegression
 
-    order = sorted(zip(known.scores, known.truths, strict=True))
+    order = sorted(zip(labelled.scores, labelled.truths, strict=True))
     scores = np.array([score for score, _ in order], dtype=np.float64)
     middle, spread = float(scores.mean()), float(scores.std()) or 1.0
     model = LogisticRegression(C=STRENGTH)
@@ -57,25 +57,27 @@ def fit(known: Labelled) -> Logistic:
     return Logistic(float(model.intercept_[0]), float(model.coef_[0, 0]), middle, spread)
 
 
-def resampled_probabilities(known: Labelled, scores: Sequence[float], *, seed: int) -> Floats:
+def resampled_probabilities(labelled: Labelled, scores: Sequence[float], *, seed: int) -> Floats:
     """Return (DRAWS, scores) probabilities, each row learnt from groups drawn with replacement.
 
     A draw in which all are true, or none is, has their rate for every score, with half a string
-    more of each (Jeffreys). The order of `known` does not matter.
+    more of each (Jeffreys). The order of `labelled` does not matter.
     """
     rng = np.random.default_rng(seed)
     members: dict[str, list[int]] = {}
-    rows = zip(known.groups, known.scores, known.truths, strict=True)
+    rows = zip(labelled.groups, labelled.scores, labelled.truths, strict=True)
     for _, index in sorted((row, index) for index, row in enumerate(rows)):
-        members.setdefault(known.groups[index], []).append(index)
+        members.setdefault(labelled.groups[index], []).append(index)
     groups = list(members.values())
     draws = rng.integers(len(groups), size=(DRAWS, len(groups)))
-    return np.array([_again(known, [i for g in own for i in groups[g]], scores) for own in draws])
+    return np.array(
+        [_again(labelled, [i for g in draw for i in groups[g]], scores) for draw in draws]
+    )
 
 
-def _again(known: Labelled, chosen: Sequence[int], scores: Sequence[float]) -> Floats:
-    truths = tuple(known.truths[i] for i in chosen)
+def _again(labelled: Labelled, chosen: Sequence[int], scores: Sequence[float]) -> Floats:
+    truths = tuple(labelled.truths[i] for i in chosen)
     if len(set(truths)) < 2:
         return np.full(len(scores), (sum(truths) + 0.5) / (len(truths) + 1))
-    own = tuple(known.scores[i] for i in chosen)
-    return fit(Labelled(own, truths, ("",) * len(truths))).probabilities(scores)
+    chosen_scores = tuple(labelled.scores[i] for i in chosen)
+    return fit(Labelled(chosen_scores, truths, ("",) * len(truths))).probabilities(scores)

@@ -18,10 +18,10 @@ from fedaudit.api.records import Measurement
 Codes = npt.NDArray[Any]
 
 SIZES = (8, 4, 3, 2, 1)
-"""Lengths of the pieces by which strings are looked for, the longest that a string has."""
+"""Lengths of the pieces by which strings are looked for; a string uses the longest it has."""
 
 CHUNK = 2_000_000
-"""About as many characters are looked through at once."""
+"""Characters that are searched at once, about."""
 
 _FACTOR, _BITS = np.uint64(0x9E3779B97F4A7C15), 22
 
@@ -33,21 +33,21 @@ def document_frequency(
 ) -> dict[str, int]:
     """Return in how many of `documents` each of `strings` stands, as part of a word too.
 
-    Every string is known by one of its pieces, the one that fewest strings share. The hashes of
-    all pieces of the text are looked up at once (Karp & Rabin 1987), and where one is known its
+    Every string is indexed by one of its pieces, the one that fewest strings share. The hashes of
+    all pieces of the text are looked up at once (Karp & Rabin 1987), and where one is indexed its
     strings are searched for, so that the result is exact: time grows with the text and with what
     is found, hardly with the strings. Raises ValueError for an empty string, which is everywhere.
     """
     counts = dict.fromkeys(strings, 0)
     if "" in counts:
         raise ValueError("An empty string stands in every document.")
-    known = [_Pieces(size, own) for size, own in _by_size(counts).items()]
+    piece_sets = [_Pieces(size, group) for size, group in _by_size(counts).items()]
     done = 0
     for chunk in _chunks(documents):
         codes = _codes("".join(chunk))
-        ends = np.cumsum([len(text) for text in chunk])
-        for pieces in known:
-            for number, string in pieces.candidates(codes, ends):
+        document_ends = np.cumsum([len(text) for text in chunk])
+        for pieces in piece_sets:
+            for number, string in pieces.candidates(codes, document_ends):
                 counts[string] += string in chunk[number]
         done += len(chunk)
         progress(done, len(documents))
@@ -63,27 +63,27 @@ class _Pieces:
     """Strings by the hash of the rarest piece of one size that each has."""
 
     def __init__(self, size: int, strings: Sequence[str]) -> None:
-        cut = {s: [s[at : at + size] for at in range(len(s) - size + 1)] for s in strings}
-        shared = Counter(piece for some in cut.values() for piece in set(some))
-        known: dict[int, list[str]] = defaultdict(list)
-        for string, some in cut.items():
-            piece = min(some, key=lambda one: shared[one])
-            known[int(_hashes(_codes(piece), size)[0])].append(string)
+        cut = {s: [s[i : i + size] for i in range(len(s) - size + 1)] for s in strings}
+        shared = Counter(piece for pieces in cut.values() for piece in set(pieces))
+        strings_by_hash: dict[int, list[str]] = defaultdict(list)
+        for string, pieces in cut.items():
+            piece = min(pieces, key=lambda p: shared[p])
+            strings_by_hash[int(_hashes(_codes(piece), size)[0])].append(string)
         self.size = size
-        self.keys = np.array(sorted(known), dtype=np.uint64)
-        self.strings = [known[int(key)] for key in self.keys]
+        self.keys = np.array(sorted(strings_by_hash), dtype=np.uint64)
+        self.strings = [strings_by_hash[int(key)] for key in self.keys]
         self.table = np.zeros(1 << _BITS, dtype=bool)
         self.table[self.keys >> np.uint64(64 - _BITS)] = True
 
-    def candidates(self, codes: Codes, ends: Codes) -> Iterator[tuple[int, str]]:
+    def candidates(self, codes: Codes, document_ends: Codes) -> Iterator[tuple[int, str]]:
         """Yield (document, string) once for each pair that may match."""
         hashes = _hashes(codes, self.size)
-        at = np.flatnonzero(self.table[hashes >> np.uint64(64 - _BITS)])
-        keys = np.searchsorted(self.keys, hashes[at])
-        sure = (keys < len(self.keys)) & (self.keys[keys % len(self.keys)] == hashes[at])
-        numbers = np.searchsorted(ends, at[sure], side="right")
-        for pair in np.unique(keys[sure] * len(ends) + numbers).tolist():
-            key, number = divmod(pair, len(ends))
+        positions = np.flatnonzero(self.table[hashes >> np.uint64(64 - _BITS)])
+        keys = np.searchsorted(self.keys, hashes[positions])
+        sure = (keys < len(self.keys)) & (self.keys[keys % len(self.keys)] == hashes[positions])
+        numbers = np.searchsorted(document_ends, positions[sure], side="right")
+        for pair in np.unique(keys[sure] * len(document_ends) + numbers).tolist():
+            key, number = divmod(pair, len(document_ends))
             for string in self.strings[key]:
                 yield number, string
 
@@ -155,14 +155,14 @@ def _codes(text: str) -> Codes:
 def _hashes(codes: Codes, size: int) -> Codes:
     """Return the hash of every piece of `size` code points, 64 bits, shape (pieces,)."""
     count = max(0, len(codes) - size + 1)
-    found = np.zeros(count, dtype=np.uint64)
-    for at in range(size):
-        found = (found + codes[at : at + count] + np.uint64(1)) * _FACTOR
-    return found
+    hashes = np.zeros(count, dtype=np.uint64)
+    for offset in range(size):
+        hashes = (hashes + codes[offset : offset + count] + np.uint64(1)) * _FACTOR
+    return hashes
 
 
 def _median_rank(n: int) -> int:
-    """Return the largest r for which the r-th lowest and highest of n enclose the median surely.
+    """Return the largest r for which the r-th lowest and highest of n enclose the median at 95 %.
 
     That is P(Binomial(n, 1/2) < r) <= 2.5 %; 0 where n is too small for any (below 6).
     """

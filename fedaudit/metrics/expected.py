@@ -33,13 +33,13 @@ def prefix_chains(strings: Sequence[str]) -> list[list[int]]:
 
 
 def prefix_layers(strings: Sequence[str]) -> list[list[int]]:
-    """Return the indices of strings by how many others each begins with: none is in two ways.
+    """Return the indices of strings in layers, by how many other strings each begins with.
 
-    No string of a layer begins with another one of it.
+    No string of a layer begins with another string of the layer.
     """
     depth: dict[int, int] = {}
     open_: list[int] = []
-    for index in sorted(range(len(strings)), key=lambda one: strings[one]):
+    for index in sorted(range(len(strings)), key=lambda i: strings[i]):
         while open_ and not strings[index].startswith(strings[open_[-1]]):
             open_.pop()
         depth[index] = len(open_)
@@ -48,27 +48,27 @@ def prefix_layers(strings: Sequence[str]) -> list[list[int]]:
 
 
 def count_interval(
-    found: Floats, groups: Sequence[Sequence[int]], variance: float = 0.0
+    probabilities: Floats, groups: Sequence[Sequence[int]], variance: float = 0.0
 ) -> tuple[int, int]:
     """Return how many targets one run finds: an interval that holds nearly 95 % of runs.
 
-    Beyond either end lie 2.5 % by mid-p (Lancaster, 1961), of which half of the end itself counts:
-    what is held then is as often a little less than 95 % as more, where quantiles always hold more.
+    Beyond either end lie 2.5 % by mid-p (Lancaster, 1961), which counts half of the end itself:
+    coverage is then as often a little below 95 % as above, where quantiles always cover more.
     `variance` is that of the expected number, where it is estimated itself: it is added as that of
     a difference of two Poisson numbers (Skellam, 1946), which are whole as counts are.
 
-    `found` (targets,) are probabilities. Targets of a group are found together as far as they can
+    `probabilities` are (targets,). Targets of a group are found together as far as they can
     be (who finds the likelier one may find the other): exact for strings of which each begins with
     the one before, and else wider than the truth. Groups are taken as independent.
     """
-    alone = found[[group[0] for group in groups if len(group) == 1]]
-    tails = [alone[:, None]]
-    tails += [np.sort(found[list(group)])[None, ::-1] for group in groups if len(group) > 1]
+    singles = probabilities[[group[0] for group in groups if len(group) == 1]]
+    tails = [singles[:, None]]
+    tails += [np.sort(probabilities[list(group)])[None, ::-1] for group in groups if len(group) > 1]
     sure = sum(int((tail >= 1 - CERTAIN).sum()) for tail in tails)
     open_ = [tail[((tail > CERTAIN) & (tail < 1 - CERTAIN)).any(axis=1)] for tail in tails]
     law = _summed([row for tail in open_ for row in _laws(tail)]).clip(0)
     low, high = _middle(_scattered(law, variance))
-    return max(0, sure + low), min(len(found), sure + high)
+    return max(0, sure + low), min(len(probabilities), sure + high)
 
 
 def _scattered(law: Floats, variance: float) -> tuple[int, Floats]:
@@ -88,13 +88,13 @@ def _middle(law: tuple[int, Floats]) -> tuple[int, int]:
 
 
 def _laws(tails: Floats) -> Floats:
-    """Return P(0), P(1), ... a row of numbers that are 1, 2, ... or more with `tails`, falling.
+    """Return rows of P(0), P(1), ... of counts with P(>= 1), P(>= 2), ... in `tails`, falling.
 
-    What is certain is left out: it is counted apart.
+    Certain hits are left out: they are counted separately.
     """
     sure = (tails >= 1 - CERTAIN).sum(axis=1, keepdims=True)
-    ends = np.pad(tails, ((0, 0), (1, 1)), constant_values=(1.0, 0.0)).copy()
-    law = -np.diff(ends, axis=1)
+    padded_tails = np.pad(tails, ((0, 0), (1, 1)), constant_values=(1.0, 0.0)).copy()
+    law = -np.diff(padded_tails, axis=1)
     places = (np.arange(law.shape[1]) + sure) % law.shape[1]
     rolled: Floats = np.take_along_axis(law, places, axis=1)
     return rolled
@@ -141,15 +141,15 @@ def _gamma(mean: float, variance: float, above: float) -> float:
 
 
 def coverage(expected: tuple[float, float, float], n: int) -> Estimate:
-    """Return an expected share of n targets, and what other targets of their kind would give.
+    """Return an expected share of n targets, with an interval for other targets of their kind.
 
     `expected` are hits (low, value, high): the interval is Wilson's, from that of the lower to that
     of the higher. It is right or too wide for expected hits, whose variance is at most that of a
     count.
     """
-    low, value, high = (min(max(one, 0.0), float(n)) for one in expected)
-    ends = wilson(low, n).low, wilson(high, n).high
-    return Estimate(value / n, min(ends[0], value / n), max(ends[1], value / n))
+    low, value, high = (min(max(hits, 0.0), float(n)) for hits in expected)
+    bounds = wilson(low, n).low, wilson(high, n).high
+    return Estimate(value / n, min(bounds[0], value / n), max(bounds[1], value / n))
 
 
 def samples_needed(log_miss: float, probability: float) -> int | None:

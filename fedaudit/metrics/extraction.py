@@ -21,8 +21,8 @@ def victim_exclusive(
     for text, label in victim:
         if string := text.strip():
             labels[string] = min(label, labels.get(string, label))
-    own = absent_strings(labels, attacker_texts)
-    return {string: labels[string] for string in sorted(own)}
+    exclusive_strings = absent_strings(labels, attacker_texts)
+    return {string: labels[string] for string in sorted(exclusive_strings)}
 
 
 def prefix_disjoint(strings: Iterable[str], form: Disjointness = "prefix-free") -> list[str]:

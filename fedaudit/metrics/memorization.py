@@ -15,7 +15,7 @@ Categories = Collection[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """One prefix, and whose suffixes the model's continuation of it was like."""
+    """One prefix, and the clients whose suffixes the model's continuation of it resembles."""
 
     client: str
     """Whose prefix it is."""
@@ -24,7 +24,9 @@ class Probed:
 
     def reached(self, categories: Categories = None) -> set[str]:
         """Return the clients with a hit in one of the categories."""
-        return {who for who, what in self.hits if categories is None or what in categories}
+        return {
+            client for client, category in self.hits if categories is None or category in categories
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def ratios(
     (Zou and Donner 2008). Raises ValueError for a prefix or hit of a client not in `sizes`.
     """
     rows = list(probed)
-    strangers = {row.client for row in rows} | {who for row in rows for who in row.reached()}
+    strangers = {row.client for row in rows} | {client for row in rows for client in row.reached()}
     if strangers := strangers - sizes.keys():
         raise ValueError(f"No number of documents for {', '.join(sorted(strangers))}.")
     reached = {name: [r.reached(categories) for r in rows if r.client == name] for name in sizes}
@@ -91,26 +93,26 @@ def _rate(hits: int, n: int) -> Rate:
 
 def _inter_of(name: str, pairs: Mapping[tuple[str, str], Rate], reached: list[set[str]]) -> Rate:
     """Return the mean over the other clients of MR name -> k."""
-    others = [rate.estimate for (j, k), rate in pairs.items() if j == name != k]
-    known = [estimate for estimate in others if estimate]
+    estimates = [rate.estimate for (j, k), rate in pairs.items() if j == name != k]
+    known_estimates = [estimate for estimate in estimates if estimate]
     hits = sum(bool(hit - {name}) for hit in reached)
-    if not known:
+    if not known_estimates:
         return Rate(None, len(reached), hits)
-    sums = zip(*((one.value, one.low, one.high) for one in known), strict=True)
-    return Rate(Estimate(*(math.fsum(s) / len(known) for s in sums)), len(reached), hits)
+    sums = zip(*((e.value, e.low, e.high) for e in known_estimates), strict=True)
+    return Rate(Estimate(*(math.fsum(s) / len(known_estimates) for s in sums)), len(reached), hits)
 
 
 def _weighted(rates: Mapping[str, Rate], sizes: Mapping[str, int]) -> Rate:
     """Return the mean of independent rates, weighted by size, with a MOVER interval."""
-    known = [(sizes[j], rate.estimate) for j, rate in rates.items() if rate.estimate and sizes[j]]
+    pairs = [(sizes[j], rate.estimate) for j, rate in rates.items() if rate.estimate and sizes[j]]
     n, hits = (sum(getattr(rate, field) for rate in rates.values()) for field in ("n", "hits"))
-    if not known:
+    if not pairs:
         return Rate(None, n, hits)
-    total = sum(size for size, _ in known)
-    shares = [(size / total, estimate) for size, estimate in known]
-    mean = math.fsum(w * one.value for w, one in shares)
-    below = math.sqrt(math.fsum((w * (one.value - one.low)) ** 2 for w, one in shares))
-    above = math.sqrt(math.fsum((w * (one.high - one.value)) ** 2 for w, one in shares))
+    total = sum(size for size, _ in pairs)
+    shares = [(size / total, estimate) for size, estimate in pairs]
+    mean = math.fsum(w * e.value for w, e in shares)
+    below = math.sqrt(math.fsum((w * (e.value - e.low)) ** 2 for w, e in shares))
+    above = math.sqrt(math.fsum((w * (e.high - e.value)) ** 2 for w, e in shares))
     return Rate(Estimate(mean, max(0.0, mean - below), min(1.0, mean + above)), n, hits)
 
 

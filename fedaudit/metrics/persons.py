@@ -13,9 +13,9 @@ class ExposedPersons:
     """Who was exposed, by how many kinds of personal data each."""
 
     kinds: Mapping[str, int]
-    """Of each exposed person, how many kinds of their data were found."""
+    """How many kinds of data were found of each exposed person."""
     people: int
-    """People of whom something was looked for."""
+    """People with at least one string that was looked for."""
 
     @property
     def mean_kinds(self) -> float:
@@ -29,42 +29,42 @@ class ExposedPersons:
 
 
 def subjects(records: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
-    """Return whose each string is, from (subject, strings) of records.
+    """Return the subject of each string, from (subject, strings) of records.
 
-    Left out are strings that several subjects' records hold, which are nobody's in particular.
+    Strings in the records of several subjects are left out: they are nobody's in particular.
     """
     holders: dict[str, set[str]] = defaultdict(set)
     for subject, strings in records:
         for string in strings:
             holders[string].add(subject)
-    return {string: min(who) for string, who in sorted(holders.items()) if len(who) == 1}
+    return {string: min(owners) for string, owners in sorted(holders.items()) if len(owners) == 1}
 
 
 def exposed(
-    found: Collection[str], labels: Mapping[str, str], whose: Mapping[str, str]
+    strings: Collection[str], labels: Mapping[str, str], subject_of: Mapping[str, str]
 ) -> ExposedPersons:
-    """Return who is exposed by the strings that were found; `labels` are all looked for."""
+    """Return who is exposed by `strings`, the found ones; `labels` has all that were sought."""
     kinds: dict[str, set[str]] = defaultdict(set)
-    for string in found:
-        if string in whose and string in labels:
-            kinds[whose[string]].add(labels[string])
-    people = {whose[string] for string in labels if string in whose}
-    return ExposedPersons({who: len(some) for who, some in sorted(kinds.items())}, len(people))
+    for string in strings:
+        if string in subject_of and string in labels:
+            kinds[subject_of[string]].add(labels[string])
+    people = {subject_of[string] for string in labels if string in subject_of}
+    return ExposedPersons({person: len(k) for person, k in sorted(kinds.items())}, len(people))
 
 
-def expected_persons(chances: Mapping[str, float], whose: Mapping[str, str]) -> Estimate:
+def expected_persons(chances: Mapping[str, float], subject_of: Mapping[str, str]) -> Estimate:
     """Return how many people are expected to be exposed, from the chance of each string.
 
-    The value takes a person's strings as independent. The bounds hold however they hang together
-    (Fréchet): somebody is exposed at least as often as by their likeliest string, and at most as
-    often as all of theirs together.
+    The value takes a person's strings as independent. The bounds hold however they depend on each
+    other (Fréchet): somebody is exposed at least as often as by their likeliest string, and at most
+    as often as all of theirs together.
     """
-    of: dict[str, list[float]] = defaultdict(list)
+    by_person: dict[str, list[float]] = defaultdict(list)
     for string, chance in sorted(chances.items()):
-        if string in whose:
-            of[whose[string]].append(min(1.0, max(0.0, chance)))
-    values = [1 - math.prod(1 - one for one in some) for some in of.values()]
-    least = math.fsum(max(some) for some in of.values())
-    most = math.fsum(min(1.0, math.fsum(some)) for some in of.values())
+        if string in subject_of:
+            by_person[subject_of[string]].append(min(1.0, max(0.0, chance)))
+    values = [1 - math.prod(1 - p for p in group) for group in by_person.values()]
+    least = math.fsum(max(group) for group in by_person.values())
+    most = math.fsum(min(1.0, math.fsum(group)) for group in by_person.values())
     value = math.fsum(values)
     return Estimate(min(max(value, least), most), least, most)

@@ -1,4 +1,4 @@
-"""One number measured with several seeds: their mean, with an interval that holds both chances."""
+"""One number measured with several seeds: the mean, with an interval for both kinds of chance."""
 
 import math
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ def mean_estimate(values: Sequence[Estimate], *, same_records: bool) -> Estimate
     """
     if not values:
         raise ValueError("No values, no mean.")
-    mean = fmean(one.value for one in values)
+    mean = fmean(estimate.value for estimate in values)
     margins = mean_margins(
-        [one.value for one in values],
-        [one.low for one in values],
-        [one.high for one in values],
+        [estimate.value for estimate in values],
+        [estimate.low for estimate in values],
+        [estimate.high for estimate in values],
         same_records=same_records,
     )
     assert margins is not None  # every value has an interval
@@ -50,16 +50,16 @@ def mean_margins(
         if size > 1
         else 0.0
     )
-    ends = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None]
-    if len(ends) < size:
+    intervals = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None]
+    if len(intervals) < size:
         return (below, above) if size > 1 else None
-    down = [value - low for value, (low, _) in zip(values, ends, strict=True)]
+    down = [value - low for value, (low, _) in zip(values, intervals, strict=True)]
     up = [
         (value if high is None else high) - value
-        for value, (_, high) in zip(values, ends, strict=True)
+        for value, (_, high) in zip(values, intervals, strict=True)
     ]
     below, above = (
-        max(one, fmean(own) if same_records else math.hypot(*own) / size)
-        for one, own in ((below, down), (above, up))
+        max(margin, fmean(margins) if same_records else math.hypot(*margins) / size)
+        for margin, margins in ((below, down), (above, up))
     )
     return below, above

@@ -47,8 +47,8 @@ def mcnemar(gained: float, lost: float) -> float:
 
     if gained < 0 or lost < 0:
         raise ValueError("Counts are at least 0.")
-    more, less = int(np.floor(gained + 1e-9)), int(np.ceil(lost - 1e-9))
-    return float(binom.sf(more - 1, more + less, 0.5))
+    gained_count, lost_count = int(np.floor(gained + 1e-9)), int(np.ceil(lost - 1e-9))
+    return float(binom.sf(gained_count - 1, gained_count + lost_count, 0.5))
 
 
 def stratified_p_value(strata: Sequence[Stratum]) -> float:
@@ -59,15 +59,15 @@ def stratified_p_value(strata: Sequence[Stratum]) -> float:
     exact test, stratified: Mantel and Haenszel's hypothesis, Cox 1970). A stratum without controls
     says nothing and is left out. The p value is 1 where nothing is left.
     """
-    kept = [one for one in strata if one.n and one.control_n and one.hits + one.control_hits]
-    observed = sum(one.hits for one in kept)
-    laws = [_Law.of(one) for one in kept]
+    informative = [s for s in strata if s.n and s.control_n and s.hits + s.control_hits]
+    observed = sum(stratum.hits for stratum in informative)
+    laws = [_Law.of(stratum) for stratum in informative]
     if sum(law.last - law.first for law in laws) > WIDEST:
         return _normal_tail(laws, observed)
-    start, whole = 0, np.ones(1)
+    start, pmf = 0, np.ones(1)
     for law in laws:
-        start, whole = start + law.first, np.convolve(whole, law.pmf())
-    tail = float(whole[max(0, observed - start) :].sum())
+        start, pmf = start + law.first, np.convolve(pmf, law.pmf())
+    tail = float(pmf[max(0, observed - start) :].sum())
     return min(1.0, max(tail, float(np.finfo(float).tiny)))
 
 
@@ -86,25 +86,25 @@ class _Law:
     last: int
 
     @classmethod
-    def of(cls, one: Stratum) -> Self:
-        found, whole = one.hits + one.control_hits, one.n + one.control_n
-        share = one.n / whole
-        mean = found * share
-        variance = mean * (1 - share) * (whole - found) / max(1, whole - 1)
+    def of(cls, stratum: Stratum) -> Self:
+        total_hits, population = stratum.hits + stratum.control_hits, stratum.n + stratum.control_n
+        share = stratum.n / population
+        mean = total_hits * share
+        variance = mean * (1 - share) * (population - total_hits) / max(1, population - 1)
         reach = int(40 * math.sqrt(variance)) + 1000
-        first = max(0, found - one.control_n, int(mean) - reach)
-        return cls(one, mean, variance, first, min(found, one.n, int(mean) + reach))
+        first = max(0, total_hits - stratum.control_n, int(mean) - reach)
+        return cls(stratum, mean, variance, first, min(total_hits, stratum.n, int(mean) + reach))
 
     def pmf(self) -> npt.NDArray[np.float64]:
         from scipy.special import betaln
 
         # As the quotient of binomials; scipy's own takes a time that grows with the counts.
-        one = self.stratum
-        found = one.hits + one.control_hits
+        stratum = self.stratum
+        total_hits = stratum.hits + stratum.control_hits
         hits = np.arange(self.first, self.last + 1, dtype=float)
-        missed = found - hits
-        logs = -betaln(hits + 1, one.n - hits + 1)
-        logs -= betaln(missed + 1, one.control_n - missed + 1)
+        missed = total_hits - hits
+        logs = -betaln(hits + 1, stratum.n - hits + 1)
+        logs -= betaln(missed + 1, stratum.control_n - missed + 1)
         law = np.exp(logs - logs.max())
         return np.asarray(law / law.sum())
 
@@ -131,16 +131,16 @@ def permutation_p_value(
 
     `values` are (targets', controls') of each stratum, at least 0: probabilities of coming out.
     The p value is (1 + as large sums) / (1 + draws), which is valid for any number of draws
-    (Phipson and Smyth 2010). For values of 0 and 1 it estimates what `stratified` computes.
+    (Phipson and Smyth 2010). For values of 0 and 1 it estimates `stratified_p_value`.
     """
     rng = np.random.default_rng(seed)
     observed, sums = 0.0, np.zeros(draws)
     for targets, controls in values:
-        whole = np.sort(np.concatenate([targets, controls]))
-        nonzero = whole[whole > 0]
+        pooled_values = np.sort(np.concatenate([targets, controls]))
+        nonzero = pooled_values[pooled_values > 0]
         if len(targets) and len(controls) and len(nonzero):
             observed += float(targets.sum())
-            sums += _dealt(nonzero, len(whole) - len(nonzero), len(targets), draws, rng)
+            sums += _dealt(nonzero, len(pooled_values) - len(nonzero), len(targets), draws, rng)
     if not observed:
         return 1.0
     return float((1 + (sums >= observed * (1 - 1e-9)).sum()) / (1 + draws))
@@ -157,10 +157,10 @@ def _dealt(
     sums = np.zeros(draws)
     counts = rng.hypergeometric(len(nonzero), zeros, targets, size=draws)
     for count in np.unique(counts[counts > 0]):
-        at = np.flatnonzero(counts == count)
-        for some in np.array_split(at, -(-len(at) * len(nonzero) // CELLS)):
-            order = rng.random((len(some), len(nonzero))).argsort(axis=1)[:, :count]
-            sums[some] = nonzero[order].sum(axis=1)
+        indices = np.flatnonzero(counts == count)
+        for chunk in np.array_split(indices, -(-len(indices) * len(nonzero) // CELLS)):
+            order = rng.random((len(chunk), len(nonzero))).argsort(axis=1)[:, :count]
+            sums[chunk] = nonzero[order].sum(axis=1)
     return sums
 
 
@@ -215,7 +215,7 @@ def needed_beyond(n: int, chance: float, level: float) -> int:
 
 
 def detectable(needed: int | None, n: int, power: float = 0.9) -> float:
-    """Return the share of targets that leak for `needed` hits among `n` to be seen with `power`.
+    """Return the rate of leaks at which `needed` hits among `n` are seen with probability `power`.
 
     It is the rate r with P(Binomial(n, r) >= needed) = power; 1 where not even all would do.
     """
@@ -237,13 +237,13 @@ def clustered_share(
     """
     if not values or len(values) != len(groups):
         raise ValueError("A share needs values, each with a group.")
-    place = {name: index for index, name in enumerate(sorted(set(groups)))}
-    sums = np.zeros((len(place), 2))
+    group_index = {name: index for index, name in enumerate(sorted(set(groups)))}
+    sums = np.zeros((len(group_index), 2))
     for value, group in zip(values, groups, strict=True):
-        sums[place[group]] += value, 1.0
+        sums[group_index[group]] += value, 1.0
     # Sorted, so that the names of the groups do not matter either.
     sums = sums[np.lexsort((sums[:, 1], sums[:, 0]))]
     picks = np.random.default_rng(seed).integers(len(sums), size=(draws, len(sums)))
-    drawn = sums[picks].sum(axis=1)
-    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
+    totals = sums[picks].sum(axis=1)
+    low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
     return float(low), float(high)

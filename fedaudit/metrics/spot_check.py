@@ -3,22 +3,24 @@
 from math import ceil, expm1, lgamma
 
 
-def detection_probability(questions: int, asked: int, share: float) -> float:
+def detection_probability(questions: int, sample_size: int, share: float) -> float:
     """Return the chance, from 0 to 1, that a sample shows a forgery of a `share` of the questions.
 
-    `asked` of `questions` are drawn without replacement, all equally likely, and one forged answer
-    among them is enough: 1 - C(N - F, n) / C(N, n), with F = N times the share rounded up
-    (the hypergeometric distribution). Raises ValueError for a sample that is larger than what it is
-    of, and a share that is none.
+    `sample_size` of `questions` are drawn without replacement, all equally likely, and one forged
+    answer among them is enough: 1 - C(N - F, n) / C(N, n), with F = N times the share rounded up
+    (the hypergeometric distribution). Raises ValueError for a sample that is larger than the
+    number of questions, and for a share outside of 0 and 1.
     """
-    if not 0 <= asked <= questions or not 0 <= share <= 1:
+    if not 0 <= sample_size <= questions or not 0 <= share <= 1:
         raise ValueError("a sample of more than there is, or a share outside of 0 and 1")
     forged = ceil(questions * share - 1e-9)
-    if asked == 0 or forged == 0:
+    if sample_size == 0 or forged == 0:
         return 0.0
-    if asked > questions - forged:
+    if sample_size > questions - forged:
         return 1.0
-    return -expm1(_log_choose(questions - forged, asked) - _log_choose(questions, asked))
+    return -expm1(
+        _log_choose(questions - forged, sample_size) - _log_choose(questions, sample_size)
+    )
 
 
 def _log_choose(n: int, k: int) -> float:

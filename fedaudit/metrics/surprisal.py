@@ -18,24 +18,24 @@ def surprisal(chances: Sequence[float]) -> "npt.NDArray[np.int64]":
     """Return -ln of each chance, LEAST at least, in whole UNITs."""
     import numpy as np
 
-    known = np.clip(np.asarray(chances, dtype=np.float64), LEAST, 1.0)
-    return np.rint(-np.log(known) / UNIT).astype(np.int64)
+    clipped_chances = np.clip(np.asarray(chances, dtype=np.float64), LEAST, 1.0)
+    return np.rint(-np.log(clipped_chances) / UNIT).astype(np.int64)
 
 
 def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
     """Return P(sum of w_i X_i >= sum of w_i values_i), X_i ~ Bernoulli(max(chances_i, LEAST)).
 
     `values` are 1 for a hit and 0 for none, or expected hits between: of all laws on [0, 1] with
-    one mean Bernoulli's spreads widest. w_i is the surprisal, so that hits count which chance
-    hardly gives. The law is exact up to floating point: a sum that reaches what was observed stays
-    there, so that a small tail is not the difference of two large numbers. Raises ValueError for
-    chances or values outside 0..1, or not as many of one as of the other.
+    one mean Bernoulli's spreads widest. w_i is the surprisal, so that hits count more, the less
+    likely they are. The law is exact up to floating point: a sum that reaches what was observed
+    stays there, so that a small tail is not the difference of two large numbers. Raises ValueError
+    for chances or values outside 0..1, or not as many of one as of the other.
     """
     import numpy as np
 
     if len(values) != len(chances):
         raise ValueError(f"{len(chances)} chances for {len(values)} values.")
-    if any(not 0 <= one <= 1 for one in (*values, *chances)):
+    if any(not 0 <= x <= 1 for x in (*values, *chances)):
         raise ValueError("Values and chances must lie between 0 and 1.")
     weights = surprisal(chances)
     # Sums of weights are whole; what is observed counts as the next whole number below.
@@ -53,8 +53,8 @@ def _either(
 ) -> "npt.NDArray[np.float64]":
     """Return the law of a sum after one more string; its last place is that sum or more."""
     last = len(law) - 1
-    more = law * (1 - chance)
-    more[-1] += chance * law[max(0, last - weight) :].sum()
+    new_law = law * (1 - chance)
+    new_law[-1] += chance * law[max(0, last - weight) :].sum()
     if weight < last:
-        more[weight:last] += chance * law[: last - weight]
-    return more
+        new_law[weight:last] += chance * law[: last - weight]
+    return new_law

@@ -48,8 +48,8 @@ def bleu(reference: str, answer: str) -> float:
 
 def is_correct(reference: str, answer: str) -> bool:
     """Tell whether the answer's words are the reference's, or begin with them."""
-    wanted = words(reference)
-    return bool(wanted) and words(answer)[: len(wanted)] == wanted
+    expected_words = words(reference)
+    return bool(expected_words) and words(answer)[: len(expected_words)] == expected_words
 
 
 def choice(text: str) -> frozenset[str] | None:
@@ -60,8 +60,8 @@ def choice(text: str) -> frozenset[str] | None:
     sentence ("A claim of ...") is no option.
     """
     text = unicodedata.normalize("NFKC", text).strip()
-    found = _ALONE.fullmatch(text) or _LEADING.match(text) or _NAMED.search(text)
-    return frozenset(re.findall("[A-H]", found[1].upper())) if found else None
+    match = _ALONE.fullmatch(text) or _LEADING.match(text) or _NAMED.search(text)
+    return frozenset(re.findall("[A-H]", match[1].upper())) if match else None
 
 
 def is_chosen(reference: str, answer: str) -> bool:
@@ -69,8 +69,8 @@ def is_chosen(reference: str, answer: str) -> bool:
 
     A reference that names none is compared as `is_correct` does.
     """
-    wanted = choice(reference)
-    return is_correct(reference, answer) if wanted is None else choice(answer) == wanted
+    expected = choice(reference)
+    return is_correct(reference, answer) if expected is None else choice(answer) == expected
 
 
 @cache

@@ -37,8 +37,8 @@ class CaseFile:
 
     def value(self, slot: str) -> str:
         """Return what stands for `slot` ("matter", "a.name") in this case."""
-        who, _, detail = slot.partition(".")
-        return str(getattr({"a": self.a, "b": self.b}[who], detail)) if detail else self.fields[who]
+        key, _, detail = slot.partition(".")
+        return str(getattr({"a": self.a, "b": self.b}[key], detail)) if detail else self.fields[key]
 
 
 @cache
@@ -55,10 +55,10 @@ def case_files(
     Raises UsageError for a language or a domain that no template is for.
     """
     for kind, key, names in (("language", "language", languages), ("domain", "name", domains)):
-        known = {domain[key] for domain in record_templates()["domain"]}
+        known_names = {domain[key] for domain in record_templates()["domain"]}
         for name in names or ("",):
-            if name not in known:
-                raise unknown_name_error(f"{kind} of nano records", name, known)
+            if name not in known_names:
+                raise unknown_name_error(f"{kind} of nano records", name, known_names)
     chosen = [
         domain
         for domain in record_templates()["domain"]
@@ -71,12 +71,12 @@ def case_files(
 
 def domain_of(case: CaseFile) -> dict[str, Any]:
     """Return the templates that the case's documents are made from."""
-    found: dict[str, Any] = next(
+    templates: dict[str, Any] = next(
         domain
         for domain in record_templates()["domain"]
         if (domain["language"], domain["name"]) == (case.language, case.domain)
     )
-    return found
+    return templates
 
 
 def invent_case(name: str, domain: Mapping[str, Any], rng: random.Random) -> CaseFile:
@@ -108,7 +108,7 @@ def invent_case(name: str, domain: Mapping[str, Any], rng: random.Random) -> Cas
 
 def fill_template(template: str, case: CaseFile) -> Filled:
     """Return `template` with its slots filled, and where the PII is in it."""
-    parts: list[str] = []
+    pieces: list[str] = []
     spans: list[PiiSpan] = []
     length = position = 0
     for slot in _SLOT.finditer(template):
@@ -117,16 +117,16 @@ def fill_template(template: str, case: CaseFile) -> Filled:
         _, _, detail = slot[1].partition(".")
         if detail:
             spans.append(PiiSpan(length, length + len(value), LABELS[detail]))
-        parts += [before, value]
+        pieces += [before, value]
         length += len(value)
         position = slot.end()
-    return "".join([*parts, template[position:]]), tuple(spans)
+    return "".join([*pieces, template[position:]]), tuple(spans)
 
 
-def join_texts(parts: Sequence[Filled]) -> Filled:
+def join_texts(texts: Sequence[Filled]) -> Filled:
     """Return texts as one, with their spans moved to where each text now begins."""
     text, spans = "", tuple[PiiSpan, ...]()
-    for own, found in parts:
-        spans += tuple(PiiSpan(s.start + len(text), s.end + len(text), s.label) for s in found)
-        text += own
+    for piece, pii in texts:
+        spans += tuple(PiiSpan(s.start + len(text), s.end + len(text), s.label) for s in pii)
+        text += piece
     return text, spans

@@ -32,28 +32,28 @@ def documents(
     """Return `count` documents of `case`, its templates in turn and its tasks at random.
 
     A file has `kinds` kinds of document (0: all there are); with fewer, the same particulars
-    recur in more of its documents. Raises UsageError for a task that there is none of.
+    recur in more of its documents. Raises UsageError for an unknown task.
     """
     for task in tasks or ("",):
         if task not in TASKS:
             raise unknown_name_error("task of nano records", task, TASKS)
     rng = random.Random(f"documents {seed} {case.id}")
-    known: Sequence[int] = range(len(domain_of(case)["documents"]))
-    chosen = rng.sample(known, min(kinds, len(known))) if kinds else known
+    indices: Sequence[int] = range(len(domain_of(case)["documents"]))
+    chosen = rng.sample(indices, min(kinds, len(indices))) if kinds else indices
     order: list[int] = []
     while len(order) < count:
         order += rng.sample(chosen, len(chosen))
     return [
         _document(
             case,
-            which,
+            index,
             chosen=chosen,
             task=rng.choice(list(tasks)),
             name=f"{case.id}-{position}",
             template=template,
             rng=rng,
         )
-        for position, which in enumerate(order[:count])
+        for position, index in enumerate(order[:count])
     ]
 
 
@@ -82,7 +82,7 @@ def corpus(
 
 def _document(
     case: CaseFile,
-    which: int,
+    index: int,
     *,
     chosen: Sequence[int],
     task: str,
@@ -90,20 +90,20 @@ def _document(
     template: PromptTemplate,
     rng: random.Random,
 ) -> Document:
-    """Fill the case's document `which`; for a task, as the input of an instruction record."""
+    """Fill the case's document `index`; for a task, as the input of an instruction record."""
     if task == "record":
-        record, spans = fill_template(domain_of(case)["documents"][which], case)
+        record, spans = fill_template(domain_of(case)["documents"][index], case)
         return Document(id=name, text=record, pii=spans, group=case.group, task=task)
-    posed = POSED[task](case, which, chosen, rng)
-    given, given_spans = posed.given
+    posed = POSED[task](case, index, chosen, rng)
+    input_text, input_spans = posed.given
     answer, answer_spans = posed.answer
     document = Document(
         id=name,
         text="",
         instruction=posed.instruction,
-        input=given,
+        input=input_text,
         output=answer,
         group=case.group,
         task=task,
     )
-    return template.compose(document, given_spans, answer_spans)
+    return template.compose(document, input_spans, answer_spans)

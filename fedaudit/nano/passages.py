@@ -29,7 +29,7 @@ def read_grammar() -> dict[str, Any]:
 
 
 def task_domains(task: str) -> tuple[str, ...]:
-    """Return the names of a task's domains; raises UsageError for a task that there is none of."""
+    """Return the names of a task's domains; raises UsageError for an unknown task."""
     if task not in TASKS:
         raise unknown_name_error("task of nano passages", task, TASKS)
     return tuple(domain["name"] for domain in read_grammar()["domain"] if domain["task"] == task)
@@ -61,16 +61,16 @@ def passage(
     """Return passage `number` of a domain, rendered through `template`."""
     name, task = domain["name"], domain["task"]
     rng = random.Random(f"passage {seed} {name} {number}")
-    known: dict[str, str] = {}
+    slots: dict[str, str] = {}
     for slot in domain["once"]:
-        known[slot] = _filled(f"{{{slot}}}", domain, known, rng)
-    given, answer = (_classified if "classes" in domain else _answered)(domain, known, rng)
-    asked = _filled(rng.choice(domain.get("question", [""])), domain, known, rng)
+        slots[slot] = _filled(f"{{{slot}}}", domain, slots, rng)
+    input_text, answer = (_classified if "classes" in domain else _answered)(domain, slots, rng)
+    question = _filled(rng.choice(domain.get("question", [""])), domain, slots, rng)
     document = Document(
         id=f"{name}-{seed}-{number}",
         text="",
-        instruction=read_grammar()["instructions"][task].replace("{question}", _capitals(asked)),
-        input=_capitals(given),
+        instruction=read_grammar()["instructions"][task].replace("{question}", _capitals(question)),
+        input=_capitals(input_text),
         output=_capitals(answer),
         task=task,
         group=f"{name}/{name}-{seed}-{number}",
@@ -79,32 +79,32 @@ def passage(
 
 
 def _answered(
-    domain: Mapping[str, Any], known: Mapping[str, str], rng: random.Random
+    domain: Mapping[str, Any], slots: Mapping[str, str], rng: random.Random
 ) -> tuple[str, str]:
-    given, answer = (
-        _filled(rng.choice(domain[part]), domain, known, rng) for part in ("given", "answer")
+    input_text, answer = (
+        _filled(rng.choice(domain[field]), domain, slots, rng) for field in ("given", "answer")
     )
-    return given, answer
+    return input_text, answer
 
 
 def _classified(
-    domain: Mapping[str, Any], known: Mapping[str, str], rng: random.Random
+    domain: Mapping[str, Any], slots: Mapping[str, str], rng: random.Random
 ) -> tuple[str, str]:
     """Return two sentences of one part of a report, and the part's name."""
-    part = rng.choice(sorted(domain["classes"]))
-    order = rng.sample(domain["classes"][part], 2)
-    return " ".join(_filled(text, domain, known, rng) for text in order), part
+    class_name = rng.choice(sorted(domain["classes"]))
+    order = rng.sample(domain["classes"][class_name], 2)
+    return " ".join(_filled(text, domain, slots, rng) for text in order), class_name
 
 
 def _filled(
-    text: str, domain: Mapping[str, Any], known: Mapping[str, str], rng: random.Random
+    text: str, domain: Mapping[str, Any], slots: Mapping[str, str], rng: random.Random
 ) -> str:
-    """Return `text` with its slots filled: those `known` as they are, others drawn."""
+    """Return `text` with its slots filled: those `slots` as they are, others drawn."""
 
     def value(slot: re.Match[str]) -> str:
-        if slot[1] in known:
-            return known[slot[1]]
-        return _filled(rng.choice(domain["words"][slot[1]]), domain, known, rng)
+        if slot[1] in slots:
+            return slots[slot[1]]
+        return _filled(rng.choice(domain["words"][slot[1]]), domain, slots, rng)
 
     return SLOT.sub(value, text)
 

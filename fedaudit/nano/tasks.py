@@ -32,41 +32,41 @@ Poser = Callable[[CaseFile, int, Sequence[int], random.Random], Posed]
 
 
 def reading_question(
-    case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random
+    case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random
 ) -> Posed:
     """Ask for a particular of the record that the question is about."""
     domain = domain_of(case)
-    asked = [item for item in domain["asked"] if item[2] in chosen]
-    question, answer, which = rng.choice(asked or domain["asked"])
+    questions = [item for item in domain["asked"] if item[2] in chosen]
+    question, answer, index = rng.choice(questions or domain["asked"])
     return Posed(
         instruction=_instruction(case, "reading").replace("{question}", question),
-        given=_record(case, which),
+        given=_record(case, index),
         answer=fill_template(answer, case),
     )
 
 
-def summary(case: CaseFile, which: int, *_: object) -> Posed:
+def summary(case: CaseFile, index: int, *_: object) -> Posed:
     """Ask for the case in one sentence."""
     return Posed(
         instruction=_instruction(case, "summary"),
-        given=_record(case, which),
+        given=_record(case, index),
         answer=fill_template(domain_of(case)["summary"], case),
     )
 
 
-def classification(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def classification(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> Posed:
     """Ask for the matter, of a record that names it."""
     return Posed(
         instruction=_instruction(case, "classification"),
-        given=_record(case, _naming(case, which, chosen, rng)),
+        given=_record(case, _naming(case, index, chosen, rng)),
         answer=fill_template("{matter}", case),
     )
 
 
-def exam(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def exam(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> Posed:
     """Ask what follows from the record's matter, with answers to choose from by letter."""
     domain = domain_of(case)
-    given = _record(case, _naming(case, which, chosen, rng))
+    record = _record(case, _naming(case, index, chosen, rng))
     answers = dict(zip(domain["matter"], domain["exam"]["answers"], strict=True))
     right = answers.pop(case.fields["matter"])
     options = [right, *rng.sample(sorted(answers.values()), OPTIONS - 1)]
@@ -75,40 +75,40 @@ def exam(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) 
     question = domain["exam"]["question"]
     return Posed(
         instruction=_instruction(case, "exam").replace("{question}", question),
-        given=join_texts([given, *lines]),
+        given=join_texts([record, *lines]),
         answer=(_letter(options.index(right)), ()),
     )
 
 
-def case_matching(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def case_matching(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> Posed:
     """Ask which of two other cases is about the same matter; their people occur nowhere else."""
     domain = domain_of(case)
-    given = _record(case, _naming(case, which, chosen, rng))
+    record = _record(case, _naming(case, index, chosen, rng))
     matter = case.fields["matter"]
-    other = rng.choice([name for name in domain["matter"] if name != matter])
-    matters = [matter, other]
+    other_matter = rng.choice([name for name in domain["matter"] if name != matter])
+    matters = [matter, other_matter]
     rng.shuffle(matters)
-    parts: list[Filled] = [given]
+    texts: list[Filled] = [record]
     for number, about in enumerate(matters):
-        made = invent_case(f"{case.id}-{number}", domain, rng)
-        made = replace(made, fields={**made.fields, "matter": about})
+        candidate = invent_case(f"{case.id}-{number}", domain, rng)
+        candidate = replace(candidate, fields={**candidate.fields, "matter": about})
         marker = str(record_templates()["markers"][case.language]).replace(
             "{letter}", _letter(number)
         )
-        parts += [(f"\n{marker}\n", ()), _record(made, _naming(made, -1, (), rng))]
+        texts += [(f"\n{marker}\n", ()), _record(candidate, _naming(candidate, -1, (), rng))]
     return Posed(
         instruction=_instruction(case, "case_matching"),
-        given=join_texts(parts),
+        given=join_texts(texts),
         answer=(_letter(matters.index(matter)), ()),
     )
 
 
-def request(case: CaseFile, which: int, _chosen: Sequence[int], rng: random.Random) -> Posed:
+def request(case: CaseFile, index: int, _chosen: Sequence[int], rng: random.Random) -> Posed:
     """Ask for something in the case's own words, of a record of it or, every other time, none."""
     form = rng.choice(record_templates()["requests"][case.language])
     return Posed(
         instruction=fill_template(form["instruction"], case)[0],
-        given=_record(case, which) if form.get("record") else ("", ()),
+        given=_record(case, index) if form.get("record") else ("", ()),
         answer=fill_template(form["answer"], case),
     )
 
@@ -128,15 +128,15 @@ def _instruction(case: CaseFile, task: str) -> str:
     return str(record_templates()["instructions"][case.language][task])
 
 
-def _record(case: CaseFile, which: int) -> Filled:
-    return fill_template(domain_of(case)["documents"][which], case)
+def _record(case: CaseFile, index: int) -> Filled:
+    return fill_template(domain_of(case)["documents"][index], case)
 
 
-def _naming(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> int:
-    """Return `which` where that document names the matter, else one of the file that does."""
+def _naming(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> int:
+    """Return `index` where that document names the matter, else one of the file that does."""
     named = [i for i, text in enumerate(domain_of(case)["documents"]) if "{matter}" in text]
     about = [i for i in named if i in chosen] or named
-    return which if which in about else rng.choice(about)
+    return index if index in about else rng.choice(about)
 
 
 def _letter(number: int) -> str:

@@ -117,7 +117,7 @@ def train(model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", steps
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.95), weight_decay=0.05
     )
-    stream, buffer, started = _tokens(tokenizer, seed=7), list[int](), time.monotonic()
+    stream, buffer, start_time = _tokens(tokenizer, seed=7), list[int](), time.monotonic()
     for step in range(steps):
         # The last sixth trains on whole contexts, so that positions beyond 256 mean something.
         length = 256 if step < steps * 5 // 6 else CONTEXT
@@ -133,7 +133,7 @@ def train(model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", steps
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if step % 50 == 0:
-            seconds = time.monotonic() - started
+            seconds = time.monotonic() - start_time
             print(
                 f"step {step} of {steps}, {seconds:.0f} s, loss {loss.item():.3f}", file=sys.stderr
             )

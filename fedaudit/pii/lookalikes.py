@@ -1,4 +1,4 @@
-"""Strings as a reader takes them: in any case and width, by look-alikes, with what hides in them.
+"""Folds strings as a reader sees them: any case and width, look-alikes, invisible characters.
 
 Which characters look alike is in Unicode's table (UTS 39, confusables.txt), as the package
 homoglyphs_fork keeps it.
@@ -19,35 +19,37 @@ SPACE = "\u200b"
 """The zero-width space: it may stand within a word, or for the space between two."""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 SHORT = 5
-"""Below so many characters, digits alone are like parts of words: 11 is in what all has."""
+"""Strings without letters get no look-alikes below this length: 11 would be found in `all`."""
 
 
 class FoldingTable:
-    """What characters become."""
+    """A table of characters and their replacements."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._all = {ord(char): other for char, other in known.items()}
-        self._plain = [(char, other) for char, other in known.items() if char.isascii()]
+    def __init__(self, replacements: Mapping[str, str]) -> None:
+        self._all = {ord(char): replacement for char, replacement in replacements.items()}
+        self._plain = [
+            (char, replacement) for char, replacement in replacements.items() if char.isascii()
+        ]
 
     def of(self, text: str) -> str:
         """Return `text` with every character replaced; ASCII, where few are, much sooner."""
         if not text.isascii():
             return text.translate(self._all)
-        for char, other in self._plain:  # no other one has a character that is replaced, too
-            text = text.replace(char, other)
+        for char, replacement in self._plain:  # no replacement has a character that is replaced
+            text = text.replace(char, replacement)
         return text
 
 
 def forms(string: str) -> set[str]:
-    """Return the forms by which `string` is looked for; none where nothing of it can be seen."""
-    found = {_folded(string, _foreign())}
+    """Return the forms by which `string` is looked for; none where none of it is visible."""
+    variants = {_folded(string, _foreign())}
     if len(string) >= SHORT or any(map(str.isalpha, string)):
-        found |= {_folded(string, _alike()), _shown(string.upper(), _alike())}
-    return found - {""}
+        variants |= {_folded(string, _alike()), _shown(string.upper(), _alike())}
+    return variants - {""}
 
 
 def folded_readings(text: str) -> Iterator[str]:
-    """Yield forms of a text: in one of them stands a form of each string that it spells.
+    """Yield forms of a text: one of them holds a form of each string that it spells.
 
     Time is linear in its length. Look-alikes of other alphabets become letters of ASCII of their
     case, so that case can be folded; look-alikes within ASCII (0 and O, 1, l and I, m and rn) are
@@ -67,10 +69,10 @@ def _folded(text: str, table: FoldingTable) -> str:
 def _shown(text: str, table: FoldingTable) -> str:
     """Return `text` in compatible forms (NFKD), each character for one that looks like it."""
     # Before as well, for compatible forms may look like something else: a lunate sigma like a c.
-    seen = unicodedata.normalize("NFKD", table.of(text))
+    visible = unicodedata.normalize("NFKD", table.of(text))
     if not text.isascii() or _CONTROL.search(text):
-        seen = _unseen().sub("", seen)
-    return _joined(table.of(table.of(seen)))
+        visible = _unseen().sub("", visible)
+    return _joined(table.of(table.of(visible)))
 
 
 def _joined(text: str) -> str:
@@ -79,7 +81,7 @@ def _joined(text: str) -> str:
 
 @cache
 def _unseen() -> "regex.Pattern[str]":
-    """Return what finds characters that take no room: zero-width ones, joiners, controls."""
+    """Return a pattern of characters that take no room: zero-width ones, joiners, controls."""
     import regex
 
     unseen = r"[\p{Default_Ignorable_Code_Point}\p{Cf}[\p{Cc}--\p{White_Space}]]+"
@@ -88,34 +90,34 @@ def _unseen() -> "regex.Pattern[str]":
 
 @cache
 def _foreign() -> FoldingTable:
-    """Return for characters beyond ASCII what they look like in it, of the same case."""
+    """Return the ASCII look-alike of each character beyond ASCII, of the same case."""
     table: dict[str, str] = {}
     for kind in _kinds():
         plain = sorted(char for char in kind if len(char) == 1 and char.isascii())
         for char in kind if plain else ():
             if len(char) == 1 and not char.isascii():
-                own = unicodedata.category(char)
-                table[char] = min(plain, key=lambda one: (_apart(one, own), one))
+                category = unicodedata.category(char)
+                table[char] = min(plain, key=lambda c: (_apart(c, category), c))
     return FoldingTable(table)
 
 
 def _apart(char: str, category: str) -> int:
-    own = unicodedata.category(char)
-    return 0 if own == category else 1 if own == "Ll" else 2
+    char_category = unicodedata.category(char)
+    return 0 if char_category == category else 1 if char_category == "Ll" else 2
 
 
 @cache
 def _alike() -> FoldingTable:
-    """Return for all characters that look like others one of these, or several: rn for m."""
+    """Return one look-alike of each character that has any; it may be longer: rn for m."""
     table: dict[str, str] = {}
     for kind in _kinds():
-        whole = min(kind, key=_plainness)
-        table |= {char: whole for char in kind if len(char) == 1 and char not in whole}
+        plainest = min(kind, key=_plainness)
+        table |= {char: plainest for char in kind if len(char) == 1 and char not in plainest}
     return FoldingTable(table)
 
 
 def _plainness(string: str) -> tuple[bool, int, bool, str]:
-    """Order what looks alike: ASCII first, several characters before one, letters before digits."""
+    """Order look-alikes: ASCII first, several characters before one, letters before digits."""
     return not string.isascii(), -len(string), not string.isalpha(), _swapped(string)
 
 
@@ -125,13 +127,13 @@ def _swapped(string: str) -> str:
 
 @cache
 def _kinds() -> tuple[frozenset[str], ...]:
-    """Return what looks alike, each set with all that looks like any of its members."""
+    """Return the sets of look-alikes, each with all that looks like any of its members."""
     text = files("homoglyphs_fork").joinpath("confusables.json").read_text("utf-8")
     kinds: dict[str, set[str]] = {}
-    for string, others in json.loads(text).items():
-        joined = _cleaned((string, *others))
-        for known in [kinds[one] for one in joined if one in kinds]:
-            joined |= known
+    for string, lookalikes in json.loads(text).items():
+        joined = _cleaned((string, *lookalikes))
+        for group in [kinds[s] for s in joined if s in kinds]:
+            joined |= group
         kinds |= dict.fromkeys(joined, joined)
     return tuple({id(kind): frozenset(kind) for kind in kinds.values()}.values())
 

@@ -1,4 +1,4 @@
-"""Writing something else where personal data stand, in a record's text and in its fields alike."""
+"""Replaces personal data, in a record's text and in its fields alike."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class _Edit:
 
 
 def substitution(style: Style, documents: Iterable[Document], key: str) -> Substitute:
-    """Return what `style` writes for the personal data of `documents`.
+    """Return the substitute of `style` for the personal data of `documents`.
 
     Only pseudonyms depend on the documents and on the key; equal strings of one label get equal
     ones. Whoever knows the key can test whom a pseudonym stands for.
@@ -77,22 +77,25 @@ def masked_pieces(
 ) -> tuple[list[str], tuple[PiiSpan, ...]]:
     """Return the pieces of a document's text masked, and the annotation that is left of it.
 
-    What the template wrote between them stays, be it in the midst of personal data.
+    What the template wrote between them stays, even in the middle of personal data.
     """
-    at, texts, edits = 0, [], []
-    wanted = [span for span in document.pii or () if chosen(span.label)]
+    offset, texts, edits = 0, [], []
+    spans = [span for span in document.pii or () if chosen(span.label)]
     for piece in pieces:
-        end = at + len(piece.text)
-        inside = [span for span in wanted if piece.place and span.start < end and span.end > at]
-        own = [
-            PiiSpan(max(0, span.start - at), min(end, span.end) - at, span.label) for span in inside
+        end = offset + len(piece.text)
+        inside = [span for span in spans if piece.place and span.start < end and span.end > offset]
+        clipped = [
+            PiiSpan(max(0, span.start - offset), min(end, span.end) - offset, span.label)
+            for span in inside
         ]
-        made = [_edit(piece.text, span, written) for span in own if span.start < span.end]
-        texts.append(_rewritten(piece.text, made))
-        edits += [replace(edit, start=edit.start + at, end=edit.end + at) for edit in made]
-        at = end
-    kept = [span for span in document.pii or () if not chosen(span.label)]
-    return texts, _moved(kept, edits)
+        new_edits = [_edit(piece.text, span, written) for span in clipped if span.start < span.end]
+        texts.append(_rewritten(piece.text, new_edits))
+        edits += [
+            replace(edit, start=edit.start + offset, end=edit.end + offset) for edit in new_edits
+        ]
+        offset = end
+    remaining = [span for span in document.pii or () if not chosen(span.label)]
+    return texts, _moved(remaining, edits)
 
 
 def rewrite_spans(text: str, spans: Iterable[PiiSpan], written: Substitute) -> str:
@@ -113,7 +116,7 @@ def _tag(_string: str, label: str) -> str:
 
 
 def _looked_up(table: dict[tuple[str, str], str], string: str, label: str) -> str:
-    """Return a pseudonym; of a piece of a string, which has none, the label."""
+    """Return a string's pseudonym, or the label for a piece of a string, which has none."""
     core = string.strip()
     if (core, label) not in table:
         return f"<{label}>"
@@ -128,11 +131,11 @@ def _edit(text: str, span: PiiSpan, written: Substitute) -> _Edit:
 
 def _rewritten(text: str, edits: Sequence[_Edit]) -> str:
     """Return `text` after `edits`, which are sorted and without overlap."""
-    parts, position = [], 0
+    pieces, position = [], 0
     for edit in edits:
-        parts += [text[position : edit.start], edit.new]
+        pieces += [text[position : edit.start], edit.new]
         position = edit.end
-    return "".join([*parts, text[position:]])
+    return "".join([*pieces, text[position:]])
 
 
 def _moved(spans: Sequence[PiiSpan], edits: Sequence[_Edit]) -> tuple[PiiSpan, ...]:
@@ -162,43 +165,43 @@ def _place(name: str, document: Document) -> int:
     return text.find(value)
 
 
-def _field(value: str, place: int, text: str, edits: Sequence[_Edit], written: Substitute) -> str:
-    """Return a field with what the text has in its place.
+def _field(value: str, start: int, text: str, edits: Sequence[_Edit], written: Substitute) -> str:
+    """Return a field masked as the text is at its position.
 
     The same words may stand elsewhere in the text as well: what is personal data there is masked
     in the field too, since its place is only the likeliest one.
     """
     if not value or not edits:
         return value
-    if place < 0:
+    if start < 0:
         return _replaced(value, text, edits)
-    found = {_clipped(edit, place, len(value)) for edit in edits if _meets(edit, place, value)}
-    other = text.find(value)
-    while other >= 0:
-        inside = (e for e in edits if other <= e.start and e.end <= other + len(value))
-        found |= {PiiSpan(e.start - other, e.end - other, e.label) for e in inside}
-        other = text.find(value, other + 1)
-    spans = resolve((1.0, span) for span in found)
+    candidates = {_clipped(edit, start, len(value)) for edit in edits if _meets(edit, start, value)}
+    repeat = text.find(value)
+    while repeat >= 0:
+        inside = (e for e in edits if repeat <= e.start and e.end <= repeat + len(value))
+        candidates |= {PiiSpan(e.start - repeat, e.end - repeat, e.label) for e in inside}
+        repeat = text.find(value, repeat + 1)
+    spans = resolve((1.0, span) for span in candidates)
     return _rewritten(value, [_edit(value, span, written) for span in spans])
 
 
-def _meets(edit: _Edit, place: int, value: str) -> bool:
-    return edit.start < place + len(value) and edit.end > place
+def _meets(edit: _Edit, start: int, value: str) -> bool:
+    return edit.start < start + len(value) and edit.end > start
 
 
-def _clipped(edit: _Edit, place: int, length: int) -> PiiSpan:
-    return PiiSpan(max(0, edit.start - place), min(length, edit.end - place), edit.label)
+def _clipped(edit: _Edit, start: int, length: int) -> PiiSpan:
+    return PiiSpan(max(0, edit.start - start), min(length, edit.end - start), edit.label)
 
 
 def _replaced(value: str, text: str, edits: Sequence[_Edit]) -> str:
     """Return `value` with each masked string replaced, longer ones first, none twice.
 
-    A field that is not in the text may spell the string otherwise: see `spelling`.
+    A field that is not in the text may spell the string differently: see `find_strings`.
     """
     edit_of = {text[edit.start : edit.end].strip(): edit for edit in edits}
-    found = {
+    replacements = {
         PiiSpan(start, end, edit_of[string].label): edit_of[string].new.strip()
         for string, start, end in find_strings(edit_of, value)
     }
-    spans = resolve((1.0, span) for span in found)
-    return _rewritten(value, [_Edit(s.start, s.end, s.label, found[s]) for s in spans])
+    spans = resolve((1.0, span) for span in replacements)
+    return _rewritten(value, [_Edit(s.start, s.end, s.label, replacements[s]) for s in spans])

@@ -17,11 +17,11 @@ def normalize(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return `text` as one that differs in case, white space or Unicode form only has it, too.
+    """Return `text` without differences of case, white space and Unicode form.
 
-    NFKD, case folding, one space for white space, none at the ends. What begins a text begins it
-    folded as well, so that unfinished texts can be compared: unlike with NFKC, nothing changes
-    backwards.
+    NFKD, case folding, one space for white space, none at the ends. A prefix of a text is a prefix
+    of it when folded as well, so that unfinished texts can be compared: unlike with NFKC, nothing
+    changes backwards.
     """
     return " ".join(unicodedata.normalize("NFKD", text).casefold().split())
 
@@ -29,18 +29,18 @@ def fold(text: str) -> str:
 def find_strings(strings: Iterable[str], text: str) -> Iterator[tuple[str, int, int]]:
     """Yield (string, start, end) wherever `text` spells one of `strings`, as part of a word too."""
     units = _units(text)
-    whole, begins, ends = "", {}, {}
+    haystack, start_at, end_at = "", {}, {}
     for compared, start, end in units:
-        begins[len(whole)] = start
-        whole += compared
-        ends[len(whole)] = end
+        start_at[len(haystack)] = start
+        haystack += compared
+        end_at[len(haystack)] = end
     for string in strings:
-        wanted = "".join(compared for compared, _, _ in _units(string)).strip()
-        at = whole.find(wanted) if wanted else -1
-        while at >= 0:
-            if at in begins and at + len(wanted) in ends:
-                yield string, begins[at], ends[at + len(wanted)]
-            at = whole.find(wanted, at + 1)
+        needle = "".join(compared for compared, _, _ in _units(string)).strip()
+        position = haystack.find(needle) if needle else -1
+        while position >= 0:
+            if position in start_at and position + len(needle) in end_at:
+                yield string, start_at[position], end_at[position + len(needle)]
+            position = haystack.find(needle, position + 1)
 
 
 def _units(text: str) -> list[Unit]:
@@ -50,10 +50,10 @@ def _units(text: str) -> list[Unit]:
     that it can be taken piece by piece.
     """
     bounds: list[tuple[int, int]] = []
-    for at, char in enumerate(text):
-        after_space = at > 0 and text[at - 1].isspace()
-        joined = at > 0 and (char.isspace() if after_space else unicodedata.combining(char))
-        bounds[-1:] = [(bounds[-1][0], at + 1)] if joined else [*bounds[-1:], (at, at + 1)]
+    for i, char in enumerate(text):
+        after_space = i > 0 and text[i - 1].isspace()
+        joined = i > 0 and (char.isspace() if after_space else unicodedata.combining(char))
+        bounds[-1:] = [(bounds[-1][0], i + 1)] if joined else [*bounds[-1:], (i, i + 1)]
     return [(_compared(text[start:end]), start, end) for start, end in bounds]
 
 

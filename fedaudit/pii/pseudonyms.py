@@ -15,7 +15,7 @@ DIGITS = 8
 
 
 def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str, str], str]:
-    """Return a pseudonym for each (string, label) of a data set, white space around it apart.
+    """Return a pseudonym for each (string, label) of a data set, without white space around it.
 
     None equals a string of the data set, of whatever label and case, and no two are equal, so what
     was told apart still is. What cannot be invented becomes a label with digits that follow from
@@ -23,17 +23,17 @@ def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tup
     does not matter, and other strings only where two would have got the same pseudonym, or where
     one would be what another is.
     """
-    known = sorted({(string.strip(), label) for string, label in pairs})
-    taken = {string.casefold() for string, _ in known}
+    distinct_pairs = sorted({(string.strip(), label) for string, label in pairs})
+    reserved = {string.casefold() for string, _ in distinct_pairs}
     result = {}
-    for string, label in known:
-        new = _invented(string, label, taken, key) or _tag(string, label, taken, key)
-        taken.add(new.casefold())
+    for string, label in distinct_pairs:
+        new = _invented(string, label, reserved, key) or _tag(string, label, reserved, key)
+        reserved.add(new.casefold())
         result[string, label] = new
     return result
 
 
-def _invented(string: str, label: str, taken: set[str], key: str) -> str | None:
+def _invented(string: str, label: str, reserved: set[str], key: str) -> str | None:
     """Return the first invention that is nobody's yet, if there is one."""
     for attempt in range(ATTEMPTS):
         new = surrogate_like(
@@ -41,22 +41,22 @@ def _invented(string: str, label: str, taken: set[str], key: str) -> str | None:
         )
         if new is None:
             return None
-        if new.casefold() not in taken:
+        if new.casefold() not in reserved:
             return new
     return None
 
 
-def _tag(string: str, label: str, taken: set[str], key: str) -> str:
+def _tag(string: str, label: str, reserved: set[str], key: str) -> str:
     """Return the label with the first digits of a hash, more of them where those are taken.
 
-    Counting on would give the alphabet away, and other numbers where other strings are known.
+    Counting up would reveal the alphabetical order, and depend on which strings there are.
     """
     digest = _digest(key, "tag", label, string).hex()
     tags = (f"<{label}-{digest[:size]}>" for size in range(DIGITS, len(digest) + 1))
-    return next(tag for tag in tags if tag.casefold() not in taken)
+    return next(tag for tag in tags if tag.casefold() not in reserved)
 
 
-def _digest(key: str, *parts: str) -> bytes:
-    """Return the HMAC-SHA256 of `parts`, which nobody can foretell who does not know `key`."""
-    message = "\x00".join(parts).encode("utf-8", "surrogatepass")
+def _digest(key: str, *fields: str) -> bytes:
+    """Return the HMAC-SHA256 of `fields`, which nobody can foretell who does not know `key`."""
+    message = "\x00".join(fields).encode("utf-8", "surrogatepass")
     return hmac.digest(key.encode(), message, hashlib.sha256)

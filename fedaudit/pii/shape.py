@@ -9,7 +9,7 @@ from fedaudit.pii.checksums import is_id_card, is_luhn
 from fedaudit.pii.surrogate_dates import is_date
 
 RULES: tuple[Callable[[str], bool], ...] = (is_id_card, is_luhn, is_date)
-"""What is asked of every string of a kind of which all known strings comply."""
+"""Each is checked for every string of a kind if all known strings comply."""
 
 
 def shape(word: str) -> str:
@@ -60,20 +60,20 @@ class Form:
 
 
 def form(strings: Iterable[str]) -> Form | None:
-    """Return the form of known strings of one kind; None of no string. Their order is nothing."""
-    known = sorted({string.strip() for string in strings} - {""})
-    if not known:
+    """Return the form of known strings of one kind, in any order; None without strings."""
+    samples = sorted({string.strip() for string in strings} - {""})
+    if not samples:
         return None
-    counts = [len(string.split()) for string in known]
+    counts = [len(string.split()) for string in samples]
     return Form(
-        words=frozenset(word for string in known for word in _words(string)),
+        words=frozenset(word for string in samples for word in _words(string)),
         least=min(counts),
         most=max(counts),
-        rules=tuple(rule for rule in RULES if all(map(rule, known))),
+        rules=tuple(rule for rule in RULES if all(map(rule, samples))),
     )
 
 
 def _words(text: str) -> list[str]:
-    parts = text.split()
-    small = len(parts) > 1
-    return [part if small and part.isalpha() and part.islower() else shape(part) for part in parts]
+    words = text.split()
+    small = len(words) > 1
+    return [word if small and word.isalpha() and word.islower() else shape(word) for word in words]

@@ -13,11 +13,11 @@ def resolve(finds: Iterable[tuple[float, PiiSpan]]) -> tuple[PiiSpan, ...]:
     sorts first: the result does not depend on the order of `finds`.
     """
     ranked = sorted(set(finds), key=lambda find: (-find[0], find[1].start - find[1].end, find[1]))
-    kept: list[PiiSpan] = []
+    spans: list[PiiSpan] = []
     for _, span in ranked:
-        place = bisect_left(kept, span)
-        free_left = place == 0 or kept[place - 1].end <= span.start
-        free_right = place == len(kept) or span.end <= kept[place].start
+        index = bisect_left(spans, span)
+        free_left = index == 0 or spans[index - 1].end <= span.start
+        free_right = index == len(spans) or span.end <= spans[index].start
         if free_left and free_right:
-            kept.insert(place, span)
-    return tuple(kept)
+            spans.insert(index, span)
+    return tuple(spans)

@@ -54,16 +54,18 @@ def is_date(string: str) -> bool:
 
 
 def _in_calendar(tokens: list[Token]) -> bool:
-    of: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for kind, text in tokens:
-        of.setdefault(kind, []).append(text)
-    months = [_number_of(name) for name in of.get("name", ())] + [
-        int(m) for m in of.get("month", ())
+        by_kind.setdefault(kind, []).append(text)
+    months = [_number_of(name) for name in by_kind.get("name", ())] + [
+        int(m) for m in by_kind.get("month", ())
     ]
-    days = [int(re.sub("[a-z]", "", d.lower())) for k in ("day", "ordinal") for d in of.get(k, ())]
-    bare = [int(number) for number in of.get("number", ())]
-    year = int(of["year"][0]) if "year" in of else 2000
-    if len([*of.get("year", ()), *of.get("short", ())]) > 1:
+    days = [
+        int(re.sub("[a-z]", "", d.lower())) for k in ("day", "ordinal") for d in by_kind.get(k, ())
+    ]
+    bare = [int(number) for number in by_kind.get("number", ())]
+    year = int(by_kind["year"][0]) if "year" in by_kind else 2000
+    if len([*by_kind.get("year", ()), *by_kind.get("short", ())]) > 1:
         return False
     if months:
         return len(months) == 1 and all(_in_month(d, months[0], year) for d in (*days, *bare))
@@ -92,11 +94,11 @@ def _tokens(string: str) -> list[Token]:
     """Return the pieces of a date; none where anything is left over."""
     tokens, position = [], 0
     while position < len(string):
-        found = _TOKEN.match(string, position)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(string, position)
+        if match is None or match.lastgroup is None:
             return []
-        tokens.append((found.lastgroup, found[0]))
-        position = found.end()
+        tokens.append((match.lastgroup, match[0]))
+        position = match.end()
     return tokens
 
 
@@ -105,7 +107,7 @@ def _with_years(tokens: list[Token]) -> list[Token]:
     tokens = [
         ("short" if kind == "number" and int(text) > 31 else kind, text) for kind, text in tokens
     ]
-    places = [at for at, (kind, _) in enumerate(tokens) if kind != "between"]
+    places = [i for i, (kind, _) in enumerate(tokens) if kind != "between"]
     last = places[-1]
     without = not any(kind in ("whole", "year", "short") for kind, _ in tokens)
     if without and len(places) >= 3 and re.fullmatch("[0-9]{2}", tokens[last][1]):

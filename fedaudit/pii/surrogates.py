@@ -44,8 +44,8 @@ def surrogate_like(string: str, label: str, rng: random.Random) -> str | None:
     did. E-mail addresses are of reserved domains (RFC 2606), network addresses of private ones.
     What keeps a form is made only where the whole string has it: words beside a number would stay.
     """
-    found = category(label)
-    maker = (MAKERS.get(found.name) if found else None) or OTHERS.get(label)
+    pii_category = category(label)
+    maker = (MAKERS.get(pii_category.name) if pii_category else None) or OTHERS.get(label)
     if maker is None and _IS_NUMBER.search(label):
         maker = number
     return maker(string, rng) if maker else None
@@ -67,7 +67,7 @@ def _fake(string: str, rng: random.Random) -> "Faker":
 
 def name(string: str, rng: random.Random) -> str | None:
     """Return a name of as many parts, none of them the same, behind the same title."""
-    title = found[0] if (found := _TITLE.match(string)) else ""
+    title = match[0] if (match := _TITLE.match(string)) else ""
     old = string[len(title) :]
     new = _anew(old, lambda: _name(old, rng))
     return new and title + (new.upper() if old.isupper() else new)
@@ -83,7 +83,7 @@ def _name(old: str, rng: random.Random) -> str:
 
 
 def _anew(old: str, make: Callable[[], str]) -> str | None:
-    """Return the first of what is made that has no word of `old`; None where many have."""
+    """Return the first made string that shares no word with `old`; None after 20 that do."""
     return next((new for _ in range(20) if not _words(new := make()) & _words(old)), None)
 
 
@@ -95,12 +95,12 @@ def _words(text: str) -> set[str]:
 def address(string: str, rng: random.Random) -> str:
     """Return an address; for a place alone, a place."""
     fake = _fake(string, rng)
-    whole = any(char.isdigit() for char in string)
+    has_number = any(char.isdigit() for char in string)
     if _HAN.search(string):
-        place = f"{fake.city()}{fake.district()}" if len(string) > 4 else f"{fake.city()}"
-        return f"{place}{fake.street_name()}{rng.randint(1, 199)}号" if whole else place
-    place = str(fake.city())
-    return f"{rng.randint(1, 199)} {fake.street_name()}, {place}" if whole else place
+        city = f"{fake.city()}{fake.district()}" if len(string) > 4 else f"{fake.city()}"
+        return f"{city}{fake.street_name()}{rng.randint(1, 199)}号" if has_number else city
+    city = str(fake.city())
+    return f"{rng.randint(1, 199)} {fake.street_name()}, {city}" if has_number else city
 
 
 def phone(string: str, rng: random.Random) -> str | None:
@@ -131,7 +131,7 @@ def identity(string: str, rng: random.Random) -> str | None:
     """Return a number of an identity card; a Chinese one with a birth date and a check digit."""
     if not is_id_card(string):
         return number(string, rng)
-    birth = "".join(f"{part:02}" for part in birth_date(rng))
+    birth = "".join(f"{value:02}" for value in birth_date(rng))
     body = f"{rng.choice(_PROVINCES)}0{rng.randint(1, 9)}0{rng.randint(1, 9)}{birth}"
     body += f"{rng.randint(1, 999):03}"
     return body + id_card_check_digit(body)
@@ -139,16 +139,16 @@ def identity(string: str, rng: random.Random) -> str | None:
 
 def account(string: str, rng: random.Random) -> str | None:
     """Return the number of a card or account; country or issuer, and the Luhn digit, stay."""
-    places = [at for at, char in enumerate(string) if char.isascii() and char.isdigit()]
-    digits = "".join(string[at] for at in places)
-    kept = 2 if _IBAN.fullmatch(string) else 0
-    new = number(string[kept:], rng)
-    if new is None or kept or len(digits) < 12 or not is_luhn(digits) or _words(string):
-        return new and string[:kept] + new
+    places = [i for i, char in enumerate(string) if char.isascii() and char.isdigit()]
+    digits = "".join(string[i] for i in places)
+    prefix_length = 2 if _IBAN.fullmatch(string) else 0
+    new = number(string[prefix_length:], rng)
+    if new is None or prefix_length or len(digits) < 12 or not is_luhn(digits) or _words(string):
+        return new and string[:prefix_length] + new
     body = digits[:4] + "".join(rng.choices("0123456789", k=len(digits) - 5))
     card = list(string)
-    for at, digit in zip(places, body + luhn_check_digit(body), strict=True):
-        card[at] = digit
+    for position, digit in zip(places, body + luhn_check_digit(body), strict=True):
+        card[position] = digit
     return "".join(card)
 
 
@@ -165,8 +165,8 @@ def online(string: str, rng: random.Random) -> str:
 
 def age(string: str, rng: random.Random) -> str | None:
     """Return the same words with another number of years."""
-    found = _AGE.fullmatch(string)
-    return f"{found['before']}{rng.randint(18, 79)}{found['after']}" if found else None
+    match = _AGE.fullmatch(string)
+    return f"{match['before']}{rng.randint(18, 79)}{match['after']}" if match else None
 
 
 def company(string: str, rng: random.Random) -> str:
@@ -186,8 +186,8 @@ def page(_string: str, rng: random.Random) -> str:
 
 def _digits(string: str, rng: random.Random) -> str:
     """Return `string` with any digits in the places of its own, the first of them no zero."""
-    drawn = (rng.choice("123456789" if first else "0123456789") for first in chain([1], repeat(0)))
-    return re.sub("[0-9]", lambda _: next(drawn), string)
+    digits = (rng.choice("123456789" if first else "0123456789") for first in chain([1], repeat(0)))
+    return re.sub("[0-9]", lambda _: next(digits), string)
 
 
 def _letter(char: str, rng: random.Random) -> str:

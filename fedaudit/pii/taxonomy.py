@@ -88,19 +88,19 @@ def category(label: str) -> Category | None:
 
 def major_category(label: str) -> str:
     """Return the major category of `label`, or OTHER."""
-    found = category(label)
-    return found.major if found else OTHER
+    pii_category = category(label)
+    return pii_category.major if pii_category else OTHER
 
 
 def in_order(majors: Iterable[str]) -> list[str]:
     """Return names of major categories once each, in the order of the taxonomy, others last."""
-    order = {name: place for place, (name, _) in enumerate(taxonomy().majors)}
+    order = {name: index for index, (name, _) in enumerate(taxonomy().majors)}
     return sorted(set(majors), key=lambda name: (order.get(name, len(order)), name))
 
 
 @cache
 def _by_label() -> Mapping[str, Category]:
-    return {_key(label): one for one in taxonomy().categories for label in (one.name, *one.labels)}
+    return {_key(label): c for c in taxonomy().categories for label in (c.name, *c.labels)}
 
 
 def _key(label: str) -> str:
@@ -112,10 +112,10 @@ def _norm(key: str, table: Mapping[str, Any]) -> Norm:
     return Norm(key=key, name=table["name"], title=table["title"], clauses=tuple(clauses))
 
 
-def _category(table: Mapping[str, Any], of: str) -> Category:
+def _category(table: Mapping[str, Any], major: str) -> Category:
     return Category(
         name=table["name"],
-        major=of,
+        major=major,
         description=table["description"],
         examples=tuple(table["examples"]),
         labels=tuple(table["labels"]),

@@ -49,11 +49,11 @@ def statement(
 
     `inputs` are in-toto resource descriptors of what was audited: name, digest, annotations.
     """
-    own = {"name": "report.json", "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+    subject = {"name": "report.json", "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
     run = {key: report["run"][key] for key in ("id", "command", "started", "finished")}
     return {
         "_type": STATEMENT,
-        "subject": [own, *({k: one[k] for k in ("name", "digest")} for one in _models(inputs))],
+        "subject": [subject, *({k: m[k] for k in ("name", "digest")} for m in _models(inputs))],
         "predicateType": PREDICATE,
         "predicate": {
             "verifier": {"id": "fedaudit", "version": __version__},
@@ -62,24 +62,24 @@ def statement(
             "run": run,
             "environment": report["environment"],
             "inputs": list(inputs),
-            "report": {**own, "mediaType": "application/json"},
+            "report": {**subject, "mediaType": "application/json"},
         },
     }
 
 
 def _models(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return what was audited of `inputs`, where it was at hand: adapter, or without one base."""
-    own = {one["annotations"]["kind"]: one for one in inputs}
-    model = own.get("adapter", own.get("base"))
+    """Return the audited model of `inputs`, where it was at hand: the adapter, else the base."""
+    by_kind = {descriptor["annotations"]["kind"]: descriptor for descriptor in inputs}
+    model = by_kind.get("adapter", by_kind.get("base"))
     return [model] if model and model["annotations"]["checked"] else []
 
 
-def sign(said: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
+def sign(body: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
     """Return a statement in an envelope with one signature, as JSON text."""
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner
 
-    payload = json.dumps(said, sort_keys=True, allow_nan=False).encode()
+    payload = json.dumps(body, sort_keys=True, allow_nan=False).encode()
     envelope = Envelope(payload, MEDIA_TYPE, {})
     envelope.sign(CryptoSigner(key))
     return json.dumps(envelope.to_dict(), indent=2) + "\n"
@@ -97,34 +97,34 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     try:
         envelope = Envelope.from_dict(json.loads(read_regular(path, LONGEST)))
         envelope.verify([SSlibKey.from_crypto(key)], 1)
-        said = json.loads(envelope.payload)
+        body = json.loads(envelope.payload)
     except FileNotFoundError:
         raise Refused(f"there is no {path.name} beside the report") from None
     except VerificationError:
         raise Refused("this key has not signed it, or it was altered") from None
     except (AttributeError, Error, LookupError, OSError, RecursionError, TypeError, ValueError):
         raise Refused("it is no DSSE envelope, or it was altered") from None
-    named = isinstance(said, dict) and (said.get("_type"), said.get("predicateType"))
+    named = isinstance(body, dict) and (body.get("_type"), body.get("predicateType"))
     if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, PREDICATE):
         raise Refused("what is signed is no statement about a report of fedaudit")
-    return dict(said)
+    return dict(body)
 
 
 def attestation_time(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:
     """Return when the attestation in `path` was made; Refused unless it is of this report."""
-    said = open_attestation(path, key)
+    body = open_attestation(path, key)
     try:
-        wanted = str(said["predicate"]["report"]["digest"]["sha256"])
-        made = str(said["predicate"]["timeCreated"])
+        expected_hash = str(body["predicate"]["report"]["digest"]["sha256"])
+        timestamp = str(body["predicate"]["timeCreated"])
     except (LookupError, TypeError):
         raise Refused("its statement names no report") from None
-    if hashlib.sha256(content).hexdigest() != wanted:
+    if hashlib.sha256(content).hexdigest() != expected_hash:
         raise Refused("another report was signed, or the report was altered afterwards")
-    return made
+    return timestamp
 
 
 def private_key(path: Path) -> "Ed25519PrivateKey":
-    """Return the ed25519 key in a PEM file; nothing that is raised repeats what is in it."""
+    """Return the ed25519 key in a PEM file; no error text repeats its content."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -134,9 +134,9 @@ def private_key(path: Path) -> "Ed25519PrivateKey":
     try:
         key = load_pem_private_key(pem, secret.encode() if secret else None)
     except TypeError:
-        told = f"is not encrypted: unset {PASSPHRASE}" if secret else "is encrypted: set"
-        told = told if secret else f"{told} {PASSPHRASE} to its passphrase"
-        raise InputError(f"The key {path} {told}.") from None
+        problem = f"is not encrypted: unset {PASSPHRASE}" if secret else "is encrypted: set"
+        problem = problem if secret else f"{problem} {PASSPHRASE} to its passphrase"
+        raise InputError(f"The key {path} {problem}.") from None
     except (UnsupportedAlgorithm, ValueError):
         why = "or its passphrase is another" if secret else "such as `openssl genpkey` writes"
         raise InputError(f"{path} holds no private key in PEM, {why}.") from None

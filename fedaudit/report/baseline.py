@@ -102,24 +102,24 @@ def against_baseline(baseline: Row, report: Row) -> BaselineComparison:
 def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
     before, now = _proven(baseline), _proven(report)
     for key in sorted({*before, *now}):
-        one, other = before.get(key, set()), now.get(key, set())
+        old, new = before.get(key, set()), now.get(key, set())
         yield LeakCounts(
             measurement=key[0],
             label=key[1],
-            appeared=len(other - one),
-            went=len(one - other),
-            stayed=len(one & other),
+            appeared=len(new - old),
+            went=len(old - new),
+            stayed=len(old & new),
         )
 
 
 def _proven(report: Row) -> dict[tuple[str, str], set[str]]:
-    """Return what came out, proven, by attack and kind; what was told apart is a number."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for one, manner in zip(report["findings"], manners(report), strict=True):
-        if manner == CAME_OUT and one["severity"] != "unverified":
-            key = (one["measurement"], one["label"])
-            found.setdefault(key, set()).add("\n".join(telling_evidence(one)))
-    return found
+    """Return the proof of what came out, by attack and kind; what was told apart is a number."""
+    evidence: dict[tuple[str, str], set[str]] = {}
+    for finding, manner in zip(report["findings"], manners(report), strict=True):
+        if manner == CAME_OUT and finding["severity"] != "unverified":
+            key = (finding["measurement"], finding["label"])
+            evidence.setdefault(key, set()).add("\n".join(telling_evidence(finding)))
+    return evidence
 
 
 def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
@@ -128,11 +128,11 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
 
     from fedaudit.metrics.attribution.stouffer import holm
 
-    known = {row_key(row): estimate_of(row) for row in baseline["measurements"]}
+    estimates = {row_key(row): estimate_of(row) for row in baseline["measurements"]}
     pairs = [
         (name, before, after)
         for name, row in _judged(report).items()
-        if (before := known.get(row_key(row))) and (after := estimate_of(row))
+        if (before := estimates.get(row_key(row))) and (after := estimate_of(row))
     ]
     spreads = [_spread(before, after) for _, before, after in pairs]
     p = [
@@ -147,52 +147,52 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
             before=before.value,
             now=after.value,
             difference=subtract(before, after),
-            p=p[at],
-            adjusted=adjusted[at],
-            seen=float(norm.isf(level)) * spreads[at],
-            worse=adjusted[at] <= level,
+            p=p[i],
+            adjusted=adjusted[i],
+            seen=float(norm.isf(level)) * spreads[i],
+            worse=adjusted[i] <= level,
         )
-        for at, (name, before, after) in enumerate(pairs)
+        for i, (name, before, after) in enumerate(pairs)
     ]
 
 
 def _judged(report: Row) -> dict[str, Row]:
     """Return the measurements that were judged, by name; each once."""
-    found = (one for one in judgements(report) if one["measurement"])
-    return {judged_name(one): one["measurement"] for one in found}
+    judged_rows = (row for row in judgements(report) if row["measurement"])
+    return {judged_name(row): row["measurement"] for row in judged_rows}
 
 
 def _spread(before: Estimate, after: Estimate) -> float:
     """Return the standard deviation that the lower half of a difference's interval comes to."""
     from scipy.stats import norm
 
-    found = subtract(before, after)
-    return (found.value - found.low) / float(norm.isf(0.025))
+    difference = subtract(before, after)
+    return (difference.value - difference.low) / float(norm.isf(0.025))
 
 
-def _tail(worse: float, spread: float) -> float:
+def _tail(increase: float, spread: float) -> float:
     """Return P(normal >= worse / spread); of two numbers without any spread 1 or 0."""
     from scipy.stats import norm
 
     if spread <= 0:
-        return 0.0 if worse > 0 else 1.0
-    return float(norm.sf(worse / spread))
+        return 0.0 if increase > 0 else 1.0
+    return float(norm.sf(increase / spread))
 
 
 def _new_leaks(leaks: Sequence[LeakCounts]) -> Iterator[str]:
-    if new := sum(one.appeared for one in leaks):
-        kinds = ", ".join(sorted({one.label for one in leaks if one.appeared}))
+    if new := sum(leak.appeared for leak in leaks):
+        kinds = ", ".join(sorted({leak.label for leak in leaks if leak.appeared}))
         yield f"New and proven: {new:,} {'leak' if new == 1 else 'leaks'} ({kinds})."
 
 
 def _failures(numbers: Sequence[MetricChange], baseline: Row, report: Row) -> Iterator[str]:
     """Yield the numbers that got worse, and the judgements that did not fail before."""
-    for one in numbers:
-        if one.worse:
-            yield f"{one.name} got worse: {one.before:.3g}, now {one.now:.3g}."
-    known = {_judgement_name(one) for one in judgements(baseline) if one["status"] == "fail"}
+    for change in numbers:
+        if change.worse:
+            yield f"{change.name} got worse: {change.before:.3g}, now {change.now:.3g}."
+    earlier_failures = {_judgement_name(j) for j in judgements(baseline) if j["status"] == "fail"}
     for failed in judgements(report):
-        if failed["status"] == "fail" and _judgement_name(failed) not in known:
+        if failed["status"] == "fail" and _judgement_name(failed) not in earlier_failures:
             yield f"Fails now and did not: {failed['reason']}"
 
 
@@ -207,19 +207,19 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
     for name, row in _judged(baseline).items():
         if row["value"] is not None and (name not in now or now[name]["value"] is None):
             yield f"{name} was measured before and is not now."
-    ran = {one["class"] for one in baseline.get("coverage", ()) if one["status"] == "run"}
-    for one in report.get("coverage", ()):
-        if one["class"] in ran and one["status"] != "run":
-            yield f"{one['class'].replace('_', ' ')} was run before and is not now."
+    ran = {entry["class"] for entry in baseline.get("coverage", ()) if entry["status"] == "run"}
+    for entry in report.get("coverage", ()):
+        if entry["class"] in ran and entry["status"] != "run":
+            yield f"{entry['class'].replace('_', ' ')} was run before and is not now."
 
 
 def _unlike_masks(leaks: Sequence[LeakCounts]) -> bool:
     return (
-        any(one.appeared for one in leaks)
-        and any(one.went for one in leaks)
-        and not any(one.stayed for one in leaks)
+        any(leak.appeared for leak in leaks)
+        and any(leak.went for leak in leaks)
+        and not any(leak.stayed for leak in leaks)
     )
 
 
-def _judgement_name(one: Row) -> tuple[str, str]:
-    return one["rule"], judged_name(one)
+def _judgement_name(judgement: Row) -> tuple[str, str]:
+    return judgement["rule"], judged_name(judgement)

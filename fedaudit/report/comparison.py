@@ -1,9 +1,9 @@
 """What differs between two reports: numbers with intervals, and leaks that appeared or went.
 
-Numbers are paired by all that says what they are of. Their difference has the interval of Zou and
-Donner (2008, Statistics in Medicine 27:1693), which takes two intervals and no more; it takes the
-numbers as independent, so that of the same targets, which are not, it is too wide. Leaks are paired
-by their masks, and where more appeared than went is tested exactly (McNemar).
+Numbers are paired by kind, plugin, metric and scope. Their difference has the interval of Zou and
+Donner (2008, Statistics in Medicine 27:1693), which needs only the two intervals. It assumes
+independent numbers, so it is too wide for numbers on the same targets. Leaks are paired by their
+masks, and whether more appeared than disappeared is tested exactly (McNemar).
 """
 
 import math
@@ -23,7 +23,7 @@ JUDGED = frozenset(
 )
 """Metrics that are compared: what came out, and what the model is good for."""
 TELLING = ("hmac", "client", "victim", "attacker", "mark", "document")
-"""Parts of a finding's evidence that tell it from others, and stay as they are in another run."""
+"""Fields of a finding's evidence that identify it, and stay the same in another run."""
 SWEPT = frozenset({"budget", "samples"})
 
 
@@ -41,9 +41,9 @@ class RowDifference:
 
     @property
     def sure(self) -> bool:
-        """Whether the interval leaves out 0."""
-        found = self.difference
-        return found is not None and not found.low <= 0 <= found.high
+        """Whether the interval excludes 0."""
+        estimate = self.difference
+        return estimate is not None and not estimate.low <= 0 <= estimate.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class LeakChange:
     went: int
     stayed: int
     p: float
-    """Two-sided, of McNemar's exact test: how often chance parts appeared and gone as unevenly."""
+    """Two-sided p of McNemar's exact test: how often chance alone gives so uneven a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class ReportComparison:
 
 
 def compare(first: Row, second: Row) -> ReportComparison:
-    """Return what the second report says otherwise than the first.
+    """Return how the second report differs from the first.
 
     Raises InputError where they have no number in common.
     """
@@ -83,30 +83,30 @@ def compare(first: Row, second: Row) -> ReportComparison:
     )
 
 
-def subtract(one: Estimate, other: Estimate) -> Estimate:
-    """Return `other` less `one` with the interval of Zou and Donner, of independent numbers."""
-    difference = other.value - one.value
-    down = math.hypot(other.value - other.low, one.high - one.value)
-    up = math.hypot(other.high - other.value, one.value - one.low)
+def subtract(first: Estimate, second: Estimate) -> Estimate:
+    """Return `second` less `first` with the interval of Zou and Donner, for independent numbers."""
+    difference = second.value - first.value
+    down = math.hypot(second.value - second.low, first.high - first.value)
+    up = math.hypot(second.high - second.value, first.value - first.low)
     return Estimate(difference, difference - down, difference + up)
 
 
-def mcnemar_two_sided(appeared: int, went: int) -> float:
-    """Return 2 P(Binomial(appeared + went, 1/2) >= the larger), at most 1."""
+def mcnemar_two_sided(appeared: int, disappeared: int) -> float:
+    """Return 2 P(Binomial(appeared + disappeared, 1/2) >= the larger), at most 1."""
     from fedaudit.metrics.significance import mcnemar
 
-    return min(1.0, 2 * mcnemar(max(appeared, went), min(appeared, went)))
+    return min(1.0, 2 * mcnemar(max(appeared, disappeared), min(appeared, disappeared)))
 
 
 def telling_evidence(finding: Row) -> list[str]:
-    """Return what tells a finding from others of its kind, in this run and in another one."""
+    """Return what identifies a finding among others of its kind, the same in every run."""
     evidence = finding["evidence"]
-    told = [f"{name}={evidence[name]}" for name in TELLING if name in evidence]
-    return told or [str(finding["id"])]
+    fields = [f"{name}={evidence[name]}" for name in TELLING if name in evidence]
+    return fields or [str(finding["id"])]
 
 
 def row_key(row: Row) -> tuple[str, str, str, str]:
-    """Return all that says what a number is of: in two reports it is the same for one question."""
+    """Return what identifies a measurement: two reports have it in common for the same question."""
     scope = sorted((name, str(value)) for name, value in row["scope"].items())
     return row["kind"], row["plugin"], row["metric"], str(scope)
 
@@ -119,50 +119,50 @@ def estimate_of(row: Row) -> Estimate | None:
 
 
 def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
-    known = {row_key(row): row for row in first["measurements"]}
+    first_rows = {row_key(row): row for row in first["measurements"]}
     for row in second["measurements"]:
-        before = known.get(row_key(row))
+        before = first_rows.get(row_key(row))
         if before is None or row["metric"] not in JUDGED or row["scope"].keys() >= SWEPT:
             continue
         if before["value"] is None or row["value"] is None:
             continue
-        one, other = estimate_of(before), estimate_of(row)
+        old, new = estimate_of(before), estimate_of(row)
         yield RowDifference(
             plugin=row["plugin"],
             metric=row["metric"],
             scope=row["scope"],
             first=before["value"],
             second=row["value"],
-            difference=subtract(one, other) if one and other else None,
+            difference=subtract(old, new) if old and new else None,
         )
 
 
 def _leaks(first: Row, second: Row) -> Iterator[LeakChange]:
     before, after = _masks(first), _masks(second)
     for measurement, label in sorted({*before, *after}):
-        one = before.get((measurement, label), set())
-        other = after.get((measurement, label), set())
-        appeared, went = len(other - one), len(one - other)
+        old_masks = before.get((measurement, label), set())
+        new_masks = after.get((measurement, label), set())
+        appeared, disappeared = len(new_masks - old_masks), len(old_masks - new_masks)
         yield LeakChange(
             measurement=measurement,
             label=label,
             appeared=appeared,
-            went=went,
-            stayed=len(one & other),
-            p=mcnemar_two_sided(appeared, went),
+            went=disappeared,
+            stayed=len(old_masks & new_masks),
+            p=mcnemar_two_sided(appeared, disappeared),
         )
 
 
 def _masks(report: Row) -> dict[tuple[str, str], set[str]]:
-    found: dict[tuple[str, str], set[str]] = {}
-    for one in report["findings"]:
-        if mask := one["evidence"].get("hmac"):
-            found.setdefault((one["measurement"], one["label"]), set()).add(str(mask))
-    return found
+    masks: dict[tuple[str, str], set[str]] = {}
+    for finding in report["findings"]:
+        if mask := finding["evidence"].get("hmac"):
+            masks.setdefault((finding["measurement"], finding["label"]), set()).add(str(mask))
+    return masks
 
 
 def comparison_notes(first: Row, second: Row) -> Iterator[str]:
-    """Yield what makes the comparison less than it seems."""
+    """Yield the caveats of the comparison."""
     files = [{file["sha256"] for file in report["data"]} for report in (first, second)]
     if files[0] != files[1]:
         yield "The reports are about different records: numbers and leaks are of other targets."

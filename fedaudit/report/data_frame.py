@@ -13,29 +13,29 @@ FIELDS = (
     *("n", "hits", "chance", "baseline", "reason"),
 )
 COUNTS = ("n", "hits")
-"""Whole numbers, of which some are not there."""
+"""Columns of integers, some of which may be missing."""
 
 
 def scope_columns(measurements: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the parts that any of some measurements' scopes has, sorted."""
+    """Return all keys of the measurements' scopes, sorted."""
     return sorted({name for row in measurements for name in row["scope"]})
 
 
 def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a report's measurements in their order, each with every part of a scope as a column.
+    """Return a report's measurements in their order, each with every key of a scope as a column.
 
-    A part that a measurement does not have is None, as what could not be measured.
+    A key that a measurement does not have is None, as is a value that could not be measured.
     """
-    parts = scope_columns(document["measurements"])
+    columns = scope_columns(document["measurements"])
     return [
         {name: row[name] for name in FIELDS}
-        | {f"scope.{name}": row["scope"].get(name) for name in parts}
+        | {f"scope.{name}": row["scope"].get(name) for name in columns}
         for row in document["measurements"]
     ]
 
 
 def data_frame(document: Mapping[str, Any]) -> "pd.DataFrame":
-    """Return the same as a pandas data frame; UsageError where pandas is not installed."""
+    """Return the measurements as a pandas data frame; UsageError where pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:

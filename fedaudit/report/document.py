@@ -49,7 +49,7 @@ class Report:
     verdict: Mapping[str, Any] | None = None
     """None: what `fedaudit.report.verdict.policy` says of the measurements and findings."""
     policy: Policy | None = None
-    """Under which the verdict is made, and which it then names; None: the rule of every command."""
+    """Policy that the verdict applies and then names; None: the rule of every command."""
     context: Mapping[str, Any] | None = None
     """To whom the model is released, as somebody declared; audits of everything have it."""
     coverage: Sequence[Mapping[str, Any]] | None = None
@@ -63,8 +63,8 @@ class Report:
         """Return the report as plain dicts and lists.
 
         Findings get their category, and extraction a row for each major category of PII.
-        Raises ValueError naming the place of a NaN or an infinity, and TypeError of what JSON
-        does not have.
+        Raises ValueError naming the location of a NaN or an infinity, and TypeError for values that
+        JSON does not have.
         """
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
@@ -73,9 +73,13 @@ class Report:
             if name not in OPTIONAL or sections[name] is None:
                 del sections[name]
         document = {name: to_plain(section, name) for name, section in sections.items()}
-        # What is judged is what will be read, so that whoever reads it can judge it again.
-        said = self.verdict or {"rule": RULE, **self._judged(document)}
-        return {"schema_version": SCHEMA_VERSION, **document, "verdict": to_plain(said, "verdict")}
+        # The verdict is made from what is written, so that any reader can make it again.
+        verdict = self.verdict or {"rule": RULE, **self._judged(document)}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **document,
+            "verdict": to_plain(verdict, "verdict"),
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the measurements as flat dicts, a scope's parts as `scope.NAME`."""
@@ -89,8 +93,8 @@ class Report:
         rows = judged_rows(document)
         if self.policy is None:
             return judge(*rows)
-        said = judge(*rows, self.policy, explained=True)
-        return {**said, "policy": self.policy.table()}
+        verdict = judge(*rows, self.policy, explained=True)
+        return {**verdict, "policy": self.policy.table()}
 
 
 def validate(document: object) -> None:
@@ -106,9 +110,9 @@ def validate(document: object) -> None:
             )
     error = best_match(_validator().iter_errors(document))
     if error is not None:
-        place = error.json_path.removeprefix("$").removeprefix(".") or "the report"
+        location = error.json_path.removeprefix("$").removeprefix(".") or "the report"
         raise InputError(
-            f"Not a valid report: {make_visible(place)}: {_short(make_visible(error.message))}"
+            f"Not a valid report: {make_visible(location)}: {_short(make_visible(error.message))}"
         )
     try:
         to_plain(document, "report")
@@ -179,30 +183,30 @@ def _escaped(match: re.Match[str]) -> str:
     return json.dumps(char)[1:-1] if is_hidden(char) else char
 
 
-def to_plain(value: Any, place: str) -> Any:
+def to_plain(value: Any, location: str) -> Any:
     """Return `value` with records and mappings as dicts, tuples as lists, finite numbers.
 
-    Raises ValueError naming the place of a NaN or an infinity, TypeError of what JSON lacks.
+    Raises ValueError naming the location of a NaN or an infinity, TypeError for what JSON lacks.
     """
     if hasattr(value, "item"):  # a NumPy or torch scalar
         value = value.item()
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
-        if abs(whole := int(value)) > sys.float_info.max:
-            raise ValueError(f"{place} is a whole number beyond every float.")
-        return whole
+        if abs(integer := int(value)) > sys.float_info.max:
+            raise ValueError(f"{location} is a whole number beyond every float.")
+        return integer
     if isinstance(value, numbers.Real):
         if not math.isfinite(value):
-            raise ValueError(f"{place} is {value}; write null and say why.")
+            raise ValueError(f"{location} is {value}; write null and say why.")
         return float(value)
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): to_plain(one, f"{place}.{key}") for key, one in value.items()}
+        return {str(key): to_plain(item, f"{location}.{key}") for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [to_plain(one, f"{place}[{index}]") for index, one in enumerate(value)]
-    raise TypeError(f"{place} is of type {type(value).__name__}, which JSON does not have.")
+        return [to_plain(item, f"{location}[{index}]") for index, item in enumerate(value)]
+    raise TypeError(f"{location} is of type {type(value).__name__}, which JSON does not have.")
 
 
 def _short(message: str) -> str:

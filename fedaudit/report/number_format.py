@@ -16,7 +16,7 @@ NOT_MEASURED = "not measured"
 
 
 def number(value: float | None) -> str:
-    """Return a number with three digits that count, a whole one in full."""
+    """Return a number with three significant digits, a whole one in full."""
     if value is None:
         return NOT_MEASURED
     if float(value).is_integer() and abs(value) < 1e15:
@@ -25,7 +25,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share in per cent; a small one keeps two digits that count."""
+    """Return a share in per cent; a small one keeps two significant digits."""
     return NOT_MEASURED if share is None else f"{_hundredths(share)} %"
 
 
@@ -59,19 +59,21 @@ def format_hits(row: Mapping[str, Any]) -> str:
 
 
 def count(row: Mapping[str, Any]) -> str:
-    """Return what a measurement is out of."""
+    """Return the n of a measurement."""
     return "-" if row["n"] is None else number(row["n"])
 
 
 def format_rate(row: Mapping[str, Any]) -> str:
-    """Return a rate as a sentence has it; none and all of n come with the bound that is left.
+    """Return a rate in words; 0 of n and n of n come with one bound instead of an interval.
 
     `0 of 100,000, at most 0.0038 %`, `200 of 200, at least 98.1 %`, `3 of 52, 5.8 % [2.0, 15.6]`.
     """
     hits, n, low, high = row["hits"], row["n"], row["low"], row["high"]
     if row["value"] is None or hits is None or n is None or low is None or high is None:
         return format_measurement(row)
-    of = f"{hits:,} of {n:,}"
+    ratio = f"{hits:,} of {n:,}"
     if hits == 0:
-        return f"{of}, at most {percent(high)}"
-    return f"{of}, at least {percent(low)}" if hits == n else f"{of}, {format_measurement(row)}"
+        return f"{ratio}, at most {percent(high)}"
+    return (
+        f"{ratio}, at least {percent(low)}" if hits == n else f"{ratio}, {format_measurement(row)}"
+    )

@@ -24,7 +24,7 @@ NO_ADVICE = (
 )
 
 SHORT = {"CCPA": "CCPA 1798."}
-"""What a column is called that leaves out how each of its clauses begins."""
+"""Titles of columns that hold the common beginning of their clauses, which cells leave out."""
 
 
 def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
@@ -33,27 +33,27 @@ def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
     Hits and n are summed and the interval is Wilson's. Where hits are expected and not counted, the
     row is the mean of value and bounds weighted by n. Where a label has no number, neither has its
     category, unless there was nothing of it to count. Labels outside the taxonomy are "other".
-    Rows that have a category already are left alone, and what they cover is not made again.
+    Rows that have a category already are kept, and no second row is made for the same category.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
-    known = set()
+    existing = set()
     for row in rows:
         if row.kind != "extraction" or row.metric not in METRICS:
             continue
         if SWEPT.issubset(row.scope):
             continue
         if "category" in row.scope:
-            known.add(_key(row, row.scope["category"]))
+            existing.add(_key(row, row.scope["category"]))
         elif "label" in row.scope:
             name = major_category(str(row.scope["label"]))
             groups.setdefault(_key(row, name), []).append(row)
-    return [_together(same) for key, same in groups.items() if key not in known]
+    return [_together(same) for key, same in groups.items() if key not in existing]
 
 
 def category_of(label: str) -> dict[str, str] | None:
     """Return the major and the minor category of `label` for a finding; None outside of both."""
-    found = category(label)
-    return {"major": found.major, "minor": found.name} if found else None
+    kind = category(label)
+    return {"major": kind.major, "minor": kind.name} if kind else None
 
 
 def category_tables(report: Row) -> list[Table]:
@@ -66,20 +66,20 @@ def category_tables(report: Row) -> list[Table]:
 
 def norm_tables(report: Row) -> list[Table]:
     """Return which clauses speak of the kinds of personal data that the report counts or lists."""
-    lines = [_line(one, said) for one, said in _kinds(report).items()]
+    lines = [_line(kind, kind_labels) for kind, kind_labels in _kinds(report).items()]
     columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in taxonomy().norms))
     table = laid_out("What norms say", lines, columns, notes=(NO_ADVICE,))
     return [table] if lines else []
 
 
 def relevant_clauses(report: Row) -> list[Table]:
-    """Return what each of the clauses is about that speak of the report's kinds of data."""
+    """Return the clauses that speak of the report's kinds of data, and what each is about."""
     kinds = _kinds(report)
     rows = tuple(
         (norm.name, clause.reference, clause.about)
         for norm in taxonomy().norms
         for clause in norm.clauses
-        if any(clause.reference in one.references(norm.key) for one in kinds)
+        if any(clause.reference in kind.references(norm.key) for kind in kinds)
     )
     columns = ("norm", "clause", "is about")
     notes = tuple(f"{norm.name}: {norm.title}." for norm in taxonomy().norms)
@@ -87,20 +87,20 @@ def relevant_clauses(report: Row) -> list[Table]:
 
 
 def _kinds(report: Row) -> dict[Category, list[str]]:
-    """Return the minor categories in the report with its labels of each, in their order."""
-    said: dict[Category, list[str]] = {}
+    """Return the report's minor categories with its labels of each, in the taxonomy's order."""
+    kinds: dict[Category, list[str]] = {}
     for label in _said(report):
-        if one := category(label):
-            said.setdefault(one, []).append(label)
-    return {one: said[one] for one in taxonomy().categories if one in said}
+        if kind := category(label):
+            kinds.setdefault(kind, []).append(label)
+    return {kind: kinds[kind] for kind in taxonomy().categories if kind in kinds}
 
 
-def _line(one: Category, said: Sequence[str]) -> dict[str, str]:
-    line = {"kind": f"{one.name} ({', '.join(said)})"}
+def _line(kind: Category, kind_labels: Sequence[str]) -> dict[str, str]:
+    line = {"kind": f"{kind.name} ({', '.join(kind_labels)})"}
     for norm in taxonomy().norms:
         name = SHORT.get(norm.name, norm.name)
         prefix = name.removeprefix(norm.name).strip()
-        line[name] = ", ".join(clause.removeprefix(prefix) for clause in one.references(norm.key))
+        line[name] = ", ".join(clause.removeprefix(prefix) for clause in kind.references(norm.key))
     return line
 
 
@@ -126,19 +126,19 @@ def _together(rows: Sequence[Measurement]) -> Measurement:
     name = major_category(str(rows[0].scope["label"]))
     scope = {key: value for key, value in rows[0].scope.items() if key != "label"}
     scope["category"] = name
-    made = replace(rows[0], scope=scope, chance=None, baseline=None, reason="")
+    total = replace(rows[0], scope=scope, chance=None, baseline=None, reason="")
     counted = [row for row in rows if row.n]
     blind = [row for row in counted or rows if _no_number(row)]
     if blind:
         reason = "; ".join(f"{r.scope['label']}: {r.reason or 'it has no n'}" for r in blind)
-        return replace(made, value=None, low=None, high=None, hits=None, n=None, reason=reason)
+        return replace(total, value=None, low=None, high=None, hits=None, n=None, reason=reason)
     n = sum(row.n or 0 for row in counted)
     if any(row.hits is None for row in counted):
-        ends = (_weighted(counted, end) / n for end in ("value", "low", "high"))
-        return replace(made, n=n, hits=None, value=next(ends), low=next(ends), high=next(ends))
+        means = (_weighted(counted, end) / n for end in ("value", "low", "high"))
+        return replace(total, n=n, hits=None, value=next(means), low=next(means), high=next(means))
     hits = sum(row.hits or 0 for row in counted)
     rate = wilson(hits, n)
-    return replace(made, value=rate.value, low=rate.low, high=rate.high, n=n, hits=hits)
+    return replace(total, value=rate.value, low=rate.low, high=rate.high, n=n, hits=hits)
 
 
 def _no_number(row: Measurement) -> bool:
@@ -146,7 +146,7 @@ def _no_number(row: Measurement) -> bool:
 
 
 def _weighted(rows: Sequence[Measurement], end: str) -> float:
-    """Return the sum weighted by n of values or bounds: bounds of every part bound the whole."""
+    """Return the n-weighted sum of values or bounds: sums of bounds bound the sum of values."""
     return float(sum((row.n or 0) * getattr(row, end) for row in rows))
 
 

@@ -64,14 +64,14 @@ ATTRIBUTION = {
     },
     "time": {(metric, frozenset({"step"})) for metric in ("seconds", "overhead")},
 }
-"""What rows of an attribution tell, by metric and by the parts of their scope but the variant."""
+"""Parts of an attribution, by metric and by the keys of the scope except the variant."""
 
 SUSPICION = {
-    (metric, at)
+    (metric, keys)
     for metric in ("stouffer_z", "p_value", "suspicion", "flagged")
-    for at in (frozenset({"client"}), _WHO)
+    for keys in (frozenset({"client"}), _WHO)
 }
-"""The same of what a method beside the protocol holds against a client."""
+"""The same for what other methods than the protocol hold against a client."""
 
 _TELLING = ("tuned-not-base", "tuned", "base", "control")
 
@@ -97,14 +97,14 @@ def is_sweep(row: Row) -> bool:
 
 
 def _labelled(row: Row) -> bool | None:
-    """Tell whether a row is of one kind of PII; None of one of a category, neither kind nor all."""
+    """Tell whether a row is of one kind of PII; None for a category, neither a kind nor all."""
     return None if "category" in row["scope"] else "label" in row["scope"]
 
 
 def most_telling(rows: Sequence[Row]) -> list[Row]:
-    """Return the coverages by label of one attack that say most, the largest first.
+    """Return the most telling coverages by label of one attack, the largest first.
 
-    Beyond the base rather than of the tuned model, of all targets rather than of a choice.
+    Those beyond the base before the tuned model's, those of all targets before a selection's.
     """
     best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), place(row)))
     keys = [key for key in best["scope"] if key != "label"]
@@ -119,37 +119,39 @@ def telling_rank(row: Row) -> int:
 
 
 def set_rank(row: Row) -> int:
-    """Return the place of a row's set of targets in reading order."""
+    """Return the position of a row's set of targets in reading order."""
     return _rank(row, "set")
 
 
 def strongest_total(rows: Sequence[Row]) -> Row | None:
     """Return the total that says most about an attack: the highest one beyond the base."""
-    known = [row for row in rows if row["value"] is not None]
-    return min(known, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None)
+    known_rows = [row for row in rows if row["value"] is not None]
+    return min(
+        known_rows, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None
+    )
 
 
 def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:
     """Return the row of `source` that `row` is to be compared with; its scope may be wider."""
     fits = [
-        other
-        for other in rows
-        if other["plugin"] == row["plugin"]
-        and other["scope"].get("source") == source
-        and _covers(other["scope"], row["scope"], but="source")
+        candidate
+        for candidate in rows
+        if candidate["plugin"] == row["plugin"]
+        and candidate["scope"].get("source") == source
+        and _covers(candidate["scope"], row["scope"], but="source")
     ]
-    return max(fits, key=lambda other: len(other["scope"]), default=None)
+    return max(fits, key=lambda r: len(r["scope"]), default=None)
 
 
 def companion_row(report: Row, row: Row, metric: str) -> Row | None:
-    """Return the measurement of `metric` for what `row` measured: the most exact one there is."""
+    """Return the measurement of `metric` for what `row` measured: the most specific one."""
     fits = [
-        other
-        for other in report["measurements"]
-        if (other["plugin"], other["metric"]) == (row["plugin"], metric)
-        and _covers(other["scope"], row["scope"])
+        candidate
+        for candidate in report["measurements"]
+        if (candidate["plugin"], candidate["metric"]) == (row["plugin"], metric)
+        and _covers(candidate["scope"], row["scope"])
     ]
-    return max(fits, key=lambda other: len(other["scope"]), default=None)
+    return max(fits, key=lambda r: len(r["scope"]), default=None)
 
 
 def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -202,22 +204,22 @@ def defense_rows(report: Row, metric: str) -> list[Row]:
 
 
 def _guards(row: Row) -> bool:
-    """Tell whether a row of a defence is of those that a table of their own shows."""
+    """Tell whether a row of a defence is shown in one of the defence's own tables."""
     scope = row["scope"]
-    own = {"fpr": "attempt" in scope, "loss": bool(scope.get("stage") == "fusion")}
-    return own.get(row["metric"], row["metric"] in GUARDS)
+    conditions = {"fpr": "attempt" in scope, "loss": bool(scope.get("stage") == "fusion")}
+    return conditions.get(row["metric"], row["metric"] in GUARDS)
 
 
 def attribution_rows(report: Row, part: str = "") -> list[Row]:
     """Return an attribution's rows that tables show, or those of a part: see `attribution_part`."""
     rows = ((row, attribution_part(row)) for row in report["measurements"])
-    return [row for row, found in rows if found and part in ("", found)]
+    return [row for row, row_part in rows if row_part and part in ("", row_part)]
 
 
 def attribution_part(row: Row) -> str:
-    """Return what a row of an attribution tells: of a "client", ..., nothing if no table shows it.
+    """Return the part of an attribution that a row belongs to; "" if no table shows the row.
 
-    Those are the keys of ATTRIBUTION, and "suspicion" of what other methods hold against a client.
+    Parts are the keys of ATTRIBUTION, and "suspicion": what other methods hold against a client.
     """
     if row["kind"] != "attribution":
         return ""
@@ -226,9 +228,9 @@ def attribution_part(row: Row) -> str:
         parts = {name: ATTRIBUTION[name] for name in ("rate", "global")} | {"suspicion": SUSPICION}
     else:
         parts = ATTRIBUTION
-    found = next((name for name, shapes in parts.items() if shape in shapes), "")
-    alone = shape[1] == {"client"} and row["plugin"] == PROTOCOL
-    return "" if alone and row["value"] is not None else found
+    part = next((name for name, shapes in parts.items() if shape in shapes), "")
+    client_only = shape[1] == {"client"} and row["plugin"] == PROTOCOL
+    return "" if client_only and row["value"] is not None else part
 
 
 def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
@@ -237,13 +239,18 @@ def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
 
 def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
-    own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE, "cost": COSTS}
-    own["memorization"] = MEMORIZATION
+    metrics = {
+        "extraction": EXTRACTION,
+        "utility": UTILITY,
+        "probability": INFERENCE,
+        "cost": COSTS,
+    }
+    metrics["memorization"] = MEMORIZATION
     recalled = {row["plugin"] for row in _of(report, "extraction", "extraction_recall")}
     return [
         row
         for row in report["measurements"]
-        if row["metric"] not in own.get(row["kind"], ())
+        if row["metric"] not in metrics.get(row["kind"], ())
         and not (row["kind"] == "defense" and _guards(row))
         and not attribution_part(row)
         and not (
@@ -261,33 +268,33 @@ def scope_text(row: Row, keys: Iterable[str]) -> str:
 
 
 def place(row: Row, hidden: Collection[str] = ()) -> str:
-    """Return all of a measurement's scope that no column of a table shows, nor is `hidden`."""
+    """Return the scope of a measurement as text, without what columns show and what is `hidden`."""
     return scope_text(row, _elsewhere(row) - set(hidden))
 
 
 def common_scope(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
-    """Return the part of their places that all rows agree on, and each row's own part.
+    """Return, as text, the scope that all rows share, and the rest of each row's scope.
 
     A row that leaves a key out agrees with any value of it.
     """
-    said: dict[str, set[str]] = {}
+    by_key: dict[str, set[str]] = {}
     for row in rows:
         for key in _elsewhere(row) - set(hidden):
-            said.setdefault(key, set()).add(str(row["scope"][key]))
-    agreed = {key for key, values in said.items() if len(values) == 1}
-    example = {"scope": {key: next(iter(said[key])) for key in agreed}}
-    return scope_text(example, agreed), [scope_text(row, said.keys() - agreed) for row in rows]
+            by_key.setdefault(key, set()).add(str(row["scope"][key]))
+    agreed = {key for key, values in by_key.items() if len(values) == 1}
+    example = {"scope": {key: next(iter(by_key[key])) for key in agreed}}
+    return scope_text(example, agreed), [scope_text(row, by_key.keys() - agreed) for row in rows]
 
 
 def _elsewhere(row: Row) -> set[str]:
-    shown = {"source", "set", "label", "task"}
-    return set(row["scope"]) - (shown | {"candidates"} if row["metric"] in INFERENCE else shown)
+    columns = {"source", "set", "label", "task"}
+    return set(row["scope"]) - (columns | {"candidates"} if row["metric"] in INFERENCE else columns)
 
 
 def missing_reasons(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return why rows without a value have none, each reason once."""
-    given = (row["reason"] for row in rows if row["value"] is None)
-    return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in given))
+    reasons = (row["reason"] for row in rows if row["value"] is None)
+    return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in reasons))
 
 
 def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any], but: str = "") -> bool:

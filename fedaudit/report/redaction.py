@@ -69,13 +69,13 @@ def readable_mask(mask: Mapping[str, Any]) -> str:
     return make_visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")
 
 
-def key_for(place: Path) -> tuple[bytes, str]:
+def key_for(folder: Path) -> tuple[bytes, str]:
     """Return the key for a report in a folder, and what the user should know of it.
 
     It is the user's, whatever the folder, so that masks match across reports; only where an earlier
     version of fedaudit left a key in the folder it is that one, so that they match what is there.
     """
-    old = place / OLD_KEY_FILE
+    old = folder / OLD_KEY_FILE
     if not old.exists():
         return load_or_create_key(config_folder()), ""
     return load_key(old), (

@@ -24,18 +24,18 @@ def build_report(
     endpoint: Mapping[str, Any] | None = None,
     resumed_from: str | None = None,
     earlier: float = 0.0,
-    spent: Mapping[str, int | None] | None = None,
+    usage: Mapping[str, int | None] | None = None,
     shards: Sequence[Mapping[str, Any]] | None = None,
     doubts: Sequence[str] = (),
     limits: Sequence[str] = (),
     status: Literal["success", "interrupted"] = "success",
     **sections: Any,
 ) -> Report:
-    """Return the report of a run that `started` then and ends now.
+    """Return the report of a run that began at `started` and ends now.
 
-    `name` becomes the run's id, `spent` the budget besides its seconds, of which runs that it goes
-    on with took some `earlier`; `shards` are those that were merged, and the `doubts` that they
-    leave are `limits` too; `sections` are those of Report that need no framing.
+    `name` becomes the run's id, `usage` the budget except its seconds, to which the runs that this
+    one resumes add `earlier`. `shards` are those that were merged; their `doubts` are added to the
+    `limits`. `sections` are further sections of Report, passed on as they are.
     """
     finished = datetime.now(UTC)
     seconds = round((finished - started).total_seconds() + earlier, 1)
@@ -60,6 +60,6 @@ def build_report(
             **({"endpoint": endpoint} if endpoint is not None else {}),
         },
         limits=[*limits, *doubts],
-        budget={**dict.fromkeys(BUDGET), **(spent or {}), "seconds": seconds},
+        budget={**dict.fromkeys(BUDGET), **(usage or {}), "seconds": seconds},
         **sections,
     )

@@ -3,7 +3,7 @@
 import math
 
 Steps = tuple[tuple[float, str], ...]
-"""How much each unit is, the smallest first."""
+"""Factor and name of each unit, the smallest first."""
 
 SIZES: Steps = tuple(
     (1000.0**n, unit) for n, unit in enumerate(("B", "kB", "MB", "GB", "TB", "PB"))
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 
 
 def _spelt(value: float, steps: Steps) -> str:
-    """Return `value` in the largest unit of which it is one or more, to three digits that count.
+    """Return `value` in the largest unit of which it is one or more, to three significant digits.
 
     A value that rounds up to the next unit is spelt in that: 999,999 bytes are 1.00 MB. Without a
     unit it is spelt in full.
@@ -45,19 +45,19 @@ def _spelt(value: float, steps: Steps) -> str:
         return f"-{_spelt(-value, steps)}"
     fits = [step for step in steps if _rounded(value / step[0]) >= 1] or [steps[0]]
     scale, unit = fits[-1]
-    return f"{_number(value / scale, whole=scale == 1)} {unit}".rstrip()
+    return f"{_number(value / scale, unscaled=scale == 1)} {unit}".rstrip()
 
 
 def _rounded(value: float) -> float:
-    """Return `value` to three digits that count; a huge one, which cannot be rounded, as it is."""
+    """Return `value` to three significant digits; a huge one, which cannot be rounded, as it is."""
     return round(value, 2 - math.floor(math.log10(value))) if 0 < value < 1e15 else value
 
 
-def _number(value: float, *, whole: bool) -> str:
+def _number(value: float, *, unscaled: bool) -> str:
     rounded = _rounded(value)
     if rounded and not 1e-3 <= rounded < 1e15:
         return f"{rounded:.3g}"
-    if whole and (value == int(value) or rounded >= 100):
+    if unscaled and (value == int(value) or rounded >= 100):
         return f"{value:,.0f}"
     places = 2 - math.floor(math.log10(rounded)) if rounded else 0
     return f"{rounded:,.{max(0, places)}f}"

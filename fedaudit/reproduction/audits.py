@@ -29,86 +29,86 @@ if TYPE_CHECKING:
 
 
 def audit_variant(
-    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
-    """Yield the report of every audit of a variant whose federation is in `place`."""
+    """Yield the report of every audit of a variant whose federation is in `folder`."""
     if not variant.attacks:
         return
     if variant.trace:
-        yield from _traced(variant, place, config, redactor, watch)
+        yield from _traced(variant, folder, config, redactor, watch)
         return
-    common = _common(variant, place, config)
+    common = _common(variant, folder, config)
     if variant.matrix:
-        request = CrossClientRequest(clients=list_clients(str(place), ()), **common)
+        request = CrossClientRequest(clients=list_clients(str(folder), ()), **common)
         yield run_audit(request, redactor, watch).report
     elif variant.clients:
-        yield from _each(variant, place, config, common, redactor, watch)
+        yield from _each(variant, folder, config, common, redactor, watch)
     else:
-        asked = ExtractionRequest(
-            prefixes=place / f"data/{variant.attacker}.jsonl",
-            victim=_victims(variant, place, config),
-            held_out=place / HELD_OUT if "membership" in variant.attacks else None,
-            client=deployed_client(variant, place),
+        extraction_request = ExtractionRequest(
+            prefixes=folder / f"data/{variant.attacker}.jsonl",
+            victim=_victims(variant, folder, config),
+            held_out=folder / HELD_OUT if "membership" in variant.attacks else None,
+            client=deployed_client(variant, folder),
             **common,
         )
-        audit = run_audit(asked, redactor, watch)
-        extra = _frequencies(place, config, audit) if config.defenses else ()
+        audit = run_audit(extraction_request, redactor, watch)
+        extra = _frequencies(folder, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
 
 
 def traced_rounds(variant: Variant, config: Simulation) -> list[tuple[int, float]]:
     """Return the rounds that a variant traces, and what share of all rounds has passed by then."""
-    parts = [(part, variant.trace) for part in range(1, variant.trace + 1)]
-    found = {math.ceil(config.rounds * part / of): part / of for part, of in parts}
-    return sorted(found.items())
+    fractions = [(n, variant.trace) for n in range(1, variant.trace + 1)]
+    share_by_round = {math.ceil(config.rounds * n / d): n / d for n, d in fractions}
+    return sorted(share_by_round.items())
 
 
 def _traced(
-    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
     """Yield the reports of a variant for one round's adapter after the other."""
-    whose = {} if variant.model == "global" else {"model": variant.model}
+    model_scope = {} if variant.model == "global" else {"model": variant.model}
     for number, passed in traced_rounds(variant, config):
-        one = replace(variant, trace=0, round=number)
-        for report in audit_variant(one, place, config, redactor, watch):
-            yield _within({"round": number, "passed": passed, **whose}, report)
+        round_variant = replace(variant, trace=0, round=number)
+        for report in audit_variant(round_variant, folder, config, redactor, watch):
+            yield _within({"round": number, "passed": passed, **model_scope}, report)
 
 
-def is_deployed(variant: Variant, place: Path) -> bool:
+def is_deployed(variant: Variant, folder: Path) -> bool:
     """Return whether what is attacked answers through a defence that its clients deployed."""
     if variant.round >= 0 or variant.model != "global":
         return False
-    return open_federation(place).manifest.deployment is not None
+    return open_federation(folder).manifest.deployment is not None
 
 
-def deployed_client(variant: Variant, place: Path) -> str | None:
-    """Return whose deployed model is asked about a victim; nothing where none is deployed."""
-    return variant.victim if variant.victim != "*" and is_deployed(variant, place) else None
+def deployed_client(variant: Variant, folder: Path) -> str | None:
+    """Return the client whose deployed model is asked about a victim; None without one."""
+    return variant.victim if variant.victim != "*" and is_deployed(variant, folder) else None
 
 
-def _victims(variant: Variant, place: Path, config: Simulation) -> Path:
+def _victims(variant: Variant, folder: Path, config: Simulation) -> Path:
     """Return the victim's records, or those of all clients in a file beside the federations."""
     if variant.victim != "*":
-        return place / f"data/{variant.victim}.jsonl"
+        return folder / f"data/{variant.victim}.jsonl"
     form = config.prompt_template
     every = [
         document
         for number in range(config.clients)
-        for document in corpus.read(place / f"data/c{number}.jsonl", form)
+        for document in corpus.read(folder / f"data/c{number}.jsonl", form)
     ]
-    below = place.parent.parent / "records" / place.name / "everybody.jsonl"
+    below = folder.parent.parent / "records" / folder.name / "everybody.jsonl"
     corpus.write(below, every)
     return below
 
 
-def _common(variant: Variant, place: Path, config: Simulation) -> dict[str, Any]:
-    """Return what the requests of a variant share."""
+def _common(variant: Variant, folder: Path, config: Simulation) -> dict[str, Any]:
+    """Return the arguments that the requests of a variant share."""
     number = variant.round if variant.round >= 0 else config.rounds
-    central = place / f"central/{number:03d}"
+    central = folder / f"central/{number:03d}"
     return {
         "attacks": variant.attacks,
         "options": variant.options,
-        "target": str(place),
+        "target": str(folder),
         "adapter": str(central) if variant.model == "central" else None,
         "round": variant.round if variant.round >= 0 and variant.model == "global" else None,
         "keys": variant.keys,
@@ -120,73 +120,73 @@ def _common(variant: Variant, place: Path, config: Simulation) -> dict[str, Any]
 
 def _each(
     variant: Variant,
-    place: Path,
+    folder: Path,
     config: Simulation,
     common: Mapping[str, Any],
     redactor: "Redactor",
     watch: Watcher,
 ) -> Iterator["Report"]:
     """Yield the reports of clients that are attacked about their own documents."""
-    deployed = is_deployed(variant, place)
+    deployed = is_deployed(variant, folder)
     every = [f"c{number}" for number in range(config.clients)]
     for client in every if "*" in variant.clients else variant.clients:
-        for name, data in _data(place, client, variant.corpora, config.template):
-            asked = client if deployed else None
-            common = {**common, **_alone(variant, place, config, client)}
-            request = ExtractionRequest(prefixes=data, client=asked, **common)
+        for name, data in _data(folder, client, variant.corpora, config.template):
+            target_client = client if deployed else None
+            common = {**common, **_alone(variant, folder, config, client)}
+            request = ExtractionRequest(prefixes=data, client=target_client, **common)
             where = {"client": client, **({"records": name} if name else {})}
             yield _within(where, run_audit(request, redactor, watch).report)
 
 
-def _alone(variant: Variant, place: Path, config: Simulation, client: str) -> dict[str, str]:
-    """Return which adapter is attacked where it is the client's own; nothing where it is not."""
+def _alone(variant: Variant, folder: Path, config: Simulation, client: str) -> dict[str, str]:
+    """Return the client's own adapter, as an argument, where it is attacked; else nothing."""
     if variant.model != "local":
         return {}
     number = variant.round if variant.round >= 0 else config.rounds
-    return {"adapter": str(local_baseline.local_adapter(place, client, number))}
+    return {"adapter": str(local_baseline.local_adapter(folder, client, number))}
 
 
-def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurement]:
-    """Return how often what is still extracted stands in the documents that were trained on.
+def _frequencies(folder: Path, config: Simulation, audit: Audit) -> list[Measurement]:
+    """Return how often strings that are still extracted occur in the documents trained on.
 
-    Of each attack, and of what the tuned model said and its base did not.
+    For each attack, and for strings that the tuned model said and its base did not.
     """
     defenses = [registry.create("defense", *chosen) for chosen in config.defense_plugins()]
-    clients = open_federation(place).manifest.clients
-    found = datasets.client_documents(config, place, clients, defenses).values()
-    texts = [document.text for own in found for document in own.prepared]
-    known = {one.id for one in audit.report.findings if one.severity == "high"}
+    clients = open_federation(folder).manifest.clients
+    client_documents = datasets.client_documents(config, folder, clients, defenses).values()
+    texts = [document.text for client in client_documents for document in client.prepared]
+    severe_ids = {f.id for f in audit.report.findings if f.severity == "high"}
     rows = []
     for name in audit.report.run["config"]["attacks"]:
-        own = [leak for leak in audit.revealed if leak["id"].rpartition("-")[0] == name]
-        strings = [leak["text"] for leak in own if leak["id"] in known]
+        leaks = [leak for leak in audit.revealed if leak["id"].rpartition("-")[0] == name]
+        strings = [leak["text"] for leak in leaks if leak["id"] in severe_ids]
         scope = {"source": "tuned-not-base", "set": "all"}
         rows += frequency_rows(document_frequency(strings, texts), name, scope)
     return rows
 
 
 def _within(where: Mapping[str, object], report: "Report") -> "Report":
-    """Return a report whose rows and findings say what of a study they are about."""
+    """Return a report with `where` in the scope of its rows and the ids of its findings."""
     short = "-".join(map(str, where.values()))
     return replace(
         report,
         measurements=[replace(r, scope={**r.scope, **where}) for r in report.measurements],
-        findings=[replace(one, id=f"{short}-{one.id}") for one in report.findings],
+        findings=[replace(f, id=f"{short}-{f.id}") for f in report.findings],
     )
 
 
 def _data(
-    place: Path, client: str, corpora: Sequence[str], form: str
+    folder: Path, client: str, corpora: Sequence[str], form: str
 ) -> Iterator[tuple[str, Path]]:
     """Yield the client's records, or those of each corpus in a file beside the federations."""
-    path = place / f"data/{client}.jsonl"
+    path = folder / f"data/{client}.jsonl"
     if not corpora:
         yield "", path
         return
     documents = list(corpus.read(path, template(form)))
     for name in corpora:
-        own = [document for document in documents if corpus_of(document) == name]
-        if own:
-            below = place.parent.parent / "records" / place.name / f"{client}-{name}.jsonl"
-            corpus.write(below, own)
+        corpus_documents = [document for document in documents if corpus_of(document) == name]
+        if corpus_documents:
+            below = folder.parent.parent / "records" / folder.name / f"{client}-{name}.jsonl"
+            corpus.write(below, corpus_documents)
             yield name, below

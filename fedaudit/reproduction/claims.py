@@ -23,11 +23,11 @@ NOTHING = "both are 0, which says nothing about their order"
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What one side of a claim is, None with the reason where it was not measured."""
+    """The value of one side of a claim; None, with the reason, where it was not measured."""
 
     number: float | None
     interval: tuple[float, float] | None = None
-    """Of a value that has one; a claim about an end of an interval has no other."""
+    """The interval of the value, if any; an end of an interval has none."""
     why: str = ""
     exact: bool = False
     """Whether it is a number of the profile, and not measured."""
@@ -36,13 +36,13 @@ class _Side:
         """Return factor * side + margin."""
         if self.number is None:
             return self
-        ends = sorted(factor * end + margin for end in self.interval or ())
-        interval = (ends[0], ends[1]) if ends else None
+        bounds = sorted(factor * end + margin for end in self.interval or ())
+        interval = (bounds[0], bounds[1]) if bounds else None
         return _Side(factor * self.number + margin, interval)
 
 
 def check_claims(profile: Profile, measured: Measured) -> list[Claim]:
-    """Return every claim of the profile; one whose variant did not run does not hold or fail.
+    """Return every claim of the profile; one whose variant did not run neither holds nor fails.
 
     Nor does one of two measured values with intervals that overlap, unless it says `apart = false`.
     """

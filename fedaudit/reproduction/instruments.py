@@ -21,7 +21,7 @@ RANKING = "ranking"
 
 
 def measure_inference_and_exposure(
-    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
     """Yield the reports of inference and exposure, each where the variant asks for it.
 
@@ -29,7 +29,7 @@ def measure_inference_and_exposure(
     client has, defence or none.
     """
     common: dict[str, Any] = {
-        "target": str(place),
+        "target": str(folder),
         "seed": config.seed,
         "device": config.device,
         "dtype": config.dtype,
@@ -37,15 +37,15 @@ def measure_inference_and_exposure(
     last = config.rounds if variant.round < 0 else variant.round
     if variant.infer is not None:
         request = InferenceRequest(
-            data=place / f"data/{variant.victim}.jsonl",
+            data=folder / f"data/{variant.victim}.jsonl",
             options={RANKING: dict(variant.infer)},
-            client=deployed_client(variant, place),
+            client=deployed_client(variant, folder),
             keys=variant.keys,
-            adapter=str(place / f"central/{last:03d}") if variant.model == "central" else None,
+            adapter=str(folder / f"central/{last:03d}") if variant.model == "central" else None,
             round=last if variant.round >= 0 and variant.model == "global" else None,
             **common,
         )
         yield run_audit(request, redactor, watch).report
     if variant.exposure:
-        exposed = ExposureRequest(canaries=place / canary_file.OWNER, round=last, **common)
+        exposed = ExposureRequest(canaries=folder / canary_file.OWNER, round=last, **common)
         yield run_audit(exposed, redactor, watch).report

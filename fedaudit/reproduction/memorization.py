@@ -24,49 +24,51 @@ if TYPE_CHECKING:
 
 
 def measure_memorization(
-    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+    variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
-    """Yield the report of a variant's memorization, unless it has no table of that name.
+    """Yield the report of a variant's memorization, if it has a `memorize` table.
 
     Where no text is long enough the report says so, with null for what was to be measured. Where a
     defence is deployed it is that of the global adapter, which every client has.
     """
     if variant.memorize is None:
         return
-    central = place / f"central/{config.rounds:03d}"
+    central = folder / f"central/{config.rounds:03d}"
     request = MemorizationRequest(
-        clients=client_files(place, ()),
+        clients=client_files(folder, ()),
         protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
-        target=str(place),
+        target=str(folder),
         adapter=str(central) if variant.model == "central" else None,
-        round=_round(variant, place, config),
+        round=_round(variant, folder, config),
         seed=config.seed,
         device=config.device,
         dtype=config.dtype,
         workers=config.workers,
     )
-    started = datetime.now(UTC)
+    start_time = datetime.now(UTC)
     try:
         yield run_audit(request, redactor, watch).report
     except TooShortError as error:
-        yield _unmeasured(variant.name, request, started, str(error))
+        yield _unmeasured(variant.name, request, start_time, str(error))
 
 
-def _round(variant: Variant, place: Path, config: Simulation) -> int | None:
+def _round(variant: Variant, folder: Path, config: Simulation) -> int | None:
     if variant.round >= 0:
         return variant.round
-    return config.rounds if is_deployed(variant, place) else None
+    return config.rounds if is_deployed(variant, folder) else None
 
 
-def _unmeasured(name: str, request: MemorizationRequest, started: datetime, why: str) -> "Report":
+def _unmeasured(
+    name: str, request: MemorizationRequest, start_time: datetime, why: str
+) -> "Report":
     from fedaudit.report.run_header import build_report
 
     return build_report(
         command=request.command,
         name=name,
         config=request.protocol.scope(),
-        started=started,
+        started=start_time,
         base=request.target or "",
         environment=environment.describe(request.device),
         data=[],

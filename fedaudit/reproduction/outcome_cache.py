@@ -1,4 +1,4 @@
-"""What variants came to, kept so that a study that was stopped asks only the rest."""
+"""Outcomes of variants, kept so that a study that was stopped runs only the rest."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ FOLDER = "outcomes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantOutcome:
-    """What one variant came to; its rows and findings name it."""
+    """The outcome of one variant; its rows and findings name it."""
 
     measurements: tuple[Measurement, ...]
     findings: tuple[Finding, ...]
@@ -36,7 +36,7 @@ class VariantOutcome:
     limits: tuple[str, ...]
 
 
-def outcome_path(variant: Variant, config: Simulation, place: Path, redactor: "Redactor") -> Path:
+def outcome_path(variant: Variant, config: Simulation, folder: Path, redactor: "Redactor") -> Path:
     """Return where an outcome is kept: its name changes with all that it depends on.
 
     That is the variant, its federation as it stands in its folder, the models that it names by
@@ -45,19 +45,19 @@ def outcome_path(variant: Variant, config: Simulation, place: Path, redactor: "R
     """
     settings = {key: value for key, value in config.table().items() if key != "workers"}
     named = (config.base, config.partition.embedding, config.watermark.teacher)
-    stands = place / manifest.NAME
-    known = [
+    manifest_path = folder / manifest.NAME
+    dependencies = [
         asdict(variant),
         settings,
         config.sha256(),
-        sha256(stands) if stands.is_file() else "",
-        [fingerprints(Path(one))[0] for one in named if one and Path(one).is_dir()],
+        sha256(manifest_path) if manifest_path.is_file() else "",
+        [fingerprints(Path(model))[0] for model in named if model and Path(model).is_dir()],
         hashlib.sha256(redactor.key).hexdigest(),
         code_sha256(),
     ]
-    text = json.dumps(known, sort_keys=True, default=str)
+    text = json.dumps(dependencies, sort_keys=True, default=str)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return place.parent.parent / FOLDER / f"{name}.json"
+    return folder.parent.parent / FOLDER / f"{name}.json"
 
 
 def read_outcome(path: Path) -> VariantOutcome | None:
@@ -67,7 +67,7 @@ def read_outcome(path: Path) -> VariantOutcome | None:
         return VariantOutcome(
             measurements=tuple(Measurement(**row) for row in table["measurements"]),
             findings=tuple(
-                Finding(**{**one, "safe": tuple(one["safe"])}) for one in table["findings"]
+                Finding(**{**row, "safe": tuple(row["safe"])}) for row in table["findings"]
             ),
             data=tuple(table["data"]),
             limits=tuple(table["limits"]),
@@ -88,7 +88,7 @@ def code_sha256() -> str:
     digest = hashlib.sha256()
     for path in sorted(set(_code())):
         digest.update(sha256(path).encode())
-    installed = sorted(f"{one.name} {one.version}" for one in distributions())
+    installed = sorted(f"{d.name} {d.version}" for d in distributions())
     digest.update("\n".join(installed).encode())
     return digest.hexdigest()
 
@@ -96,13 +96,13 @@ def code_sha256() -> str:
 def _code() -> Iterator[Path]:
     yield from _files(Path(__file__).parents[1])
     for entry in entry_points(group=GROUP):
-        found = find_spec(entry.value.partition(":")[0].partition(".")[0])
-        for folder in (found.submodule_search_locations or ()) if found else ():
+        spec = find_spec(entry.value.partition(":")[0].partition(".")[0])
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
             yield from _files(Path(folder))
-        if found and found.origin:
-            yield Path(found.origin)
+        if spec and spec.origin:
+            yield Path(spec.origin)
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    found = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
-    yield from (path for path in found if path.is_file())
+    paths = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+    yield from (path for path in paths if path.is_file())

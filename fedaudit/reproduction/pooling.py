@@ -15,7 +15,7 @@ def pool_counts(
 ) -> list[Measurement]:
     """Return a row with scope.client "all" for rows of counts that differ in their client only.
 
-    `over` is another thing of the scope that they may differ in, and `name` what it becomes. Hits
+    `over` is another scope key that they may differ in, and `name` its value when pooled. Hits
     and n are summed and the interval is Wilson's; baseline and chance are means weighted by n.
     Where one row has no number, neither has the pooled one. Rows that do not count, those that are
     pooled already, and those whose value is not their share of hits are left out.
@@ -29,9 +29,9 @@ def pool_counts(
 
 
 def _no_share(row: Measurement) -> bool:
-    """Tell whether a value is something else than hits of n: a mean of which hits are a detail.
+    """Tell whether a value is not the share hits / n, but a mean that has hits beside it.
 
-    Nor is it a share if more was found than asked: one answer can give two targets.
+    Nor is it a share where hits exceed n: one answer can give two targets.
     """
     if row.hits is None or not row.n or row.value is None:
         return False
@@ -113,8 +113,8 @@ def _apart_from(row: Measurement, over: str) -> tuple[object, ...]:
 def _pooled(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
     scope: Mapping[str, object] = {**rows[0].scope, over: name}
     if blind := [row for row in rows if row.hits is None or not row.n]:
-        whose = ", ".join(str(row.scope[over]) for row in blind)
-        reason = f"not measured at {whose}: {blind[0].reason or 'there was nothing to count'}"
+        names = ", ".join(str(row.scope[over]) for row in blind)
+        reason = f"not measured at {names}: {blind[0].reason or 'there was nothing to count'}"
         nothing = replace(rows[0], value=None, low=None, high=None, hits=None, n=0, reason=reason)
         return replace(nothing, scope=scope, baseline=None, chance=None)
     hits, n = sum(row.hits or 0 for row in rows), sum(row.n or 0 for row in rows)
@@ -134,7 +134,7 @@ def _pooled(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
 
 def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
     """Return the mean weighted by n, where every value is known."""
-    known = [(value, n) for value, n in values if value is not None]
-    if len(known) < len(values):
+    pairs = [(value, n) for value, n in values if value is not None]
+    if len(pairs) < len(values):
         return None
-    return sum(value * n for value, n in known) / sum(n for _, n in known)
+    return sum(value * n for value, n in pairs) / sum(n for _, n in pairs)

@@ -47,7 +47,7 @@ def study_variants(
 ) -> list[Variant]:
     """Return the variants to run; raises UsageError when the profile has no study.
 
-    Without `own_seeds` those are left out that are another one with a seed of its own.
+    Without `own_seeds`, variants that set a seed of their own are left out.
     """
     fitting = [variant for variant in profile.study if profile.runs_at(variant, scale)]
     chosen = [variant for variant in fitting if variant.quick or not quick]
@@ -60,23 +60,24 @@ def study_variants(
 
 def variant_config(profile: Profile, scale: str, variant: Variant, settings: Any) -> Simulation:
     """Return the federation of a variant: scale, then variant, then the user's settings."""
-    own = profile.variant_settings(variant, scale)
-    table = merge_tables(merge_tables(profile.settings(scale), own), settings)
+    overrides = profile.variant_settings(variant, scale)
+    table = merge_tables(merge_tables(profile.settings(scale), overrides), settings)
     return build(Simulation, table, f"variant {variant.name}")
 
 
 def shared_federations(configs: Sequence[Simulation], federations: Path) -> list[Simulation]:
-    """Return the federations, each with its central model where one of them asks for that.
+    """Return the settings, with a central model wherever an equal federation asks for one.
 
-    One that was trained without it before, and not yet with it, stays as it is.
+    A federation that exists without it, and not yet with it, stays as it is.
     """
-    wanted = [config for config in configs if config.central]
+    central_configs = [config for config in configs if config.central]
     beside = (replace(config, central=True) for config in configs)
     return [
-        whole
-        if whole in wanted and (_there(federations, whole) or not _there(federations, config))
+        central
+        if central in central_configs
+        and (_there(federations, central) or not _there(federations, config))
         else config
-        for config, whole in zip(configs, beside, strict=True)
+        for config, central in zip(configs, beside, strict=True)
     ]
 
 
@@ -102,7 +103,7 @@ def run_study(
 ) -> StudyResult:
     """Run every variant; a federation of equal settings is trained once and kept.
 
-    One that another variant wants with a central model beside it is trained with that at once.
+    One for which another variant wants a central model is trained with it at once.
     `jobs` variants run at a time: with 0 as many as there are cores, for small models on CPU. With
     several `seeds` what is measured are means over them, and seeds that settings were tuned on are
     not among them.
@@ -111,13 +112,16 @@ def run_study(
     tasks = _tasks(
         profile, scale, chosen, _settings(profile, settings, seeds), federations, redactor
     )
-    flat = [task for own in tasks.values() for task in own]
-    for task in flat:  # what cannot be trained is said before anything is
+    flat = [task for group in tasks.values() for task in group]
+    for task in flat:  # refuse what cannot be trained before training anything
         prepare(task.config, task.place)
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
-    found = {seed: [next(outcomes) for _ in own] for seed, own in tasks.items()}
-    by_seed = {seed: _measured(profile, chosen, tasks[seed], own) for seed, own in found.items()}
-    return _result(profile, by_seed, found, flat)
+    outcomes_by_seed = {seed: [next(outcomes) for _ in group] for seed, group in tasks.items()}
+    by_seed = {
+        seed: _measured(profile, chosen, tasks[seed], group)
+        for seed, group in outcomes_by_seed.items()
+    }
+    return _result(profile, by_seed, outcomes_by_seed, flat)
 
 
 def _settings(profile: Profile, settings: Any, seeds: int) -> dict[int, Any]:
@@ -139,13 +143,13 @@ def _tasks(
     federations: Path,
     redactor: "Redactor",
 ) -> dict[int, list[VariantTask]]:
-    """Return what is to run with each seed."""
-    wanted = [
-        variant_config(profile, scale, variant, own)
-        for own in settings.values()
+    """Return the tasks of each seed."""
+    variant_configs = [
+        variant_config(profile, scale, variant, seed_settings)
+        for seed_settings in settings.values()
         for variant in chosen
     ]
-    configs = iter(shared_federations(wanted, federations))
+    configs = iter(shared_federations(variant_configs, federations))
     return {
         seed: [
             VariantTask(
@@ -165,55 +169,59 @@ def _measured(
     profile: Profile,
     chosen: Sequence[Variant],
     tasks: Sequence[VariantTask],
-    found: Sequence[VariantOutcome],
+    outcomes: Sequence[VariantOutcome],
 ) -> dict[str, Sequence[Measurement]]:
     """Return what one seed measured, by variant and by pool.
 
     A pool goes without variants of tuned seeds, unless it has no others.
     """
     measured: dict[str, Sequence[Measurement]] = {
-        variant.name: one.measurements for variant, one in zip(chosen, found, strict=True)
+        variant.name: outcome.measurements
+        for variant, outcome in zip(chosen, outcomes, strict=True)
     }
     for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
         pooled = [task for task in tasks if task.variant.pool == name]
         fresh = [task for task in pooled if task.config.seed not in profile.tuned_seeds]
         names = {task.variant.name for task in fresh or pooled}
-        measured[name] = _together(name, [row for one in names for row in measured[one]])
+        measured[name] = _together(name, [row for key in names for row in measured[key]])
     return measured
 
 
 def _result(
     profile: Profile,
     by_seed: Mapping[int, Mapping[str, Sequence[Measurement]]],
-    found: Mapping[int, Sequence[VariantOutcome]],
+    outcomes_by_seed: Mapping[int, Sequence[VariantOutcome]],
     tasks: Sequence[VariantTask],
 ) -> StudyResult:
     """Return the study's result: of one seed as it is, of several as means over them."""
-    several, outcomes = len(by_seed) > 1, [one for own in found.values() for one in own]
+    multi_seed, outcomes = (
+        len(by_seed) > 1,
+        [outcome for group in outcomes_by_seed.values() for outcome in group],
+    )
     [measured, *_] = by_seed.values()
     claims = check_claims(profile, measured)
-    limits = [limit for one in outcomes for limit in one.limits]
-    if several:
+    limits = [limit for outcome in outcomes for limit in outcome.limits]
+    if multi_seed:
         same = any(task.config.data != "nano" for task in tasks)
         measured = measured_means(by_seed, same_records=same)
-        alone = {
-            seed: {claim.id: claim for claim in check_claims(profile, own)}
-            for seed, own in by_seed.items()
+        claims_by_seed = {
+            seed: {claim.id: claim for claim in check_claims(profile, table)}
+            for seed, table in by_seed.items()
         }
-        claims = said_by_seed(check_claims(profile, measured), alone)
+        claims = said_by_seed(check_claims(profile, measured), claims_by_seed)
         limits.append(describe_seeds(list(by_seed), profile.tuned_seeds))
     return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),
         findings=tuple(
-            replace(finding, id=f"seed-{seed}-{finding.id}") if several else finding
-            for seed, own in found.items()
-            for one in own
-            for finding in one.findings
+            replace(finding, id=f"seed-{seed}-{finding.id}") if multi_seed else finding
+            for seed, group in outcomes_by_seed.items()
+            for outcome in group
+            for finding in outcome.findings
         ),
         claims=tuple(claims),
         figures=tuple(compare_figures(profile.figures, measured)),
         federations=tuple(task.place for task in tasks),
-        data=tuple(row for one in outcomes for row in one.data),
+        data=tuple(row for outcome in outcomes for row in outcome.data),
         limits=tuple(dict.fromkeys(limits)),
         seeds=tuple(by_seed),
     )
@@ -221,5 +229,5 @@ def _result(
 
 def _together(name: str, rows: Sequence[Measurement]) -> list[Measurement]:
     """Return the counts and means of the variants that share a name, over all of them."""
-    together = (pool_counts, average_means, average_ratios)
-    return [row for way in together for row in way(rows, "variant", name)]
+    poolers = (pool_counts, average_means, average_ratios)
+    return [row for pool in poolers for row in pool(rows, "variant", name)]

@@ -34,18 +34,18 @@ def default_jobs(scale: str, tasks: Sequence[VariantTask]) -> int:
 
 
 def run_tasks(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
-    """Return what each task came to, in their order; `jobs` run at a time.
+    """Return the outcome of each task, in their order; `jobs` run at a time.
 
     Tasks on one federation run one after the other. Raises what a task raised, which ends the
     others; Interrupted where a process died.
     """
     if min(jobs, len({task.place for task in tasks})) > 1:
         return _at_once(tasks, jobs, watch)
-    found = []
+    outcomes = []
     for number, task in enumerate(tasks, 1):
         watch.variant(task.variant.name, number, len(tasks))
-        found.append(run_variant(task, watch))
-    return found
+        outcomes.append(run_variant(task, watch))
+    return outcomes
 
 
 def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
@@ -54,36 +54,36 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
     for index, task in enumerate(tasks):
         waiting.setdefault(task.place, []).append(index)
     busy: dict[Future[VariantOutcome], int] = {}
-    found: dict[int, VariantOutcome] = {}
-    heard = watch.bar("variants")
+    outcomes: dict[int, VariantOutcome] = {}
+    progress = watch.bar("variants")
     with processes(jobs, BROKEN) as pool:
-        while len(found) < len(tasks):
+        while len(outcomes) < len(tasks):
             while len(busy) < jobs:
-                number = _next(waiting, {tasks[one].place for one in busy.values()})
+                number = _next(waiting, {tasks[i].place for i in busy.values()})
                 if number is None:
                     break
                 task = tasks[number]
-                watch.variant(task.variant.name, len(found) + len(busy) + 1, len(tasks))
-                alone = replace(task.config, workers=task.config.workers or 1)
+                watch.variant(task.variant.name, len(outcomes) + len(busy) + 1, len(tasks))
+                task_config = replace(task.config, workers=task.config.workers or 1)
                 with ignoring_interrupts():
-                    busy[pool.submit(_quietly, replace(task, config=alone))] = number
+                    busy[pool.submit(_quietly, replace(task, config=task_config))] = number
             done, _ = wait(busy, return_when=FIRST_COMPLETED)
             for future in done:
-                found[busy.pop(future)] = future.result()
-                heard(len(found), len(tasks))
-    return [found[index] for index in range(len(tasks))]
+                outcomes[busy.pop(future)] = future.result()
+                progress(len(outcomes), len(tasks))
+    return [outcomes[index] for index in range(len(tasks))]
 
 
-def _next(waiting: Mapping[Path, list[int]], taken: Container[Path]) -> int | None:
-    """Take the first task of the federation with most of them that nobody works on, if any."""
-    free = [place for place, numbers in waiting.items() if numbers and place not in taken]
+def _next(waiting: Mapping[Path, list[int]], busy_folders: Container[Path]) -> int | None:
+    """Take the first task of the idle federation that has the most of them, if any."""
+    free = [folder for folder, numbers in waiting.items() if numbers and folder not in busy_folders]
     if not free:
         return None
-    return waiting[max(free, key=lambda place: len(waiting[place]))].pop(0)
+    return waiting[max(free, key=lambda folder: len(waiting[folder]))].pop(0)
 
 
 def _quietly(task: VariantTask) -> VariantOutcome:
-    """Run a task where nobody watches."""
+    """Run a task without reporting progress."""
     nobody = Watch(
         variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress
     )

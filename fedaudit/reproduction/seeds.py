@@ -11,12 +11,12 @@ from fedaudit.metrics.replication import mean_margins
 from fedaudit.reproduction.claims import Measured
 
 COUNTS = frozenset({"members", "others", "groups", "beside", "space"})
-"""What a scope has that says how many records there were: other ones with each seed."""
+"""Scope keys that count records, and so differ from seed to seed."""
 
 
-def untuned_seeds(wanted: int, first: int, tuned: Sequence[int]) -> list[int]:
-    """Return so many seeds from `first` on, without those that settings were tuned on."""
-    return list(islice((seed for seed in count(first) if seed not in tuned), wanted))
+def untuned_seeds(n_seeds: int, first: int, tuned: Sequence[int]) -> list[int]:
+    """Return `n_seeds` seeds from `first` on, without those that settings were tuned on."""
+    return list(islice((seed for seed in count(first) if seed not in tuned), n_seeds))
 
 
 def mean_rows(
@@ -42,8 +42,8 @@ def _key(row: Measurement) -> tuple[object, ...]:
 
 
 def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool) -> Measurement:
-    whole = sum(row.n for row in rows if row.n is not None)
-    n = whole if all(row.n is not None for row in rows) else None
+    total = sum(row.n for row in rows if row.n is not None)
+    n = total if all(row.n is not None for row in rows) else None
     same = {key: {str(row.scope.get(key)) for row in rows} for key in COUNTS}
     mean = replace(
         rows[0],
@@ -67,8 +67,8 @@ def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool)
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if len(numbers) == len(values) else None
 
 
 def interval(
@@ -85,24 +85,27 @@ def interval(
     mean, margins = fmean(values), mean_margins(values, lows, highs, same_records=same_records)
     if margins is None:
         return None, None
-    known = [low for low in lows if low is not None]
-    least = 0.0 if min((*values, *known)) >= 0 else -math.inf
+    known_lows = [low for low in lows if low is not None]
+    least = 0.0 if min((*values, *known_lows)) >= 0 else -math.inf
     return max(least, mean - margins[0]), mean + margins[1]
 
 
 def said_by_seed(
     claims: Iterable[Claim], by_seed: Mapping[int, Mapping[str, Claim]]
 ) -> list[Claim]:
-    """Return claims about means over seeds with how many seeds bear each out on their own."""
+    """Return claims about means over seeds, each with how many seeds support it alone."""
     seeds = ", ".join(map(str, by_seed))
-    found = []
+    result = []
     for claim in claims:
-        own = [claims_of[claim.id] for claims_of in by_seed.values()]
-        held = sum(one.holds is True for one in own)
-        told = "; ".join(one.detail.split(";")[0] for one in own)
-        detail = f"{claim.detail}; alone it holds with {held} of {len(own)} seeds ({seeds}: {told})"
-        found.append(replace(claim, detail=detail))
-    return found
+        seed_claims = [claims_of[claim.id] for claims_of in by_seed.values()]
+        held_count = sum(c.holds is True for c in seed_claims)
+        details = "; ".join(c.detail.split(";")[0] for c in seed_claims)
+        detail = (
+            f"{claim.detail}; alone it holds with {held_count} of {len(seed_claims)} seeds "
+            f"({seeds}: {details})"
+        )
+        result.append(replace(claim, detail=detail))
+    return result
 
 
 def measured_means(
@@ -119,7 +122,7 @@ def measured_means(
 
 
 def describe_seeds(seeds: Sequence[int], tuned: Sequence[int]) -> str:
-    """Return in words what numbers of several seeds are."""
+    """Return a description of what numbers over several seeds are."""
     without = f"; settings were tuned on {_listed(tuned)}, which are none of them" if tuned else ""
     return (
         f"numbers are means over the seeds {_listed(seeds)}, with intervals that hold seeds and "

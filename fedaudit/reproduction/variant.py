@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Who hears of progress."""
+    """The listeners that progress is reported to."""
 
     variant: Callable[[str, int, int], None]
     training: Listener
@@ -54,31 +54,31 @@ class VariantTask:
 
 
 def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
-    """Train a variant's federation, attack it, and return what was measured, at once or before."""
-    of = (task.variant, task.config, task.place, task.redactor)
-    if task.place.exists() and (found := read_outcome(outcome_path(*of))):
-        return found
-    made = _measured(task, watch)
-    write_outcome(made, outcome_path(*of))  # of the federation as it stands now
-    return made
+    """Train a variant's federation and attack it, or return the outcome of an earlier run."""
+    cache_key = (task.variant, task.config, task.place, task.redactor)
+    if task.place.exists() and (cached_outcome := read_outcome(outcome_path(*cache_key))):
+        return cached_outcome
+    outcome = _measured(task, watch)
+    write_outcome(outcome, outcome_path(*cache_key))  # of the federation as it stands now
+    return outcome
 
 
 def _measured(task: VariantTask, watch: Watch) -> VariantOutcome:
-    variant, config, place = task.variant, task.config, task.place
-    begun, started = place.exists(), monotonic()
-    with simulation.alone_in(place):
-        done = simulation.simulate(config, place, listener=watch.training, verdicts=task.verdicts)
-    training = 0.0 if begun else monotonic() - started
+    variant, config, folder = task.variant, task.config, task.place
+    resumed, start_time = folder.exists(), monotonic()
+    with simulation.alone_in(folder):
+        done = simulation.simulate(config, folder, listener=watch.training, verdicts=task.verdicts)
+    training = 0.0 if resumed else monotonic() - start_time
     reports = [
-        *audit_variant(variant, place, config, task.redactor, watch.bar),
-        *_attributed(variant, place, config, watch),
-        *measure_memorization(variant, place, config, task.redactor, watch.bar),
-        *measure_inference_and_exposure(variant, place, config, task.redactor, watch.bar),
+        *audit_variant(variant, folder, config, task.redactor, watch.bar),
+        *_attributed(variant, folder, config, watch),
+        *measure_memorization(variant, folder, config, task.redactor, watch.bar),
+        *measure_inference_and_exposure(variant, folder, config, task.redactor, watch.bar),
     ]
     rows = [row for report in reports for row in report.measurements]
     rows = [*done.measurements, *rows, *relative_overheads(rows, training), *between_clients(rows)]
     # One audit for each client of many would say the same over and over.
-    told = () if variant.clients else (limit for report in reports for limit in report.limits)
+    caveats = () if variant.clients else (limit for report in reports for limit in report.limits)
     return VariantOutcome(
         measurements=tuple(
             replace(row, scope={**row.scope, "variant": variant.name})
@@ -90,7 +90,7 @@ def _measured(task: VariantTask, watch: Watch) -> VariantOutcome:
             for f in report.findings
         ),
         data=tuple(row for report in reports for row in report.data),
-        limits=(*done.limits, *told),
+        limits=(*done.limits, *caveats),
     )
 
 
@@ -109,16 +109,16 @@ def relative_overheads(rows: Sequence[Measurement], training: float) -> list[Mea
 
 
 def _attributed(
-    variant: Variant, place: Path, config: Simulation, watch: Watch
+    variant: Variant, folder: Path, config: Simulation, watch: Watch
 ) -> Iterator["Report"]:
     """Yield the report of a variant's attribution."""
     if not variant.attribution:
         return
-    options = {name: dict(own) for name, own in variant.options.items()}
+    options = {name: dict(table) for name, table in variant.options.items()}
     wish = build(ProtocolConfig, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
     limit = config.queries.limit if wish.limit is None else wish.limit  # 1 is meant as none
     request = attribution.AttributionRequest(
-        rounds=place,
+        rounds=folder,
         methods=variant.attribution,
         wish=replace(wish, seed=config.seed, limit=limit),
         options=options,

@@ -179,7 +179,7 @@ class Simulation:
 
     @property
     def prompt_template(self) -> PromptTemplate:
-        """The template that `template` names; raises UsageError for a name that nobody knows."""
+        """The template that `template` names; raises UsageError for an unknown name."""
         return template(self.template)
 
     def aggregator(self) -> tuple[str, dict[str, Any]]:
@@ -201,7 +201,7 @@ class Simulation:
     def table(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
         table: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        if not self.without:  # most federations are none that somebody was left out of
+        if not self.without:  # most federations leave nobody out
             del table["without"]
         if not self.client_data:
             del table["client_data"]
@@ -212,10 +212,10 @@ class Simulation:
     def sha256(self) -> str:
         """Return the fingerprint of everything that the result depends on.
 
-        A data file, a defence's own included, counts by its lines, wherever and in any order.
+        A data file, a defence's included, counts by its lines, wherever it is, in any order.
         """
         table = {key: value for key, value in self.table().items() if key not in NO_PART}
-        # What is not asked for counts as it did before there was such a setting: not at all.
+        # A setting that is not used counts as it did before it existed: not at all.
         absent = {"few_shot": not self.few_shot.each, "test": not self.test}
         absent["local"] = self.local == "no"
         table = {key: value for key, value in table.items() if not absent.get(key)}
@@ -227,7 +227,7 @@ class Simulation:
             table["data"] = lines_sha256(existing_path(Path(self.data), "file"))
         if self.client_data:
             paths = {
-                name: existing_path(Path(one), "file") for name, one in self.client_data.items()
+                name: existing_path(Path(file), "file") for name, file in self.client_data.items()
             }
             table["client_data"] = {name: lines_sha256(path) for name, path in paths.items()}
         if self.test:

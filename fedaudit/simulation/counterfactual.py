@@ -17,20 +17,20 @@ ALIKE = (
 
 
 def settings(config: Simulation, without: Sequence[str], out: Path) -> tuple[Simulation, Path]:
-    """Return the settings of the federation in `out` without some clients, and its own place.
+    """Return the settings of the federation in `out` without some clients, and its folder.
 
-    Raises UsageError for a client that there is not and for leaving out everybody, InputError
+    Raises UsageError for an unknown client and for leaving out everybody, InputError
     where `out` does not hold the complete federation.
     """
     names = config.client_names
-    for who in without:
-        if who not in names:
-            raise unknown_name_error("client", who, names)
+    for client in without:
+        if client not in names:
+            raise unknown_name_error("client", client, names)
     left_out = [name for name in names if name in without]
     if len(left_out) == len(names):
         raise UsageError("--without leaves no client: there would be nothing to train.")
-    found = existing_manifest(config, out)
-    if found is None or found.status != "complete":
+    manifest = existing_manifest(config, out)
+    if manifest is None or manifest.status != "complete":
         raise InputError(
             f"{out} holds no complete federation of these settings: give the same command without "
             "--without first."

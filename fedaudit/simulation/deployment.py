@@ -39,7 +39,7 @@ class Deployment:
 def deploy(
     run: Run,
     finished: Manifest,
-    found: Mapping[str, ClientDocuments],
+    materials: Mapping[str, ClientDocuments],
     engine: ModelEngine,
     held_out: Sequence[Document],
     progress: Callable[[str], Progress],
@@ -49,12 +49,12 @@ def deploy(
     An unfinished deployment is begun afresh. Where a defence answers for the model, perplexity is
     measured through it.
     """
-    place = run.out / DEPLOYED
+    folder = run.out / DEPLOYED
     if finished.status == "complete":
-        return _read(finished, place / MEASURED)
-    shutil.rmtree(place, ignore_errors=True)
-    for_owner(place)  # before anything secret is in it
-    state = _state(run, finished, found, engine, progress)
+        return _read(finished, folder / MEASURED)
+    shutil.rmtree(folder, ignore_errors=True)
+    for_owner(folder)  # before anything secret is in it
+    state = _state(run, finished, materials, engine, progress)
     results = [defense.deploy(state) for defense in run.defenses]
     settings, responders = _responding(run, state)
     rows = (
@@ -66,11 +66,11 @@ def deploy(
     limits = tuple(dict.fromkeys(limit for result in results for limit in result.limits))
     if rows or limits:
         table = {"measurements": [asdict(row) for row in rows], "limits": limits}
-        atomic_text(place / MEASURED, json.dumps(table, indent=2) + "\n")
-    if any(place.iterdir()):
-        for_owner(place)
+        atomic_text(folder / MEASURED, json.dumps(table, indent=2) + "\n")
+    if any(folder.iterdir()):
+        for_owner(folder)
     else:
-        place.rmdir()
+        folder.rmdir()
     complete = replace(
         finished,
         status="complete",
@@ -106,7 +106,7 @@ def _adapters(out: Path) -> dict[str, str]:
 def _state(
     run: Run,
     finished: Manifest,
-    found: Mapping[str, ClientDocuments],
+    materials: Mapping[str, ClientDocuments],
     engine: ModelEngine,
     progress: Callable[[str], Progress],
 ) -> FinishedFederation:
@@ -116,9 +116,9 @@ def _state(
         folder=run.out / DEPLOYED,
         adapter=run.out / finished.rounds[-1].adapter,
         parties={
-            who: _party(run, finished, who, own)
-            for who, own in found.items()
-            if any(who in one.participants for one in finished.rounds)
+            client: _party(run, finished, client, material)
+            for client, material in materials.items()
+            if any(client in r.participants for r in finished.rounds)
         },
         batch_size=training.batch_size * training.accumulation,
         rounds=config.rounds,
@@ -128,38 +128,36 @@ def _state(
     )
 
 
-def _party(run: Run, finished: Manifest, who: str, own: ClientDocuments) -> ClientState:
-    out, took_part = run.out, [one for one in finished.rounds if who in one.participants]
+def _party(run: Run, finished: Manifest, client: str, material: ClientDocuments) -> ClientState:
+    out, took_part = run.out, [r for r in finished.rounds if client in r.participants]
     last = took_part[-1]
     return ClientState(
-        documents=own.documents,
-        prepared=own.prepared,
-        shared=out / last.clients.get(who, last.adapter),
-        private={name: place(out, who, name, last.round) for name in own.private},
+        documents=material.documents,
+        prepared=material.prepared,
+        shared=out / last.clients.get(client, last.adapter),
+        private={name: place(out, client, name, last.round) for name in material.private},
         rounds=len(took_part),
-        steps=steps_of(run.config.training, len(run.tokens.shared[who])),
-        turns=dict(
-            local_round.round_folders(out / PRIVATE / who, [one.round for one in took_part])
-        ),
+        steps=steps_of(run.config.training, len(run.tokens.shared[client])),
+        turns=dict(local_round.round_folders(out / PRIVATE / client, [r.round for r in took_part])),
     )
 
 
 def _responding(
     run: Run, state: FinishedFederation
 ) -> tuple[dict[str, Any] | None, dict[str, Responder]]:
-    """Return the defence that answers for the model, by name and options, and how for each client.
+    """Return the defence that answers for the model, and the responder of each client.
 
     Where several do, it is the first of them.
     """
     for defense, (name, options) in zip(run.defenses, run.config.defense_plugins(), strict=True):
-        found = {
+        responders = {
             client: responder
             for client in state.parties
             if (state.folder / client).is_dir()
             if (responder := defense.responder(_deployed(state, client))) is not None
         }
-        if found:
-            return {"name": name, "options": options}, found
+        if responders:
+            return {"name": name, "options": options}, responders
     return None, {}
 
 

@@ -47,65 +47,69 @@ def documents(config: Simulation) -> list[Document]:
     Sorted by the hash of what they hold: the order of the input must not change a result.
     """
     form = config.prompt_template
-    made = config.records
-    if config.data == "nano" and made.passages:
-        found = list(
-            passages.corpus(count=made.passages, seed=config.seed, tasks=made.tasks, template=form)
+    settings = config.records
+    if config.data == "nano" and settings.passages:
+        result = list(
+            passages.corpus(
+                count=settings.passages, seed=config.seed, tasks=settings.tasks, template=form
+            )
         )
     elif config.data == "nano":
-        found = list(
+        result = list(
             nano.corpus(
-                cases=made.cases,
-                documents_per_case=made.documents_per_case,
+                cases=settings.cases,
+                documents_per_case=settings.documents_per_case,
                 seed=config.seed,
-                languages=made.languages,
-                domains=made.domains,
-                tasks=made.tasks,
+                languages=settings.languages,
+                domains=settings.domains,
+                tasks=settings.tasks,
                 template=form,
-                kinds=made.kinds,
+                kinds=settings.kinds,
             )
         )
     else:
-        found = list(corpus.read(Path(config.data), form))
-    if any(document.is_prompt for document in found):
+        result = list(corpus.read(Path(config.data), form))
+    if any(document.is_prompt for document in result):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
-    return ordered(found)
+    return ordered(result)
 
 
 def unread_caveats(config: Simulation) -> list[str]:
-    """Return the limits of what is not read in the files of records that the settings name."""
+    """Return caveats on what is not read in the record files that the settings name."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
     named += config.client_data.values()
     named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
     form, result = config.prompt_template, []
     for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
-        found: Counter[str] = Counter()
-        for _ in corpus.read(path, form, found):
+        unread_counts: Counter[str] = Counter()
+        for _ in corpus.read(path, form, unread_counts):
             pass
-        result += corpus.unread_caveat(path, found)
+        result += corpus.unread_caveat(path, unread_counts)
     return result
 
 
-def split(config: Simulation, found: Sequence[Document], base: Any) -> DataSplit:
-    """Deal `found`, or a few of every cluster, to the clients; `base` embeds them for clusters.
+def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> DataSplit:
+    """Deal `all_documents`, or a few per cluster, to the clients; `base` embeds for clusters.
 
-    What is held out is none of those that the few are drawn from.
+    Held-out documents are none of those that the few are drawn from.
     """
-    held = 0 if config.test else int(len(found) * config.held_out)
-    held_out, training = list(found[:held]), list(found[held:])
+    n_held_out = 0 if config.test else int(len(all_documents) * config.held_out)
+    held_out, training = list(all_documents[:n_held_out]), list(all_documents[n_held_out:])
     if config.test:
         held_out = _tested(config, training)
     labels: list[int] | None = None
     if config.few_shot.each:
-        wanted = config.few_shot
-        every = _clusters(config, training, base, wanted.clusters)
-        training, labels = few_shot_documents(training, every, each=wanted.each, seed=config.seed)
+        few_shot = config.few_shot
+        every = _clusters(config, training, base, few_shot.clusters)
+        training, labels = few_shot_documents(
+            training, every, shots=few_shot.each, seed=config.seed
+        )
     if len(training) < config.clients:
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
     dealt = _dealt(config, training, base, labels)
-    if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
+    if empty := [f"c{k}" for k, share in enumerate(dealt) if not share]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
     return DataSplit(dealt, held_out)
 
@@ -115,53 +119,53 @@ def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
 
     Raises InputError where one of them is trained on, too.
     """
-    found = ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
-    known = {document.text for document in training}
-    if twice := next((one.id for one in found if one.text in known), None):
+    result = ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
+    training_texts = {document.text for document in training}
+    if twice := next((d.id for d in result if d.text in training_texts), None):
         raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
-    return found
+    return result
 
 
 def _dealt(
     config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
 ) -> list[list[Document]]:
     """Return the documents of each client; `labels` are the clusters of `training`, if known."""
-    by = config.partition
-    if by.method == "corpus":
+    partition = config.partition
+    if partition.method == "corpus":
         return by_corpus(training, clients=config.clients, seed=config.seed)
     return deal(
         training,
         _classes(config, training, base, labels),
         clients=config.clients,
-        alpha=None if by.method == "iid" else by.alpha,
+        alpha=None if partition.method == "iid" else partition.alpha,
         seed=config.seed,
     )
 
 
 def _classes(
-    config: Simulation, found: Sequence[Document], base: Any, labels: Sequence[int] | None
+    config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
 ) -> Sequence[int]:
-    """Return what each document counts as when a partition is skewed."""
-    by = config.partition
-    if by.method == "iid":
-        return [0] * len(found)
-    if by.method == "dirichlet":
-        names = sorted({getattr(document, by.by) for document in found})
-        return [names.index(getattr(document, by.by)) for document in found]
-    return _clusters(config, found, base, by.clusters) if labels is None else labels
+    """Return the class of each document for a skewed partition."""
+    partition = config.partition
+    if partition.method == "iid":
+        return [0] * len(training)
+    if partition.method == "dirichlet":
+        names = sorted({getattr(document, partition.by) for document in training})
+        return [names.index(getattr(document, partition.by)) for document in training]
+    return _clusters(config, training, base, partition.clusters) if labels is None else labels
 
 
-def _clusters(config: Simulation, found: Sequence[Document], base: Any, count: int) -> list[int]:
+def _clusters(config: Simulation, training: Sequence[Document], base: Any, count: int) -> list[int]:
     """Return the K-means cluster of each document's embedding."""
     from fedaudit.engine.embeddings import embed, kmeans_clusters, load_embedder
 
     name = config.partition.embedding
     model = load_embedder(name, device=config.device) if name else base
-    return kmeans_clusters(embed(model, [d.text for d in found]), count, config.seed)
+    return kmeans_clusters(embed(model, [d.text for d in training]), count, config.seed)
 
 
 def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Manifest:
-    """Write a new federation, with its data and initial adapter, into `out` at one stroke.
+    """Write a new federation, with its data and initial adapter, into `out` atomically.
 
     `server` is the rule that the server really follows, which a defence may have changed.
     """
@@ -172,38 +176,40 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
     planted, canaries = plant_canaries(config, treated.clients, dealt.held_out)
     dealt = replace(dealt, clients=planted)
-    names, left = left_out.taking_part(config, dealt.clients)
-    dealt = replace(dealt, clients=left)
+    names, remaining = left_out.taking_part(config, dealt.clients)
+    dealt = replace(dealt, clients=remaining)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temp_folders(out)
-        place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None
     try:
-        (place / "data").mkdir(mode=0o700)
-        for name, own in zip(names, dealt.clients, strict=True):
-            corpus.write(place / f"data/{name}.jsonl", own)
+        (folder / "data").mkdir(mode=0o700)
+        for name, share in zip(names, dealt.clients, strict=True):
+            corpus.write(folder / f"data/{name}.jsonl", share)
         if dealt.held_out:
-            corpus.write(place / "data/held_out.jsonl", dealt.held_out)
-        initial_adapter(config, base, place / INITIAL)
+            corpus.write(folder / "data/held_out.jsonl", dealt.held_out)
+        initial_adapter(config, base, folder / INITIAL)
         if treated.marks:  # before training, as an owner would publish them
-            made = [commitments.commitment(mark, mark.options) for mark in treated.marks]
-            commitments.write(commitments.Commitments(commitments=tuple(made)), place)
-        started = _manifest(config, names, dealt, base, place, server)
+            mark_commitments = [
+                commitments.commitment(mark, mark.options) for mark in treated.marks
+            ]
+            commitments.write(commitments.Commitments(commitments=tuple(mark_commitments)), folder)
+        new_manifest = _manifest(config, names, dealt, base, folder, server)
         if treated.marks:  # named by no hash: the server's copy of the folder goes without it
-            watermark_keys.write(treated.marks, place / watermark_keys.OWNER)
-            started = _with_truth(started, treated)
+            watermark_keys.write(treated.marks, folder / watermark_keys.OWNER)
+            new_manifest = _with_truth(new_manifest, treated)
         if canaries:
-            (place / canary_file.OWNER).parent.mkdir(exist_ok=True)
-            canary_file.write(canaries, place / canary_file.OWNER)
-        manifest.write(started, place)
-        place.chmod(0o755 & ~umask())
-        os.rename(place, out)  # onto an empty folder too; fails on any other
+            (folder / canary_file.OWNER).parent.mkdir(exist_ok=True)
+            canary_file.write(canaries, folder / canary_file.OWNER)
+        manifest.write(new_manifest, folder)
+        folder.chmod(0o755 & ~umask())
+        os.rename(folder, out)  # onto an empty folder too; fails on any other
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    return started
+    return new_manifest
 
 
 def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
@@ -244,16 +250,16 @@ def _manifest(
     names: Sequence[str],
     dealt: DataSplit,
     base: Any,
-    place: Path,
+    folder: Path,
     server: Aggregator,
 ) -> Manifest:
-    total = sum(len(own) for own in dealt.clients)
+    total = sum(len(d) for d in dealt.clients)
     form: PromptTemplate = config.prompt_template
     return Manifest(
         base=BaseModel(name=config.base, sha256=base.sha256),
         clients=tuple(
-            ManifestClient(id=n, examples=len(own), weight=len(own) / total, data=f"data/{n}.jsonl")
-            for n, own in zip(names, dealt.clients, strict=True)
+            ManifestClient(id=n, examples=len(d), weight=len(d) / total, data=f"data/{n}.jsonl")
+            for n, d in zip(names, dealt.clients, strict=True)
         ),
         rounds=(Round(round=0, adapter=INITIAL),),
         secure_aggregation=_secure(config),
@@ -262,7 +268,7 @@ def _manifest(
             name=form.name, with_input=form.with_input, without_input=form.without_input
         ),
         seeds={"simulation": config.seed},
-        files=file_hashes(place),
+        files=file_hashes(folder),
         config=config.table(),
         config_sha256=config.sha256(),
         counterfactual=left_out.origin(config),
@@ -278,17 +284,17 @@ def _secure(config: Simulation) -> dict[str, Any] | None:
     return {"name": name, "options": asdict(chosen), "queries": design}
 
 
-def _with_truth(started: Manifest, own: WatermarkedData) -> Manifest:
+def _with_truth(new_manifest: Manifest, watermarked: WatermarkedData) -> Manifest:
     """Return the manifest with the mark that each client was given."""
-    of = {f"c{number}": mark for number, mark in own.holders}
-    clients = tuple(replace(one, watermark=of.get(one.id, "")) for one in started.clients)
-    return replace(started, clients=clients)
+    marks = {f"c{number}": mark for number, mark in watermarked.holders}
+    clients = tuple(replace(c, watermark=marks.get(c.id, "")) for c in new_manifest.clients)
+    return replace(new_manifest, clients=clients)
 
 
-def file_hashes(place: Path, below: str = ".") -> dict[str, str]:
-    """Return the SHA-256 of every file below `place/below`, by its path below `place`."""
+def file_hashes(folder: Path, below: str = ".") -> dict[str, str]:
+    """Return the SHA-256 of every file below `folder/below`, by its path below `folder`."""
     return {
-        path.relative_to(place).as_posix(): sha256(path)
-        for path in sorted((place / below).rglob("*"))
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in sorted((folder / below).rglob("*"))
         if path.is_file() and path.name != manifest.NAME and not path.name.startswith(".")
     }

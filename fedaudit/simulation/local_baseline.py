@@ -53,9 +53,7 @@ def train_alone(run: Run, listener: Listener) -> None:
 
 def check(run: Run) -> None:
     """Refuse defences that a client cannot go through alone."""
-    if private := [
-        one.name for one in local_defenses(run) if type(one).private is not Defense.private
-    ]:
+    if private := [d.name for d in local_defenses(run) if type(d).private is not Defense.private]:
         raise UsageError(
             f"The defence {private[0]} has private adapters, which a client that is alone does not "
             'train: set local to "plain" or "no".'
@@ -71,21 +69,21 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
     """Yield the trainings of a round that are not there yet."""
     config = run.config
     for client, sequences in run.tokens.shared.items():
-        place = local_adapter(run.out, client, number)
-        if (place / adapters.CONFIG).is_file():
+        folder = local_adapter(run.out, client, number)
+        if (folder / adapters.CONFIG).is_file():
             continue
         before = local_adapter(run.out, client, number - 1) if number > 1 else run.out / INITIAL
-        who = f"{client} alone"
+        model_name = f"{client} alone"
         yield ClientTraining(
-            who=who,
+            who=model_name,
             base=config.base,
             start=before,
-            out=place / local_round.OWN if local_defenses(run) else place,
+            out=folder / local_round.OWN if local_defenses(run) else folder,
             sequences=sequences,
             training=config.training,
             round=number,
             rounds=config.rounds,
-            seed=rounds.seed_of(config.seed, number, who),
+            seed=rounds.seed_of(config.seed, number, model_name),
             aggregator=registry.create("aggregation", PLAIN),
             defenses=local_defenses(run),
             sequel=_sequel(run, client, number),
@@ -96,29 +94,29 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
 
 
 def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
-    """Return what a client goes on to where a defence does and it is to be followed."""
+    """Return the follow-up training of a client, where one of its local defences has any."""
     if not (defense := local_round.follow_up_defense(local_defenses(run))):
         return None
-    place, who = local_adapter(run.out, client, number), f"{client} alone"
+    folder, model_name = local_adapter(run.out, client, number), f"{client} alone"
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],
         template=run.config.prompt_template,
-        folder=place / local_round.TURN,
+        folder=folder / local_round.TURN,
         adapters={
-            name: (place / name, rounds.seed_of(run.config.seed, number, f"{who}/{name}"))
+            name: (folder / name, rounds.seed_of(run.config.seed, number, f"{model_name}/{name}"))
             for name in defense.auxiliary_adapters
         },
     )
 
 
 def _keep(job: ClientTraining) -> None:
-    """Write what the client would send, if there were anybody to send it to: its own model."""
+    """Write what the client would send to a server: its own model."""
     if not job.defenses:  # it is there already
         return
-    start, own = adapters.read(job.start), adapters.read(job.out)
+    start, adapter = adapters.read(job.start), adapters.read(job.out)
     places = job.sequel.adapters if job.sequel else {}
     for defense in job.defenses:
-        further = {name: adapters.read(place) for name, (place, _) in places.items()}
-        own = dict(defense.upload(start, own, further))
-    adapters.write(own, adapters.check(job.out), job.out.parent)
+        auxiliary = {name: adapters.read(folder) for name, (folder, _) in places.items()}
+        adapter = dict(defense.upload(start, adapter, auxiliary))
+    adapters.write(adapter, adapters.check(job.out), job.out.parent)

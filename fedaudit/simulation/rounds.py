@@ -33,12 +33,12 @@ BROKEN = (
 )
 
 
-def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
-    """Train the rounds that `started` has not finished, and return the manifest with all of them.
+def run_rounds(run: Run, start_manifest: Manifest, listener: Listener) -> Manifest:
+    """Train the rounds that `start_manifest` lacks, and return the manifest with all of them.
 
     Stopped at any moment, it leaves a manifest of whole rounds, from which it goes on later.
     """
-    config, current = run.config, started
+    config, current = run.config, start_manifest
     if len(current.rounds) > config.rounds:
         return current
     counts = [len(list(tasks(run, n))) for n in range(1, config.rounds + 1)]
@@ -62,17 +62,17 @@ def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
 def participants(config: Simulation, number: int) -> list[str]:
     """Return the clients drawn for a round: a function of the seed and the round.
 
-    Who is left out is drawn like everybody else, and is then missing.
+    A client that is left out is drawn like every other, and is then missing.
     """
     names, absent = config.client_names, set(config.without)
-    drawn = (names[at] for at in sorted(_drawn(config, number)))
-    return [name for name in drawn if name not in absent]
+    drawn_names = (names[i] for i in sorted(_drawn(config, number)))
+    return [name for name in drawn_names if name not in absent]
 
 
 def check_participants(config: Simulation) -> None:
     """Refuse a federation in which some round draws nobody but clients that are left out."""
     without = set(config.without)
-    absent = {at for at, name in enumerate(config.client_names) if name in without}
+    absent = {i for i, name in enumerate(config.client_names) if name in without}
     if len(absent) < config.participants_per_round:
         return
     for number in range(1, config.rounds + 1):
@@ -81,14 +81,14 @@ def check_participants(config: Simulation) -> None:
 
 
 def _drawn(config: Simulation, number: int) -> list[int]:
-    """Return the places of a round's clients among all names."""
+    """Return the indices of a round's clients among all names."""
     draw = random.Random(f"participants {config.seed} {number}")
     return draw.sample(range(config.clients), config.participants_per_round)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTraining:
-    """One training of a round: whose, of what, from which adapter to which."""
+    """One training of a round: whose it is, on what, and where its adapter is kept."""
 
     who: str
     sequences: Sequences
@@ -101,33 +101,35 @@ def tasks(run: Run, number: int) -> Iterator[LocalTraining]:
     """Yield the round's trainings, the longest first, so that workers end together."""
     shared = run.tokens.shared
     if run.config.central and run.config.compares_utility:
-        together = [sequence for own in shared.values() for sequence in own]
-        yield LocalTraining(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
+        all_sequences = [sequence for sequences in shared.values() for sequence in sequences]
+        yield LocalTraining(who=CENTRAL, sequences=all_sequences, chain=run.out / CENTRAL)
     chosen = participants(run.config, number)
     for client in chosen:
         yield LocalTraining(who=client, sequences=shared[client], client=client)
     for client in chosen:
-        for name, own in run.tokens.private.get(client, {}).items():
-            place = run.out / private_state.PRIVATE / client / name
-            yield LocalTraining(who=f"{client}/{name}", sequences=own, chain=place, client=client)
+        for name, sequences in run.tokens.private.get(client, {}).items():
+            chain = run.out / private_state.PRIVATE / client / name
+            yield LocalTraining(
+                who=f"{client}/{name}", sequences=sequences, chain=chain, client=client
+            )
 
 
 def follow_up_trainings(run: Run, number: int) -> Iterator[LocalTraining]:
-    """Yield the trainings of a round that is over which a defence went on to.
+    """Yield the follow-up trainings of a finished round.
 
     Their sequences are as long as those that were trained on, and hold other tokens.
     """
     for client in (
         participants(run.config, number) if local_round.follow_up_defense(run.defenses) else ()
     ):
-        found = local_round.sequence_lengths(
+        lengths_by_adapter = local_round.sequence_lengths(
             private_state.place(run.out, client, local_round.TURN, number)
         )
-        for name, lengths in found.items():
+        for name, lengths in lengths_by_adapter.items():
             sequences = [[0] * length for length in lengths]
-            place = run.out / private_state.PRIVATE / client / name
+            chain = run.out / private_state.PRIVATE / client / name
             yield LocalTraining(
-                who=f"{client}/{name}", sequences=sequences, chain=place, client=client
+                who=f"{client}/{name}", sequences=sequences, chain=chain, client=client
             )
 
 
@@ -135,33 +137,33 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
     """Yield the round's trainings as jobs for a worker."""
     config = run.config
     private_state.restrict_private(run)
-    for one in tasks(run, number):
+    for task in tasks(run, number):
         training = config.training
-        if one.who == CENTRAL:
+        if task.who == CENTRAL:
             # The same passes over the data in the same number of steps: larger batches.
             training = replace(training, batch_size=training.batch_size * config.clients)
         begin, below = run.out / current.rounds[-1].adapter, None
-        if one.chain:
-            begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
+        if task.chain:
+            begin, out = _before(run, task.chain, number), task.chain / f"{number:03d}"
         else:
-            out = private_state.training_folder(run, one.client, number)
+            out = private_state.training_folder(run, task.client, number)
             if run.aggregator.merges_each_round:
                 begin, below = run.out / INITIAL, begin
         yield ClientTraining(
-            who=one.who,
+            who=task.who,
             base=config.base,
             start=begin,
             out=out,
             merged=below,
-            sequences=one.sequences,
+            sequences=task.sequences,
             training=training,
             round=number,
             rounds=config.rounds,
-            seed=seed_of(config.seed, number, one.who),
+            seed=seed_of(config.seed, number, task.who),
             aggregator=run.aggregator,
-            remembered=None if one.chain else _remembered(run, number, one.client),
-            defenses=() if one.chain else run.defenses,
-            sequel=None if one.chain else _sequel(run, one.client, number),
+            remembered=None if task.chain else _remembered(run, number, task.client),
+            defenses=() if task.chain else run.defenses,
+            sequel=None if task.chain else _sequel(run, task.client, number),
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
@@ -177,30 +179,30 @@ def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
 
 def _before(run: Run, chain: Path, number: int) -> Path:
     """Return a chain's adapter of the last round before `number`, or the initial one."""
-    kept = (chain / f"{n:03d}" for n in range(number - 1, 0, -1))
-    return next((folder for folder in kept if folder.is_dir()), run.out / INITIAL)
+    folders = (chain / f"{n:03d}" for n in range(number - 1, 0, -1))
+    return next((folder for folder in folders if folder.is_dir()), run.out / INITIAL)
 
 
-def seed_of(seed: int, number: int, who: str) -> int:
+def seed_of(seed: int, number: int, name: str) -> int:
     """Return the seed of one training: of one adapter in one round."""
-    digest = hashlib.sha256(f"{seed} {number} {who}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {number} {name}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
 
 def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float]) -> Manifest:
     """Aggregate the round, write its adapter, and only then name the round in the manifest."""
-    here, chosen = f"rounds/{number:03d}", participants(run.config, number)
-    folders = {who: f"{here}/clients/{who}" for who in chosen}
+    round_path, chosen = f"rounds/{number:03d}", participants(run.config, number)
+    folders = {c: f"{round_path}/clients/{c}" for c in chosen}
     start_folder = run.out / current.rounds[-1].adapter
     start, config = adapters.read(start_folder), adapters.check(start_folder)
-    begun = adapters.read(run.out / INITIAL) if run.aggregator.merges_each_round else start
+    client_start = adapters.read(run.out / INITIAL) if run.aggregator.merges_each_round else start
     examples = {client.id: float(client.examples) for client in current.clients}
-    updates = {who: private_state.upload(run, begun, who, number) for who in chosen}
-    weights = [examples[who] for who in chosen]
+    updates = {c: private_state.upload(run, client_start, c, number) for c in chosen}
+    weights = [examples[c] for c in chosen]
     remembered = adapters.read_state(memory.of_server(run.out, number - 1))
-    differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
+    differences = {c: run.aggregator.difference(client_start, u) for c, u in updates.items()}
     if run.secure and run.aggregator.merges_each_round:
-        # A stack holds every client's own factors: what only knows the sum must be made of it.
+        # A stack would hold every client's factors; here only the sum of updates may be known.
         result = run.aggregator.moved(
             start, secure_aggregation.weighted_mean(differences, examples)
         )
@@ -209,7 +211,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
     if run.aggregator.stateful_clients:
         state = memory.collect_states(run.aggregator, run.out, number, state, examples, chosen)
-    adapters.write(result, adapters.resized_config(config, result), run.out / here / "global")
+    adapters.write(result, adapters.resized_config(config, result), run.out / round_path / "global")
     adapters.write_state(state, memory.of_server(run.out, number))
     sums: dict[str, tuple[str, ...]] = {}
     if run.secure:
@@ -221,18 +223,18 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
                 secure_aggregation.update_weights(examples),
                 run.config,
                 number,
-                run.out / here,
+                run.out / round_path,
             ),
         )
     finished = Round(
         round=number,
-        adapter=f"{here}/global",
+        adapter=f"{round_path}/global",
         participants=tuple(chosen),
         clients=folders,
         sums=sums,
-        loss={who: round(losses[who], 6) for who in folders if isfinite(losses[who])},
+        loss={c: round(losses[c], 6) for c in folders if isfinite(losses[c])},
     )
-    files = {**current.files, **file_hashes(run.out, here)}
+    files = {**current.files, **file_hashes(run.out, round_path)}
     for folder in private_state.private_leftovers(run, chosen, number):
         files |= file_hashes(run.out, folder.relative_to(run.out).as_posix())
     private_state.restrict_private(run)
@@ -242,7 +244,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
 
 
 def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
-    """Return what a client's defence goes on to in a round."""
+    """Return the follow-up training of a client's defence in a round."""
     if not (defense := local_round.follow_up_defense(run.defenses)):
         return None
     seeds = {

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HELD_OUT = "data/held_out.jsonl"
 DEFAULT = "fedavg"
-"""The aggregation of whoever names none, which a defence may replace without a word."""
+"""The aggregation where none is named, which a defence may replace silently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +46,14 @@ class SimulationResult:
     measurements: tuple[Measurement, ...]
     limits: tuple[str, ...] = ()
     annotation: str | None = None
-    """What found the PII that the defences went by, where the documents did not say it."""
+    """What found the PII that the defences went by, where documents were not annotated."""
     resumed_from: int | None
     tokens: int = 0
-    """Trained on by all clients together, a token as often as it was."""
+    """Tokens trained on by all clients together, each as often as it was."""
 
 
 def existing_manifest(config: Simulation, out: Path) -> Manifest | None:
-    """Return the manifest of this very simulation in `out`, None for an empty place.
+    """Return this simulation's manifest in `out`; None where the folder is empty or missing.
 
     Raises InputError when `out` holds something else: nothing is ever overwritten.
     """
@@ -61,26 +61,26 @@ def existing_manifest(config: Simulation, out: Path) -> Manifest | None:
         return None
     if not (out / manifest.NAME).is_file():
         raise InputError(f"{out} is not empty and holds no federation; choose another --out.")
-    found = open_federation(out).manifest
-    if found.config_sha256 != config.sha256():
-        changed = differing_settings(found, config)
+    existing = open_federation(out).manifest
+    if existing.config_sha256 != config.sha256():
+        changed = differing_settings(existing, config)
         raise InputError(
             f"{out} holds another run (it differs in {changed}); choose another --out or remove it."
         )
-    return found
+    return existing
 
 
 def alone_in(out: Path) -> AbstractContextManager[None]:
     """Keep other processes from simulating into `out` meanwhile; InputError where one does."""
-    # Beside it: a federation's folder comes into being at one stroke.
+    # Beside it: a federation's folder is created atomically.
     beside = out.absolute().parent / f".{out.name}.lock"
     return locked(beside, f"Another process is simulating into {out}.")
 
 
-def differing_settings(found: Manifest, config: Simulation) -> str:
+def differing_settings(existing: Manifest, config: Simulation) -> str:
     """Return the names of the settings in which a federation differs from `config`."""
-    wanted = config.table()
-    names = [key for key in wanted if key not in NO_PART and found.config.get(key) != wanted[key]]
+    table = config.table()
+    names = [key for key in table if key not in NO_PART and existing.config.get(key) != table[key]]
     return ", ".join(names) or "what is in its data"
 
 
@@ -101,28 +101,30 @@ def simulate(
     from fedaudit.engine.local import LocalEngine
 
     run = prepare(config, out)
-    started = existing_manifest(config, out)
+    start_manifest = existing_manifest(config, out)
     base = load_base(config.base, device=config.device, dtype=config.dtype)
-    resumed = len(started.rounds) - 1 if started else None
-    if started is None:
-        started = initialization.create(config, out, base, run.aggregator)
-    elif not base.known_as(started.base.sha256):
+    resumed = len(start_manifest.rounds) - 1 if start_manifest else None
+    if start_manifest is None:
+        start_manifest = initialization.create(config, out, base, run.aggregator)
+    elif not base.known_as(start_manifest.base.sha256):
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
     else:
         remove_stale_temp_files(out)
     try:
-        found = datasets.client_documents(config, out, started.clients, run.defenses)
+        materials = datasets.client_documents(config, out, start_manifest.clients, run.defenses)
     except InputError:
         if resumed is None:  # what a defence refuses was never a federation
             shutil.rmtree(out, ignore_errors=True)
         raise
-    documents = {who: own.prepared for who, own in found.items()}
-    run = replace(run, tokens=datasets.tokenize_clients(config, base, found), documents=documents)
+    documents = {client: material.prepared for client, material in materials.items()}
+    run = replace(
+        run, tokens=datasets.tokenize_clients(config, base, materials), documents=documents
+    )
     del base  # its memory is the workers' now
-    finished = rounds.run_rounds(run, started, listener)
+    finished = rounds.run_rounds(run, start_manifest, listener)
     local_baseline.train_alone(run, listener)
     trained = training_costs(run)
-    spent = cost.costs(
+    cost_rows = cost.costs(
         trained,
         base=config.base,
         device=config.device,
@@ -130,19 +132,19 @@ def simulate(
         adapter=out / initialization.INITIAL,
     )
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
-    deployed = deployment.deploy(run, finished, found, engine, held_out(config, out), progress)
-    with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as asked:
+    deployed = deployment.deploy(run, finished, materials, engine, held_out(config, out), progress)
+    with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as judge:
         measured = evaluate(
-            config, out, finished, engine, progress("measuring utility"), judge=asked
+            config, out, finished, engine, progress("measuring utility"), judge=judge
         )
-    [*by] = {own.annotation for own in found.values() if own.annotation}
-    blind = tuple(f"the defences only know the PII that was found by {name}" for name in by)
+    [*annotators] = {material.annotation for material in materials.values() if material.annotation}
+    blind = tuple(f"the defences only know the PII that was found by {name}" for name in annotators)
     return SimulationResult(
         manifest=deployed.manifest,
         measurements=(
             *measured,
             *deployed.measurements,
-            *spent,
+            *cost_rows,
         ),
         limits=(
             *deployed.limits,
@@ -150,7 +152,7 @@ def simulate(
             *llm_judge.judge_caveats(config, measured),
             *initialization.unread_caveats(config),
         ),
-        annotation=by[0] if by else None,
+        annotation=annotators[0] if annotators else None,
         resumed_from=resumed,
         tokens=sum(map(cost.tokens, trained)),
     )
@@ -210,7 +212,7 @@ def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregati
     secured.requested_sets(
         everybody, config, secure.threshold, 1
     )  # refuses a design that cannot be
-    if answering := [one.name for one in defenses if type(one).responder is not Defense.responder]:
+    if answering := [d.name for d in defenses if type(d).responder is not Defense.responder]:
         raise UsageError(
             f"The defence {answering[0]} deploys from clients' adapters, which secure aggregation "
             "does not keep: leave one of them out."
@@ -219,8 +221,8 @@ def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregati
 
 
 def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequence[Defense]) -> None:
-    """Refuse a training of a defence's own where the loss is to be another than it knows."""
-    taking_over = [one.name for one in defenses if type(one).train is not Defense.train]
+    """Refuse a defence's own training where the settings ask for a loss that it lacks."""
+    taking_over = [d.name for d in defenses if type(d).train is not Defense.train]
     if taking_over and config.training.learned != "text":
         raise UsageError(
             f"The defence {taking_over[0]} learns whole texts: leave training.learned out."
@@ -233,7 +235,7 @@ def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequenc
 
 
 def training_costs(run: Run) -> list[cost.TrainingCost]:
-    """Return every training of a client, for what it costs; the central model's is none."""
+    """Return the cost record of every client's training; the central model's is none."""
     config = run.config
     return [
         cost.TrainingCost(
@@ -281,11 +283,11 @@ def evaluate(
     if central.is_dir():
         targets.append(("central", Target(name="central", adapter=str(central))))
     if config.local != "no" and config.compares_utility:
-        own = {
-            one.id: local_baseline.local_adapter(out, one.id, last.round)
-            for one in finished.clients
+        folders = {
+            client.id: local_baseline.local_adapter(out, client.id, last.round)
+            for client in finished.clients
         }
-        models = [Target(name=f"{who} alone", adapter=str(at)) for who, at in own.items()]
+        models = [Target(name=f"{c} alone", adapter=str(p)) for c, p in folders.items()]
         targets.append(("local", models))
     return utility.measure(
         engine,

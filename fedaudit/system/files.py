@@ -45,9 +45,9 @@ def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
         flags |= getattr(os, name, 0)
     handle = os.open(path, flags)
     try:
-        found = os.fstat(handle)
-        _check_kind(path, found)
-        if found.st_size > LARGEST:
+        file_stat = os.fstat(handle)
+        _check_kind(path, file_stat)
+        if file_stat.st_size > LARGEST:
             raise InputError(f"{path} is too large: such a file has {LARGEST:,} bytes at most.")
         return os.fdopen(handle, "r+b" if write else "rb", buffering=0 if write else -1)
     except BaseException:
@@ -58,15 +58,15 @@ def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
 def read_regular(path: Path, limit: int = LIMIT) -> bytes:
     """Return what a file holds; raises as `open_regular`, and InputError above `limit` bytes."""
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > limit or len(found := file.read(limit + 1)) > limit:
+        if os.fstat(file.fileno()).st_size > limit or len(data := file.read(limit + 1)) > limit:
             raise InputError(f"{path} is too large: such a file has {limit:,} bytes at most.")
-        return found
+        return data
 
 
 def check_target(path: Path) -> None:
-    """Raise InputError where a file cannot be put into the place of what is there.
+    """Raise InputError unless a file can be written to `path`: it is free or a regular file.
 
-    Only of another file: not of a device or a pipe, and neither of a link nor of what it leads to.
+    A device, a pipe or a folder is refused, and so are a link and what it leads to.
     """
     try:
         mode = path.lstat().st_mode
@@ -80,10 +80,10 @@ def check_target(path: Path) -> None:
         raise InputError(f"{path} cannot be written: it is no regular file.")
 
 
-def _check_kind(path: Path, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check_kind(path: Path, file_stat: os.stat_result) -> None:
+    if stat.S_ISDIR(file_stat.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         raise InputError(f"{path} is no regular file.")
 
 
@@ -137,15 +137,15 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
 
 
 def umask() -> int:
-    """Return the permissions that this process gives to no file it makes."""
+    """Return the umask: the permissions that this process withholds from files it makes."""
     with _UMASK:
-        found = os.umask(0o077)  # it can only be read by setting it
-        os.umask(found)
-    return found
+        mask = os.umask(0o077)  # it can only be read by setting it
+        os.umask(mask)
+    return mask
 
 
 def explain_os_error(error: OSError) -> InputError | None:
-    """Return what is wrong with a place that a user named, in one line; None for other errors."""
+    """Return what is wrong with a path that a user named, in one line; None for other errors."""
     if error.filename is None or error.errno not in _PLACES:
         return None
     name = str(error.filename)
@@ -155,16 +155,16 @@ def explain_os_error(error: OSError) -> InputError | None:
 def remove_stale_temp_files(folder: Path) -> None:
     """Remove what was left in a folder, and below, by writes whose process was killed."""
     for pattern in _UNFINISHED:
-        for left in [*folder.rglob(pattern)]:
-            if left.is_file():
-                left.unlink(missing_ok=True)
+        for path in [*folder.rglob(pattern)]:
+            if path.is_file():
+                path.unlink(missing_ok=True)
 
 
 def remove_stale_temp_folders(path: Path) -> None:
     """Remove folders `.NAME.????????` beside `path` that were to take its place (mkdtemp)."""
-    for left in [*path.parent.glob(f".{glob.escape(path.name)}.????????")]:
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in [*path.parent.glob(f".{glob.escape(path.name)}.????????")]:
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -203,9 +203,9 @@ def for_owner(path: Path) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for one in (path, *path.rglob("*")):
-            if not one.is_symlink():
-                one.chmod((0o700 if one.is_dir() else 0o600) & ~umask())
+        for entry in (path, *path.rglob("*")):
+            if not entry.is_symlink():
+                entry.chmod((0o700 if entry.is_dir() else 0o600) & ~umask())
     except OSError as error:
         raise InputError(f"{path} cannot be closed to others: {error.strerror}.") from None
 
@@ -218,31 +218,31 @@ def existing_parent(path: Path) -> None:
 
 
 def suggest_neighbour(path: Path) -> str:
-    """Return the question whether what lies beside `path`, and is called much like it, was meant.
+    """Return the question whether a neighbour of `path` with a similar name was meant.
 
     It begins with a space; it is empty where there is nothing of the kind.
     """
     try:
-        names = [one.name for one in path.parent.iterdir()]
+        names = [p.name for p in path.parent.iterdir()]
     except OSError:
         return ""
     near = get_close_matches(path.name, names, n=1, cutoff=0.6)
     return f" Did you mean {str(path.parent / near[0])!r}?" if near else ""
 
 
-def existing_path(path: Path, what: str) -> Path:
+def existing_path(path: Path, kind: str) -> Path:
     """Return `path`, or raise InputError when there is nothing."""
     if not path.exists():
-        raise InputError(f"There is no {what} {path}.")
+        raise InputError(f"There is no {kind} {path}.")
     return path
 
 
 def read_json(path: Path, missing: str) -> Any:
     """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
     try:
-        found = json.loads(read_regular(path).decode("utf-8"))
-        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
-        return found
+        content = json.loads(read_regular(path).decode("utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return content
     except FileNotFoundError:
         raise InputError(missing) from None
     except OSError as error:
@@ -251,12 +251,12 @@ def read_json(path: Path, missing: str) -> Any:
         raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
 
 
-def check_version(table: Any, path: Path, known: str) -> None:
-    """Raise InputError when what `path` holds has another major schema version than `known`.
+def check_version(table: Any, path: Path, supported: str) -> None:
+    """Raise InputError when what `path` holds has another major schema version than `supported`.
 
-    Without a version it is taken for `known`.
+    Without a version it is taken for `supported`.
     """
-    version = str(table.get("schema_version", known)) if isinstance(table, dict) else known
-    own = known.partition(".")[0]
-    if version.partition(".")[0] != own:
-        raise InputError(f"{path} has schema version {version}; this fedaudit reads {own}.x.")
+    version = str(table.get("schema_version", supported)) if isinstance(table, dict) else supported
+    major = supported.partition(".")[0]
+    if version.partition(".")[0] != major:
+        raise InputError(f"{path} has schema version {version}; this fedaudit reads {major}.x.")

@@ -1,4 +1,4 @@
-"""JSON over HTTP to servers that may be slow, busy or hostile: asked again, bounded, in one line.
+"""JSON over HTTP to servers that may be slow, busy or hostile: retried, bounded, brief in errors.
 
 What is waited for is the whole answer, headers too; no redirect is followed, which could take a key
 elsewhere; a machine's own servers are asked without a proxy.
@@ -48,7 +48,7 @@ class HttpStatusError(TargetError):
 
 @dataclass(frozen=True, slots=True)
 class HttpAttempt:
-    """What came of asking once; a status of 0 means that no answer came."""
+    """The result of one request; a status of 0 means that no answer came."""
 
     status: int
     problem: str
@@ -60,16 +60,16 @@ class HttpAttempt:
 
 
 class JsonClient:
-    """Asks servers that all hold the same, in turn; several threads may share it. Close it.
+    """Asks equal servers in turn; several threads may share it. Close it after use.
 
-    `who` begins its errors; `sleep` waits so many seconds before a question is put again.
+    `name` begins its errors; `sleep` waits the seconds before a request is sent again.
     """
 
     def __init__(
         self,
         urls: Sequence[str],
         *,
-        who: str,
+        name: str,
         key_variable: str = "",
         timeout: float = 60.0,
         retries: int = 5,
@@ -77,7 +77,7 @@ class JsonClient:
         sleep: Sleep | None = None,
     ) -> None:
         self.urls = [url.rstrip("/") for url in urls]
-        self.who, self.timeout, self.retries, self.most_bytes = who, timeout, retries, most_bytes
+        self.who, self.timeout, self.retries, self.most_bytes = name, timeout, retries, most_bytes
         self._over, self._turn = threading.Event(), count()
         self.sleep: Sleep = sleep or self._over.wait
         headers = {
@@ -121,39 +121,39 @@ class JsonClient:
         return f"{self.who} at {url or self.urls[0]} {problem}."
 
     def _ask(self, method: str, path: str, content: bytes, *, patient: bool) -> bytes:
-        found, gone, url = HttpAttempt(0, ""), set[str](), self.urls[0]
+        answer, gone, url = HttpAttempt(0, ""), set[str](), self.urls[0]
         for attempt in range(self.retries + 1):
             if attempt:
-                self.sleep(max(found.wait, min(2.0 ** (attempt - 1), LONGEST_WAIT)))
-            found, url = self._of_some_server(method, path, content, gone)
-            if found.status == 200:
-                return found.body
-            if found.gone:
-                raise ServerUnreachable(self.failed(found.problem, url))
-            if not (found.status in {0, 429} or (found.status >= 500 and patient)):
-                raise HttpStatusError(self.failed(found.problem, url), found.status)
-            if found.wait > LONGEST_WAIT:
-                waits = f"{found.problem} and asks to wait {found.wait:,.0f} s"
-                raise ServerUnreachable(self.failed(waits, url), found.status)
-        tried = f"{found.problem}, {self.retries + 1} times"
-        raise ServerUnreachable(self.failed(tried, url), found.status)
+                self.sleep(max(answer.wait, min(2.0 ** (attempt - 1), LONGEST_WAIT)))
+            answer, url = self._of_some_server(method, path, content, gone)
+            if answer.status == 200:
+                return answer.body
+            if answer.gone:
+                raise ServerUnreachable(self.failed(answer.problem, url))
+            if not (answer.status in {0, 429} or (answer.status >= 500 and patient)):
+                raise HttpStatusError(self.failed(answer.problem, url), answer.status)
+            if answer.wait > LONGEST_WAIT:
+                waits = f"{answer.problem} and asks to wait {answer.wait:,.0f} s"
+                raise ServerUnreachable(self.failed(waits, url), answer.status)
+        problem = f"{answer.problem}, {self.retries + 1} times"
+        raise ServerUnreachable(self.failed(problem, url), answer.status)
 
     def _of_some_server(
         self, method: str, path: str, content: bytes, gone: set[str]
     ) -> tuple[HttpAttempt, str]:
         """Ask the next server in turn, and another one where nobody is there."""
         for _ in self.urls:
-            left = [url for url in self.urls if url not in gone]
-            url = left[next(self._turn) % len(left)]
+            remaining = [url for url in self.urls if url not in gone]
+            url = remaining[next(self._turn) % len(remaining)]
             if self._over.is_set():
                 raise Interrupted(f"{self.who} was not asked any more.")
-            found = self._wait(self._try(method, url, path, content))
-            if not found.gone:
+            answer = self._wait(self._try(method, url, path, content))
+            if not answer.gone:
                 break
             gone.add(url)
             if len(gone) == len(self.urls):
                 break
-        return found, url
+        return answer, url
 
     async def _try(self, method: str, url: str, path: str, content: bytes) -> HttpAttempt:
         """Ask once, within the time that an answer may take."""
@@ -178,22 +178,22 @@ class JsonClient:
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise TargetError(self.failed("answers in a packed form that nobody asked for", url))
         body = bytearray()
-        async for part in response.aiter_raw():
-            body += part
+        async for chunk in response.aiter_raw():
+            body += chunk
             if len(body) > self.most_bytes:
                 raise TargetError(
                     self.failed(f"answers with more than {self.most_bytes:,} bytes", url)
                 )
         return bytes(body)
 
-    def _wait(self, asked: Coroutine[Any, Any, HttpAttempt]) -> HttpAttempt:
-        """Return what comes of it in the thread that speaks to servers, begun with the first."""
+    def _wait(self, coroutine: Coroutine[Any, Any, HttpAttempt]) -> HttpAttempt:
+        """Run a coroutine in the client's own thread, started on first use; return its result."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True)
                 self._thread.start()
-            future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -201,10 +201,10 @@ class JsonClient:
             raise
 
     async def _release(self) -> None:
-        asked = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in asked:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for client in self.http.values():
             await client.aclose()
 
@@ -221,10 +221,10 @@ def check_url(url: str, key_variable: str = "") -> None:
     """Raise ValueError for an address that cannot be asked, or not with a key."""
     try:
         parts = urlsplit(url)
-        known = parts.port != 0  # one that is no number, or too large, raises
+        valid_port = parts.port != 0  # one that is no number, or too large, raises
     except ValueError:
-        parts, known = urlsplit(""), False
-    if parts.scheme not in ("http", "https") or not parts.hostname or not known:
+        parts, valid_port = urlsplit(""), False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not valid_port:
         raise ValueError("url must be an address that begins with http:// or https://.")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("url must hold no user, password or query: see key_variable.")
@@ -246,7 +246,7 @@ def is_loopback(host: str) -> bool:
 
 
 def key_header(key_variable: str) -> dict[str, str]:
-    """Return the header with the key; raises UsageError without one, InputError for none."""
+    """Return the header with the key; raises UsageError without one, InputError if invalid."""
     if not key_variable:
         return {}
     key = os.environ.get(key_variable, "").strip()
@@ -282,9 +282,9 @@ def _told(status: int) -> str:
 def _connect(url: str, headers: Mapping[str, str]) -> "httpx.AsyncClient":
     import httpx
 
-    here = is_loopback(urlsplit(url).hostname or "")
+    loopback = is_loopback(urlsplit(url).hostname or "")
     try:
-        return httpx.AsyncClient(timeout=None, headers=headers, trust_env=not here)
+        return httpx.AsyncClient(timeout=None, headers=headers, trust_env=not loopback)
     except (ImportError, ValueError, OSError, httpx.InvalidURL):
         raise UsageError(
             "The proxy or the certificates that the environment names cannot be used."

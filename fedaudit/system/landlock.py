@@ -39,27 +39,27 @@ def restrict() -> int:
     Returns the version of Landlock that holds from now on: below 4 it leaves the network open, and
     0 takes nothing. Pipes and files that are open already stay usable.
     """
-    known = version()
-    if not known:
+    abi = version()
+    if not abi:
         return 0
-    rules = _Rules(*(_upto(known, rights) for rights in (_FILES, _NETWORK, _SCOPES)))
+    rules = _Rules(*(_upto(abi, rights) for rights in (_FILES, _NETWORK, _SCOPES)))
     handle = _call(_CREATE, ctypes.byref(rules), ctypes.sizeof(rules), 0)
     if handle < 0:
         return 0
     try:
         _library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-        return 0 if _call(_RESTRICT, handle, 0) else known
+        return 0 if _call(_RESTRICT, handle, 0) else abi
     finally:
         os.close(handle)
 
 
-def _upto(known: int, rights: dict[int, int]) -> int:
-    return sum(bits for since, bits in rights.items() if since <= known)
+def _upto(abi: int, rights: dict[int, int]) -> int:
+    return sum(bits for since, bits in rights.items() if since <= abi)
 
 
 def _call(number: int, *values: object) -> int:
-    own = [ctypes.c_long(value) if isinstance(value, int) else value for value in values]
-    return int(_library().syscall(ctypes.c_long(number), *own))
+    arguments = [ctypes.c_long(value) if isinstance(value, int) else value for value in values]
+    return int(_library().syscall(ctypes.c_long(number), *arguments))
 
 
 def _library() -> ctypes.CDLL:

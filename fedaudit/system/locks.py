@@ -22,7 +22,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     except ImportError:  # not on Windows
         yield
         return
-    made = not path.parent.exists()
+    new_folder = not path.parent.exists()
     make_folder(path.parent)
     handle = _handle(path)
     try:
@@ -43,7 +43,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
     finally:
         os.close(handle)
-        if made:
+        if new_folder:
             with suppress(OSError):  # it is not empty: somebody needs it
                 path.parent.rmdir()
 

@@ -12,41 +12,41 @@ _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNOR
 _LONGEST = 100
 
 
-def check_name(name: object, place: Path, what: str) -> None:
-    """Raise InputError unless what the file `place` calls `what` can be a file's name anywhere.
+def check_name(name: object, source: Path, kind: str) -> None:
+    """Raise InputError unless `name`, a `kind` in the file `source`, can name a file anywhere.
 
     That takes letters and digits of any script, `.`, `_` and `-`, no dot in the beginning or at
     the end, at most 100 characters, and no name of a device (CON, NUL, COM1).
     """
     if not isinstance(name, str) or not _NAME.fullmatch(_latin(name)) or name[-1] == ".":
-        wanted = "letters, digits and . _ - only, and no dot first or last"
+        rule = "letters, digits and . _ - only, and no dot first or last"
     elif len(name) > _LONGEST or len(os.fsencode(name)) > 2 * _LONGEST:
-        wanted = f"at most {_LONGEST} characters"
+        rule = f"at most {_LONGEST} characters"
     elif _DEVICE.fullmatch(name):
-        wanted = "a name that is no device's"
+        rule = "a name that is no device's"
     else:
         return
-    raise InputError(f"{place}: {what} {_short(name)} cannot name a file; it needs {wanted}.")
+    raise InputError(f"{source}: {kind} {_short(name)} cannot name a file; it needs {rule}.")
 
 
-def check_inside(name: object, place: Path) -> None:
-    """Raise InputError unless the file `place` may name the file `name` of its own folder.
+def check_inside(name: object, source: Path) -> None:
+    """Raise InputError unless the file `source` may name the file `name` of its own folder.
 
     Each part must be a file's name, and no link on the way may lead out of the folder.
     """
-    check_path(name, place)
-    check_linked(place.parent / str(name), place.parent)
+    check_path(name, source)
+    check_linked(source.parent / str(name), source.parent)
 
 
-def check_path(name: object, place: Path) -> None:
-    """Raise InputError unless `name`, in the file `place`, is a path of names of files."""
+def check_path(name: object, source: Path) -> None:
+    """Raise InputError unless `name`, in the file `source`, is a path of names of files."""
     if not isinstance(name, str):
-        raise InputError(f"{place} names {name!r} where it must name a file.")
+        raise InputError(f"{source} names {name!r} where it must name a file.")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise InputError(f"{place} points outside its folder: {_short(name)}.")
+        raise InputError(f"{source} points outside its folder: {_short(name)}.")
     for part in path.parts:
-        check_name(part, place, "the file")
+        check_name(part, source, "the file")
 
 
 def check_linked(path: Path, folder: Path) -> None:
@@ -65,5 +65,5 @@ def _latin(name: str) -> str:
 
 
 def _short(name: object) -> str:
-    shown = repr(name)
-    return shown if len(shown) <= _LONGEST else f"{shown[:40]}…"
+    text = repr(name)
+    return text if len(text) <= _LONGEST else f"{text[:40]}…"

@@ -1,4 +1,4 @@
-"""What a stranger's file makes of a library, tried in a process that can be ended.
+"""Trials: what a library does with a stranger's file, in a process that can be ended.
 
 A file of a kilobyte can make a library compute for years, fill the memory, or take its process
 with it. So what is to be done with such a file here is done before in a process with limits: where
@@ -43,9 +43,9 @@ _COMMAND = (sys.executable, "-P", "-c", "from fedaudit.system.sandbox import ser
 class Ended(Exception):
     """A trial that took too long or too much, or its process with it; its text says which."""
 
-    def __init__(self, at: str, why: str) -> None:
-        super().__init__(f"{at}: {why}" if at else why)
-        self.at, self.why = at, why
+    def __init__(self, step: str, why: str) -> None:
+        super().__init__(f"{step}: {why}" if step else why)
+        self.at, self.why = step, why
 
 
 class Output(NamedTuple):
@@ -68,15 +68,15 @@ def attempt(
     A trial is a function, by its module and name: it is given what JSON can hold, yields what it is
     about to open, and returns what JSON can hold. Its module is imported before there are limits.
     What it raises is left to whoever does the same here. `without` names modules that the process
-    does as if there were none of. Raises Ended where the process did not come to an end by itself,
+    cannot import. Raises Ended where the process did not come to an end by itself,
     and InputError where the trial does.
     """
-    asked = _asked(trial, question, seconds, memory, without)
+    payload = _asked(trial, question, seconds, memory, without)
     wait = START + SLOW * seconds
     try:
         done = subprocess.run(
             _COMMAND,
-            input=asked,
+            input=payload,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=wait,
@@ -102,7 +102,7 @@ def receive(
     Each is written as it comes, whole or not at all. Raises InputError where one has over `most`
     bytes, and Ended where the trial did not give them all.
     """
-    said: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     written = set()
     with subprocess.Popen(
         _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -112,21 +112,21 @@ def receive(
         try:
             with suppress(BrokenPipeError), _pipe(process.stdin) as ask:
                 ask.write(_asked(trial, question, seconds, memory, ()))
-            told = _pipe(process.stdout)
-            for line in iter(lambda: told.readline(LONGEST), b""):
-                for one in _lines(line):
-                    if "bytes" in one:
-                        place = dict(enumerate(places))[int(one["place"])]
-                        _save(told, place, int(one["bytes"]), most)
-                        written.add(place)
+            stream = _pipe(process.stdout)
+            for line in iter(lambda: stream.readline(LONGEST), b""):
+                for message in _lines(line):
+                    if "bytes" in message:
+                        path = dict(enumerate(places))[int(message["place"])]
+                        _save(stream, path, int(message["bytes"]), most)
+                        written.add(path)
                     else:
-                        said = [one]
+                        messages = [message]
             process.wait()
         finally:
             late.cancel()
             process.kill()
-    answer = _answer(process.returncode, said, seconds, memory)
-    if missing := [place.name for place in places if place not in written]:
+    answer = _answer(process.returncode, messages, seconds, memory)
+    if missing := [path.name for path in places if path not in written]:
         raise Ended("", f"it gave no {missing[0]}")
     return answer
 
@@ -136,11 +136,11 @@ def _pipe(end: IO[bytes] | None) -> IO[bytes]:
     return end
 
 
-def _save(source: IO[bytes], place: Path, size: int, most: int) -> None:
+def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
     """Write what a trial gives away."""
     if size > most:
-        raise InputError(f"{place} would have {size:,} bytes, over {most:,}.")
-    with atomic(place) as temporary, temporary.open("wb") as file:
+        raise InputError(f"{path} would have {size:,} bytes, over {most:,}.")
+    with atomic(path) as temporary, temporary.open("wb") as file:
         while size > 0 and (block := source.read(min(size, 2**20))):
             file.write(block)
             size -= len(block)
@@ -149,14 +149,14 @@ def _save(source: IO[bytes], place: Path, size: int, most: int) -> None:
 
 
 def _asked(trial: str, question: Any, seconds: float, memory: int, without: Sequence[str]) -> bytes:
-    asked: Mapping[str, Any] = {
+    request: Mapping[str, Any] = {
         "trial": trial.rpartition(".")[::2],
         "question": question,
         "seconds": seconds,
         "memory": memory,
         "without": list(without),
     }
-    return json.dumps(asked).encode()
+    return json.dumps(request).encode()
 
 
 def _lines(written: bytes) -> Iterator[dict[str, Any]]:
@@ -165,8 +165,8 @@ def _lines(written: bytes) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _answer(code: int, said: list[dict[str, Any]], seconds: float, memory: int) -> Any:
-    last = said[-1] if said else {}
+def _answer(code: int, messages: list[dict[str, Any]], seconds: float, memory: int) -> Any:
+    last = messages[-1] if messages else {}
     if "refused" in last:
         raise InputError(str(last["refused"]))
     if "answer" in last:
@@ -187,25 +187,25 @@ def _why(code: int, seconds: float, memory: int) -> str:
 
 def serve() -> None:
     """Do the trial that stdin names, as the process that `attempt` starts."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     sys.dont_write_bytecode = True
-    vars(sys)["modules"].update(dict.fromkeys(asked["without"]))  # what is None is not found
+    vars(sys)["modules"].update(dict.fromkeys(request["without"]))  # what is None is not found
     os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
-    module, name = asked["trial"]
+    module, name = request["trial"]
     trial = getattr(importlib.import_module(module), name)
-    limit(asked["seconds"], asked["memory"])
+    limit(request["seconds"], request["memory"])
     try:
-        _do(trial(asked["question"]), out)
+        _do(trial(request["question"]), out)
     except MemoryError:
         os._exit(_NO_MEMORY)
     os._exit(0)
 
 
 def _do(steps: Iterator[str | Output], out: IO[bytes]) -> None:
-    def say(said: dict[str, Any], data: bytes = b"") -> None:
-        out.write(json.dumps(said).encode() + b"\n" + data)
+    def say(message: dict[str, Any], data: bytes = b"") -> None:
+        out.write(json.dumps(message).encode() + b"\n" + data)
         out.flush()
 
     try:
@@ -221,7 +221,7 @@ def _do(steps: Iterator[str | Output], out: IO[bytes]) -> None:
         say({"refused": str(error)})
     except MemoryError:
         raise
-    except Exception:  # whoever does the same without limits tells it
+    except Exception:  # whoever does the same without limits will see it
         say({"answer": None})
 
 
@@ -232,8 +232,8 @@ def limit(seconds: float, memory: int) -> None:
     except ImportError:  # not on Windows
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    own = {"DATA": memory, "CPU": math.ceil(used.ru_utime + used.ru_stime + seconds)}
-    for name, most in (LIMITS | own).items():
+    trial_limits = {"DATA": memory, "CPU": math.ceil(used.ru_utime + used.ru_stime + seconds)}
+    for name, most in (LIMITS | trial_limits).items():
         with suppress(ValueError, OSError, AttributeError):
             _lower(getattr(resource, f"RLIMIT_{name}"), most)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -252,25 +252,25 @@ def _lower(kind: int, most: int) -> None:
 
 
 def protections(_asked: object) -> Generator[str, None, list[str]]:
-    """Return what holds in this process, tried: as a trial, what holds in any."""
-    held: list[str] = []
+    """Return the protections that hold in this process, by trying them; run it as a trial."""
+    active: list[str] = []
     with suppress(ImportError):
         import resource
 
-        for name, what in (("DATA", "memory"), ("CPU", "time"), ("NOFILE", "open files")):
+        for name, label in (("DATA", "memory"), ("CPU", "time"), ("NOFILE", "open files")):
             if resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] != resource.RLIM_INFINITY:
-                held.append(f"limits on {what}")
+                active.append(f"limits on {label}")
     tries: dict[str, Callable[[], object]] = {
         "no writing": lambda: os.close(os.open(os.devnull, os.O_WRONLY)),
         "no programs": lambda: os.posix_spawn(sys.executable, [sys.executable, "-V"], {}),
         "no TCP": lambda: socket.create_connection(("127.0.0.1", 9), timeout=1).close(),
     }
-    for what, do in tries.items():
-        yield what
+    for label, do in tries.items():
+        yield label
         try:
             do()
         except PermissionError:
-            held.append(what)
+            active.append(label)
         except OSError:
             continue
-    return held
+    return active

@@ -39,11 +39,11 @@ class FLoRA(Aggregator):
 
         total, result = float(sum(weights)), dict[str, torch.Tensor]()
         for module, a, b in _pairs(start):
-            parts = [(a, b)] if bool(b.any()) else []  # the initial adapter changes nothing
+            factors = [(a, b)] if bool(b.any()) else []  # the initial adapter changes nothing
             for update, weight in zip(updates, weights, strict=True):
-                parts.append((update[module + A] * (weight / total), update[module + B]))
-            stacked_a = torch.cat([part.float() for part, _ in parts])
-            stacked_b = torch.cat([part.float() for _, part in parts], dim=1)
+                factors.append((update[module + A] * (weight / total), update[module + B]))
+            stacked_a = torch.cat([x.float() for x, _ in factors])
+            stacked_b = torch.cat([x.float() for _, x in factors], dim=1)
             if stacked_a.shape[0] > min(stacked_a.shape[1], stacked_b.shape[0]):
                 stacked_a, stacked_b = factored(stacked_b.double() @ stacked_a.double())
             result |= {module + A: stacked_a, module + B: stacked_b}
@@ -67,9 +67,9 @@ def factored(product: "torch.Tensor") -> tuple["torch.Tensor", "torch.Tensor"]:
     import torch
 
     left, values, right = torch.linalg.svd(product.double(), full_matrices=False)
-    kept = max(1, int((values > values[0] * ROUNDING).sum()))
-    root = values[:kept].sqrt()
-    return (root[:, None] * right[:kept]).float(), (left[:, :kept] * root).float()
+    rank = max(1, int((values > values[0] * ROUNDING).sum()))
+    root = values[:rank].sqrt()
+    return (root[:, None] * right[:rank]).float(), (left[:, :rank] * root).float()
 
 
 def _pairs(update: Update) -> Iterator[tuple[str, "torch.Tensor", "torch.Tensor"]]:

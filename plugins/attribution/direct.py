@@ -24,9 +24,9 @@ class Direct(Attributor):
 
     def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Return each client's Z for the mark that speaks most against it."""
-        found = self._scores(trial)
+        scores = self._scores(trial)
         return AttributionResult(
-            clients=tuple(suspicion(client, found[client], trial.threshold) for client in found),
+            clients=tuple(suspicion(client, scores[client], trial.threshold) for client in scores),
             limits=(
                 plaintext.limit(self.name),
                 f"{self.name}: what the global model carried before a round is not subtracted, so "
@@ -37,18 +37,18 @@ class Direct(Attributor):
     def _scores(self, trial: AttributionContext) -> dict[str, dict[str, list[float]]]:
         """Return the z of every round by client and mark; a round's adapters are asked together."""
         rounds = plaintext.readable_rounds(trial.rounds, self.name)
-        found: dict[str, dict[str, list[float]]] = {
+        by_client: dict[str, dict[str, list[float]]] = {
             client: defaultdict(list) for client in plaintext.clients(trial.rounds)
         }
-        told = trial.progress("scoring clients' updates")
-        for done, (seen, read) in enumerate(rounds, start=1):
-            folders = [trial.write(seen.start, read(client)) for client in seen.participants]
+        progress = trial.progress("scoring clients' updates")
+        for done, (record, read) in enumerate(rounds, start=1):
+            folders = [trial.write(record.start, read(client)) for client in record.participants]
             scored = trial.measure(folders) if folders else []
-            for client, scores in zip(seen.participants, scored, strict=True):
+            for client, scores in zip(record.participants, scored, strict=True):
                 for mark, score in scores.items():
-                    found[client][mark].append(score.z)
-            told(done, len(trial.rounds))
-        return found
+                    by_client[client][mark].append(score.z)
+            progress(done, len(trial.rounds))
+        return by_client
 
 
 def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: float) -> ClientScore:

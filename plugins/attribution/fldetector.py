@@ -40,8 +40,8 @@ class FLDetector(Attributor):
         rounds = [
             (s.participants, read) for s, read in plaintext.readable_rounds(trial.rounds, self.name)
         ]
-        told = trial.progress("predicting clients' updates")
-        scores = mean_scores(prediction.distances(rounds, self.history, told), self.window)
+        progress = trial.progress("predicting clients' updates")
+        scores = mean_scores(prediction.distances(rounds, self.history, progress), self.window)
         flagged = self._flagged(scores, trial.seed)
         everybody = plaintext.clients(trial.rounds)
         return AttributionResult(
@@ -52,37 +52,37 @@ class FLDetector(Attributor):
     def _flagged(self, scores: Mapping[str, float], seed: int) -> frozenset[str]:
         names = sorted(scores)
         values = [scores[name] for name in names]
-        found = gap.groups(values, most=self.clusters, references=self.references, seed=seed)
-        if found == 1:
+        count = gap.groups(values, most=self.clusters, references=self.references, seed=seed)
+        if count == 1:
             return frozenset()
         higher = gap.upper_half(values, seed)
         return frozenset(name for name, high in zip(names, higher, strict=True) if high)
 
     def _limits(self, everybody: Sequence[str], scores: Mapping[str, float]) -> list[str]:
         """Return what it could not judge."""
-        said = []
+        caveats = []
         if silent := len(everybody) - len(scores):
-            said.append(
+            caveats.append(
                 f"{self.name}: no update of {silent} of {len(everybody)} clients could be "
                 "predicted, which takes an earlier one of theirs and two earlier rounds of "
                 "anybody; they are not flagged."
             )
         if len(scores) < 3:
-            said.append(
+            caveats.append(
                 f"{self.name}: {len(scores)} scores are too few for groups among them (three at "
                 "least); nobody is flagged."
             )
-        return said
+        return caveats
 
 
-def mean_scores(found: Sequence[Mapping[str, float]], window: int) -> dict[str, float]:
+def mean_scores(distances: Sequence[Mapping[str, float]], window: int) -> dict[str, float]:
     """Return each client's mean over the last `window` rounds, of those it has a distance in.
 
     A round's distances are divided by their mean, so that rounds weigh alike whoever took part.
     """
-    parts: dict[str, list[float]] = {}
-    for far in found[-window:]:
+    ratios: dict[str, list[float]] = {}
+    for far in distances[-window:]:
         mean = sum(far[client] for client in sorted(far)) / max(1, len(far))
         for client, value in far.items():
-            parts.setdefault(client, []).append(value / mean if mean else 1.0)
-    return {client: sum(values) / len(values) for client, values in parts.items()}
+            ratios.setdefault(client, []).append(value / mean if mean else 1.0)
+    return {client: sum(values) / len(values) for client, values in ratios.items()}

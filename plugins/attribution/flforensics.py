@@ -55,15 +55,17 @@ class FLForensics(Attributor):
     def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Flag a client that is in a suspect minority for any mark."""
         everybody = plaintext.clients(trial.rounds)
-        asked = __name__, self.documents, self.length
-        clean, *marked = trial.once(asked, lambda: self._influences(trial, everybody))
-        found: dict[str, str] = {}
+        key = __name__, self.documents, self.length
+        clean, *marked = trial.once(key, lambda: self._influences(trial, everybody))
+        suspects: dict[str, str] = {}
         for (mark, _), target in zip(trial.marks, marked, strict=True):
             for client in self._flagged(everybody, target, clean, trial.seed):
-                found.setdefault(client, mark.id)
+                suspects.setdefault(client, mark.id)
         return AttributionResult(
             clients=tuple(
-                ClientScore(client=client, flagged=client in found, mark=found.get(client, ""))
+                ClientScore(
+                    client=client, flagged=client in suspects, mark=suspects.get(client, "")
+                )
                 for client in everybody
             ),
             limits=(plaintext.limit(self.name), *self._limits(len(everybody))),
@@ -98,26 +100,26 @@ class FLForensics(Attributor):
         engine = local_engine(trial.engine)
         texts = self._texts(trial)
         column = {client: index for index, client in enumerate(everybody)}
-        found = np.zeros((len(texts), len(everybody)))
-        told = trial.progress("deriving influences")
-        for done, (seen, read) in enumerate(rounds):
+        influences = np.zeros((len(texts), len(everybody)))
+        progress = trial.progress("deriving influences")
+        for done, (record, read) in enumerate(rounds):
             folders = {
-                client: trial.write(seen.start, read(client)) for client in seen.participants
+                client: trial.write(record.start, read(client)) for client in record.participants
             }
             lengths = {
-                client: influence.change_norm(influence.weight_change(folder, seen.start))
+                client: influence.change_norm(influence.weight_change(folder, record.start))
                 for client, folder in folders.items()
             }
             for row, sequences in enumerate(texts if folders else []):
-                target = Target(name="start", adapter=str(seen.start))
+                target = Target(name="start", adapter=str(record.start))
                 gradients = influence.weight_gradients(engine, target, sequences)
                 for client, folder in folders.items():
                     if lengths[client]:
-                        changed = influence.weight_change(folder, seen.start)
+                        changed = influence.weight_change(folder, record.start)
                         gained = -influence.gradient_product(gradients, changed) / lengths[client]
-                        found[row, column[client]] += gained / len(folders)
-                told(done * len(texts) + row + 1, len(rounds) * len(texts))
-        return found
+                        influences[row, column[client]] += gained / len(folders)
+                progress(done * len(texts) + row + 1, len(rounds) * len(texts))
+        return influences
 
     def _texts(self, trial: AttributionContext) -> list[Texts]:
         """Return the clean texts as tokens, and those that each mark makes of the same texts."""
@@ -129,31 +131,33 @@ class FLForensics(Attributor):
         ]
         sets = [clean]
         for mark, watermark in trial.marks:
-            told = trial.progress(f"marking documents for {mark.id}")
+            progress = trial.progress(f"marking documents for {mark.id}")
             sets.append(
-                watermark.embed(mark.secret, clean, trial.engine, seed=trial.seed, progress=told)
+                watermark.embed(
+                    mark.secret, clean, trial.engine, seed=trial.seed, progress=progress
+                )
             )
         return [self._tokens(trial, documents) for documents in sets]
 
     def _tokens(self, trial: AttributionContext, documents: Sequence[Document]) -> Texts:
         begin = text_start(trial.engine)
         most = min(self.length, trial.engine.context_length)
-        found = trial.engine.tokenize([document.text for document in documents])
-        return [(*begin, *tokens.ids)[:most] for tokens in found]
+        encodings = trial.engine.tokenize([document.text for document in documents])
+        return [(*begin, *tokens.ids)[:most] for tokens in encodings]
 
     def _limits(self, clients: int) -> list[str]:
-        said = [
+        caveats = [
             f"{self.name}: the target texts are {self.documents} documents that each mark makes of "
             "clean ones, not those that clients trained on."
         ]
         needed = 2 * self.smallest + 1 if self.cluster == "hdbscan" else 3
         if clients < needed:
             advice = "; cluster = kmeans makes smaller ones" if self.cluster == "hdbscan" else ""
-            said.append(
+            caveats.append(
                 f"{self.name}: {clients} clients hold no cluster that is a minority (it takes "
                 f"{needed}), so nobody can be flagged{advice}."
             )
-        return said
+        return caveats
 
 
 @dataclass(frozen=True, kw_only=True)

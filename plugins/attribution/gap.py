@@ -17,7 +17,7 @@ SAME = 1e-9
 """Numbers that differ by no more than this part of the largest are rounding, not groups."""
 
 _LEAST = 1e-12
-"""Stands for a W of 0, whose logarithm there is none of; the numbers are scaled to 0..1."""
+"""Stands for a W of 0, which has no logarithm; the numbers are scaled to 0..1."""
 
 
 def groups(values: Sequence[float], *, most: int = 7, references: int = 10, seed: int = 0) -> int:
@@ -33,10 +33,10 @@ def groups(values: Sequence[float], *, most: int = 7, references: int = 10, seed
     if last < 2 or ordered[-1] - ordered[0] <= SAME * np.abs(ordered).max():
         return 1
     scaled = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
-    drawn = np.random.default_rng(seed).uniform(size=(references, len(scaled)))
+    draws = np.random.default_rng(seed).uniform(size=(references, len(scaled)))
     gaps, spreads = [], []
     for k in range(1, last + 1):
-        uniform = np.array([_within(row, k, seed) for row in drawn])
+        uniform = np.array([_within(row, k, seed) for row in draws])
         gaps.append(np.log(uniform.mean()) - np.log(_within(scaled, k, seed)))
         spreads.append(np.sqrt(1 + 1 / references) * np.log(uniform).std())
     for k in range(1, last):
@@ -67,5 +67,5 @@ def _within(values: "np.ndarray", k: int, seed: int) -> float:
 
     if len(np.unique(values)) <= k:
         return _LEAST
-    made = KMeans(k, n_init=10, random_state=seed).fit(np.sort(values)[:, None])
-    return max(float(made.inertia_), _LEAST)
+    kmeans = KMeans(k, n_init=10, random_state=seed).fit(np.sort(values)[:, None])
+    return max(float(kmeans.inertia_), _LEAST)

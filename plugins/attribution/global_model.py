@@ -16,8 +16,8 @@ class Global(Attributor):
     def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Return what the last global adapter shows of every mark."""
         [scores] = trial.measure([trial.last])
-        said = (
+        caveat = (
             f"{self.name}: a watermark in the global model says that somebody trained on it, not "
             "who did."
         )
-        return AttributionResult(clients=(), limits=(said,), marks=scores)
+        return AttributionResult(clients=(), limits=(caveat,), marks=scores)

@@ -48,8 +48,8 @@ def mean_labels(points: "np.ndarray", seed: int, most: int = 5) -> "np.ndarray":
         ks = range(2, min(most, len(ordered) - 1, len(np.unique(ordered, axis=0))) + 1)
         if alike.all() or not ks:
             return np.zeros(len(ordered), dtype=int)
-        tried = [KMeans(k, n_init=10, random_state=seed).fit(ordered).labels_ for k in ks]
-        return np.asarray(max(tried, key=lambda labels: silhouette_score(ordered, labels)))
+        candidates = [KMeans(k, n_init=10, random_state=seed).fit(ordered).labels_ for k in ks]
+        return np.asarray(max(candidates, key=lambda labels: silhouette_score(ordered, labels)))
 
     return _in_order(points, fit)
 
@@ -76,9 +76,9 @@ def malicious(points: "np.ndarray", labels: "np.ndarray") -> "np.ndarray":
     clusters = [mask for label, mask in suspect if label != NOISE]
     bound = _ratio(points[np.any(clusters, axis=0)])
     guilty = [mask for mask in clusters if _ratio(points[mask]) <= bound]
-    alone = (labels == NOISE) & (points[:, 0] > 0)
-    alone[alone] = [_ratio(points[index : index + 1]) <= bound for index in np.flatnonzero(alone)]
-    return np.asarray(np.any([*guilty, alone], axis=0))
+    noise = (labels == NOISE) & (points[:, 0] > 0)
+    noise[noise] = [_ratio(points[index : index + 1]) <= bound for index in np.flatnonzero(noise)]
+    return np.asarray(np.any([*guilty, noise], axis=0))
 
 
 def _ratio(points: "np.ndarray") -> float:

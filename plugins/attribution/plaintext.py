@@ -1,4 +1,4 @@
-"""What the methods share that read single clients' updates."""
+"""What all methods that read single clients' updates have in common."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,19 +10,19 @@ Read = Callable[[str], Update]
 def readable_rounds(
     rounds: Sequence[RoundRecord], method: str
 ) -> Iterator[tuple[RoundRecord, Read]]:
-    """Return every round with what reads its updates; raises InputError where one hides them."""
-    hidden = next((seen.round for seen in rounds if seen.updates is None), None)
+    """Return every round with the reader of its updates; raises InputError where one hides them."""
+    hidden = next((record.round for record in rounds if record.updates is None), None)
     if hidden is not None:
         raise InputError(
             f"{method} needs single clients' updates, which secure aggregation hides: round "
             f"{hidden} has none."
         )
-    return ((seen, seen.updates) for seen in rounds if seen.updates is not None)
+    return ((record, record.updates) for record in rounds if record.updates is not None)
 
 
 def clients(rounds: Sequence[RoundRecord]) -> list[str]:
     """Return everybody who took part, sorted."""
-    return sorted({client for seen in rounds for client in seen.participants})
+    return sorted({client for record in rounds for client in record.participants})
 
 
 def limit(method: str) -> str:

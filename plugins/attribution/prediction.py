@@ -1,7 +1,7 @@
 """What a client's next update should be, going by the rounds before (FLDetector, section 4.1).
 
 With m_t the mean update of round t, the global model moves by w_{t+1} - w_t = m_t, and the mean
-itself changes by m_{t+1} - m_t as it does. L-BFGS makes of the latest such pairs a matrix H with
+itself changes by m_{t+1} - m_t. L-BFGS makes a matrix H of the latest such pairs, with
 H (w_{t+1} - w_t) ~ m_{t+1} - m_t, and a client that sent u in round r is expected to send
 
     u + H (w_t - w_r)
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import torch
 
 Round = tuple[Sequence[str], Callable[[str], Update]]
-"""Who took part, and what reads an update."""
+"""Who took part, and the function that reads an update."""
 
 
 def distances(
-    rounds: Sequence[Round], history: int, told: Progress = no_progress
+    rounds: Sequence[Round], history: int, progress: Progress = no_progress
 ) -> list[dict[str, float]]:
     """Return for every round how far each client's update is from what was expected of it (L2).
 
@@ -34,7 +34,7 @@ def distances(
     """
     means: list[Update] = []
     last: dict[str, tuple[int, Update]] = {}
-    found: list[dict[str, float]] = []
+    by_round: list[dict[str, float]] = []
     for done, (participants, read) in enumerate(rounds, start=1):
         changes: dict[int, Update] = {}
         far, total = {}, None
@@ -50,9 +50,9 @@ def distances(
             total = _sum(total, update)
         if total is not None:
             means.append({name: tensor / len(participants) for name, tensor in total.items()})
-        found.append(far)
-        told(done, len(rounds))
-    return found
+        by_round.append(far)
+        progress(done, len(rounds))
+    return by_round
 
 
 def expected_change(means: Sequence[Update], before: int, history: int) -> Update:
@@ -77,10 +77,10 @@ def hessian_product(steps: Sequence[Update], changes: Sequence[Update], v: Updat
     import numpy as np
 
     inner = np.array([[dot(s, y) for y in changes] for s in steps])
-    among = np.array([[dot(s, other) for other in steps] for s in steps])
-    sigma = inner[-1, -1] / among[-1, -1] if among[-1, -1] else 0.0
+    gram = np.array([[dot(s, t) for t in steps] for s in steps])
+    sigma = inner[-1, -1] / gram[-1, -1] if gram[-1, -1] else 0.0
     below = np.tril(inner, -1)
-    matrix = np.block([[sigma * among, below], [below.T, -np.diag(np.diag(inner))]])
+    matrix = np.block([[sigma * gram, below], [below.T, -np.diag(np.diag(inner))]])
     right = [*(sigma * dot(s, v) for s in steps), *(dot(y, v) for y in changes)]
     solved = np.linalg.lstsq(matrix, np.array(right), rcond=None)[0]
     along_s, along_y = solved[: len(steps)], solved[len(steps) :]
@@ -119,13 +119,13 @@ def _sum(total: "dict[str, torch.Tensor] | None", update: Update) -> "dict[str, 
     return {name: tensor + update[name].double() for name, tensor in total.items()}
 
 
-def _check_shapes(update: Update, other: Update | None, client: str) -> None:
-    """Raise InputError unless both have the same tensors; `other` is of somebody before."""
+def _check_shapes(update: Update, reference: Update | None, client: str) -> None:
+    """Raise InputError unless both have the same tensors; `reference` is an earlier client's."""
 
     def shapes(tensors: Update) -> Mapping[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
-    if other is not None and shapes(update) != shapes(other):
+    if reference is not None and shapes(update) != shapes(reference):
         raise InputError(
             f"The update of {client} has other tensors than those before it: updates of different "
             "ranks or modules cannot be predicted from each other."

@@ -1,4 +1,4 @@
-"""Accounting of DP-SGD by Opacus: what a noise multiplier spends, and which one spends so much."""
+"""Accounting of DP-SGD by Opacus: a noise multiplier's epsilon, and an epsilon's multiplier."""
 
 import logging
 import warnings
@@ -11,7 +11,7 @@ from fedaudit.api import UsageError
 
 Accountant = Literal["prv", "rdp"]
 RESOLVED = 200.0
-"""Above this RDP bound the PRV accountant takes minutes and gigabytes to say as little."""
+"""Above this RDP bound the PRV accountant takes minutes and gigabytes and says no more."""
 
 
 def load_opacus() -> None:
@@ -37,20 +37,20 @@ def noise_for(
     load_opacus()
     from opacus.accountants.utils import get_noise_multiplier
 
-    wanted = {"target_epsilon": epsilon, "target_delta": delta, "accountant": accountant}
+    settings = {"target_epsilon": epsilon, "target_delta": delta, "accountant": accountant}
     try:
         with _quiet():
-            return float(get_noise_multiplier(sample_rate=rate, steps=steps, **wanted))
+            return float(get_noise_multiplier(sample_rate=rate, steps=steps, **settings))
     except ValueError:
-        said = f"dp: no noise is shown to give epsilon {epsilon:g} at delta {delta:g}."
-        raise UsageError(said) from None
+        message = f"dp: no noise is shown to give epsilon {epsilon:g} at delta {delta:g}."
+        raise UsageError(message) from None
 
 
 @lru_cache(maxsize=256)
 def spent_epsilon(
     sigma: float, delta: float, rate: float, steps: int, accountant: Accountant
 ) -> tuple[float, Accountant]:
-    """Return an upper bound on epsilon, and whose it is: RDP's above RESOLVED, in any case."""
+    """Return an upper bound on epsilon and its accountant, which is always RDP above RESOLVED."""
     load_opacus()
     from opacus.accountants import create_accountant
 
@@ -68,7 +68,7 @@ def spent_epsilon(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what accountants say where their bound is valid: at q = 1, at extreme orders.
+    """Silence accountants' warnings where their bound is valid: at q = 1, at extreme orders.
 
     A search for sigma passes by some so small that PRV's integrals overflow on the way; the sigma
     that it ends with is far from those.

@@ -89,8 +89,8 @@ class DifferentialPrivacy(Defense):
             optimizer = self._optimizer(course)
             losses = [
                 loss
-                for step, drawn in enumerate(poisson_batches(course))
-                for loss in _step(optimizer, gradients, drawn, course.rate(step))
+                for step, batch in enumerate(poisson_batches(course))
+                for loss in _step(optimizer, gradients, batch, course.rate(step))
             ]
         for name, weight in course.weights.items():
             if torch.equal(weight, start[name]):
@@ -115,8 +115,8 @@ class DifferentialPrivacy(Defense):
     def noise(self, documents: int, batch_size: int, steps: int) -> float:
         """Return sigma for a client; `steps` are those of all rounds of the federation."""
         delta, rate = self.delta_of(documents), sample_rate(batch_size, documents)
-        found = self.noise_multiplier
-        return found or noise_for(self.epsilon, delta, rate, steps, self.accountant)
+        sigma = self.noise_multiplier
+        return sigma or noise_for(self.epsilon, delta, rate, steps, self.accountant)
 
     def delta_of(self, documents: int) -> float:
         """Return the delta of a client; InputError for one with too few documents."""
@@ -126,7 +126,7 @@ class DifferentialPrivacy(Defense):
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Return the epsilon that each client spent in the rounds that it took part in."""
-        rows = (self._spent(finished, *one) for one in finished.parties.items())
+        rows = (self._spent(finished, *pair) for pair in finished.parties.items())
         return Result(measurements=tuple(rows), limits=LIMITS)
 
     def _spent(self, finished: FinishedFederation, client: str, party: ClientState) -> Measurement:
@@ -151,12 +151,12 @@ def poisson_batches(course: TrainingSession) -> Iterator[Sequences]:
     generator, count = _generator(course.seed, "draws", "cpu"), len(course.sequences)
     rate = sample_rate(course.batch_size, count)
     for _ in range(course.steps):
-        drawn = torch.rand(count, generator=generator, dtype=torch.float64) < rate
-        yield sorted((course.sequences[i] for i in drawn.nonzero().flatten().tolist()), key=len)
+        mask = torch.rand(count, generator=generator, dtype=torch.float64) < rate
+        yield sorted((course.sequences[i] for i in mask.nonzero().flatten().tolist()), key=len)
 
 
 def _generator(seed: int, purpose: str, device: Any) -> "torch.Generator":
-    """Return a generator of its own: with one seed, draws, noise and dropout would be related."""
+    """Return a generator for one purpose: with one seed, draws, noise and dropout are related."""
     import torch
 
     digest = sha256(f"dp {purpose} {seed}".encode()).digest()
@@ -164,23 +164,23 @@ def _generator(seed: int, purpose: str, device: Any) -> "torch.Generator":
 
 
 def _step(
-    optimizer: Any, gradients: Gradients, drawn: Sequences, rate: float
+    optimizer: Any, gradients: Gradients, batch: Sequences, rate: float
 ) -> Iterator["torch.Tensor"]:
     """Make one step and yield the losses of what was drawn."""
     for group in optimizer.param_groups:
         group["lr"] = rate
-    # No document is a step too: left out, it would tell that none was drawn.
-    parts = [drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)] or [[]]
-    for number, part in enumerate(parts, start=1):
-        yield gradients(part)
-        optimizer.signal_skip_step(number < len(parts))
+    # An empty batch is a step too: skipping it would reveal that nothing was drawn.
+    chunks = [batch[i : i + TOGETHER] for i in range(0, len(batch), TOGETHER)] or [[]]
+    for number, chunk in enumerate(chunks, start=1):
+        yield gradients(chunk)
+        optimizer.signal_skip_step(number < len(chunks))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
 
 @contextmanager
 def per_document(model: Any, weights: Mapping[str, Any]) -> Iterator[Gradients]:
-    """Give what computes every sequence's own gradient, as `grad_sample` of each weight."""
+    """Yield the function that sets every sequence's own gradient, `grad_sample` of each weight."""
     hooked = _hooked(model)
     for weight in weights.values():
         weight.grad = None
@@ -190,10 +190,10 @@ def per_document(model: Any, weights: Mapping[str, Any]) -> Iterator[Gradients]:
             warnings.filterwarnings("ignore", message="Full backward hook is firing when")
             yield partial(_gradients, hooked, weights)
     finally:
-        hooked.to_standard_module()  # which forgets some of what it put there
-        for part in (*model.modules(), *weights.values()):
-            for left in ("activations", "max_batch_len", "summed_grad"):
-                vars(part).pop(left, None)
+        hooked.to_standard_module()  # which leaves some of its attributes behind
+        for owner in (*model.modules(), *weights.values()):
+            for attribute in ("activations", "max_batch_len", "summed_grad"):
+                vars(owner).pop(attribute, None)
         for weight in weights.values():
             weight.grad = None
 
@@ -216,9 +216,9 @@ def _gradients(hooked: Any, weights: Mapping[str, Any], sequences: Sequences) ->
     for name, weight in weights.items():
         if getattr(weight, "grad_sample", None) is None:
             raise TargetError(f"dp: {name} gets no gradient of each document's own.")
-        own = weight.grad_sample
+        grads = weight.grad_sample
         # They do not sum to the ordinary gradient where Opacus missed a use of the weight.
-        if not hooked.checked and not (own.sum(0) - weight.grad).norm() <= 1e-3 * own.norm():
+        if not hooked.checked and not (grads.sum(0) - weight.grad).norm() <= 1e-3 * grads.norm():
             raise TargetError(f"dp: the documents' own gradients of {name} do not add up.")
     hooked.checked = True
     return losses.detach()
@@ -233,10 +233,10 @@ def _hooked(model: "torch.nn.Module") -> Any:
     class Hooked(GradSampleModule):  # type: ignore[misc]
         backwards = checked = False
 
-        def capture_activations_hook(self, *given: Any) -> None:
+        def capture_activations_hook(self, *args: Any) -> None:
             """Note a layer's input, but not again when checkpointing computes it again."""
             if not self.backwards:
-                super().capture_activations_hook(*given)
+                super().capture_activations_hook(*args)
 
     for name, module in trainable_modules(model):
         if type(module) not in Hooked.GRAD_SAMPLERS:
@@ -253,5 +253,5 @@ def mean_losses(model: Any, sequences: Sequences, device: Any) -> "torch.Tensor"
     real, aims = (ids >= 0).long(), ids[:, 1:]
     output = model(input_ids=ids.clamp(min=0), attention_mask=real, use_cache=False)
     logits = output.logits[:, :-1].float().flatten(0, 1)
-    each = torch.nn.functional.cross_entropy(logits, aims.flatten(), reduction="none")
-    return each.view(aims.shape).sum(1) / real[:, 1:].sum(1).clamp(min=1)
+    losses = torch.nn.functional.cross_entropy(logits, aims.flatten(), reduction="none")
+    return losses.view(aims.shape).sum(1) / real[:, 1:].sum(1).clamp(min=1)

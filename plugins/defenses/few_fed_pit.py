@@ -57,18 +57,20 @@ class FewFedPit(SelfGeneration):
             return trained if self.alpha else private[PUBLIC]
         public = private[PUBLIC]
         return {
-            name: (self.alpha * own.float() + (1 - self.alpha) * public[name].float()).to(own.dtype)
-            for name, own in trained.items()
+            name: (self.alpha * tensor.float() + (1 - self.alpha) * public[name].float()).to(
+                tensor.dtype
+            )
+            for name, tensor in trained.items()
         }
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Return what the filters dropped, or that nothing was made up."""
         if not self.auxiliary_adapters:
             return Result(limits=(f"{self.name}: alpha is 1, so no example was made up.",))
-        found = super().deploy(finished)
-        told = (
+        result = super().deploy(finished)
+        caveats = (
             f"{self.name}: clients send {self.alpha:g} of the adapter that was trained on their "
             f"own data, and {1 - self.alpha:g} of the one that was trained on examples in its "
             "place, which were made from a few of their own and may repeat parts of them.",
         )
-        return replace(found, limits=(*told, *found.limits))
+        return replace(result, limits=(*caveats, *result.limits))

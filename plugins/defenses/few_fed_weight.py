@@ -72,23 +72,25 @@ class FewFedWeight(Defense):
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
         from .self_generation.instruction_following import scores
 
-        made = pseudo_labelled(turn, self.answer_tokens)
-        pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in made]
-        found = scores(turn.engine, Target(name="own", adapter=str(turn.trained)), pairs)
-        known = [(one, loss.conditional) for one, loss in zip(made, found, strict=True) if loss]
-        drawn = self._drawn(known, turn)
-        return {WEIGHTED: [*turn.documents, *drawn]}
+        examples = pseudo_labelled(turn, self.answer_tokens)
+        pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in examples]
+        losses = scores(turn.engine, Target(name="own", adapter=str(turn.trained)), pairs)
+        scored_examples = [
+            (d, loss.conditional) for d, loss in zip(examples, losses, strict=True) if loss
+        ]
+        samples = self._drawn(scored_examples, turn)
+        return {WEIGHTED: [*turn.documents, *samples]}
 
     def _drawn(
-        self, known: Sequence[tuple[Document, float]], turn: TrainedClient
+        self, scored_examples: Sequence[tuple[Document, float]], turn: TrainedClient
     ) -> list[Document]:
-        """Return as many examples as are known, drawn by their energies, some more than once."""
-        if not known:
+        """Return as many examples as were scored, drawn by their energies, some more than once."""
+        if not scored_examples:
             return []
         rng = random.Random(sha256(f"few_fed_weight {turn.seed}".encode()).digest())
-        examples, energies = zip(*known, strict=True)
-        drawn = rng.choices(examples, weights(energies, self.temperature), k=len(examples))
-        return [replace(one, id=f"{one.id}-{turn.round}-{n}") for n, one in enumerate(drawn)]
+        examples, energies = zip(*scored_examples, strict=True)
+        samples = rng.choices(examples, weights(energies, self.temperature), k=len(examples))
+        return [replace(d, id=f"{d.id}-{turn.round}-{n}") for n, d in enumerate(samples)]
 
     def upload(self, start: Update, trained: Update, private: Mapping[str, Update]) -> Update:
         """Return the adapter that was trained on both."""
@@ -96,11 +98,11 @@ class FewFedWeight(Defense):
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Say that nothing is protected."""
-        told = (
+        caveat = (
             f"{self.name}: a way to learn from few examples, and no protection: what clients send "
             "was trained on their own data."
         )
-        return Result(limits=(told,))
+        return Result(limits=(caveat,))
 
 
 def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
@@ -109,33 +111,36 @@ def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     A prompt that the model's context does not hold with its answer is left out, and so is one that
     gets no words.
     """
-    own = usable_documents(turn.documents, 1)
-    prompts = [turn.template.prompt(one.instruction, one.input) for one in own]
+    documents = usable_documents(turn.documents, 1)
+    prompts = [turn.template.prompt(d.instruction, d.input) for d in documents]
     begin = text_start(turn.engine)
     ids = [(*begin, *tokens.ids) for tokens in turn.engine.tokenize(prompts)]
     room = turn.engine.context_length - new_tokens
-    fit = list(dict.fromkeys(some for some in ids if len(some) <= room))
-    found = turn.engine.generate(
+    fit = list(dict.fromkeys(prompt for prompt in ids if len(prompt) <= room))
+    generations = turn.engine.generate(
         Target(name="global", adapter=str(turn.start)),
         GenerationBatch(
-            [GenerationRequest(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
+            [
+                GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new_tokens)
+                for prompt in fit
+            ],
             seed=0,
             decoding=SamplingParams(temperature=0),
         ),
     )
-    texts = {some: one.texts[0].strip() for some, one in zip(fit, found, strict=True)}
-    answered = [(one, texts.get(some, "")) for one, some in zip(own, ids, strict=True)]
+    texts = {prompt: g.texts[0].strip() for prompt, g in zip(fit, generations, strict=True)}
+    answered = [(d, texts.get(prompt, "")) for d, prompt in zip(documents, ids, strict=True)]
     return [
-        turn.template.render(replace(one, text="", pii=None, output=text))
-        for one, text in answered
+        turn.template.render(replace(document, text="", pii=None, output=text))
+        for document, text in answered
         if words(text)
     ]
 
 
 def weights(energies: Sequence[float], temperature: float) -> list[float]:
-    """Return exp(-energy / temperature) of each of one or more, as shares of their sum."""
+    """Return exp(-energy / temperature) of each energy, as shares of their sum."""
     # Less the lowest: the shares stay the same, and none is lost to rounding.
     least = min(energies)
-    found = [math.exp((least - energy) / temperature) for energy in energies]
-    total = math.fsum(found)
-    return [one / total for one in found]
+    exponentials = [math.exp((least - energy) / temperature) for energy in energies]
+    total = math.fsum(exponentials)
+    return [x / total for x in exponentials]

@@ -118,12 +118,12 @@ def _predefined(cls: Any, **options: Any) -> "EntityRecognizer":
     from presidio_analyzer import Pattern
 
     patterns = [Pattern(p.name, f"(?a){p.regex}", p.score) for p in cls.PATTERNS]
-    made: EntityRecognizer = cls(patterns=patterns, supported_language=ANY, **options)
-    return made
+    entity_recognizer: EntityRecognizer = cls(patterns=patterns, supported_language=ANY, **options)
+    return entity_recognizer
 
 
 def _telephone(regions: Sequence[str]) -> "EntityRecognizer":
-    """Return Presidio's telephone recognizer without finds that are short or part of more."""
+    """Return Presidio's telephone recognizer without short matches and parts of longer ones."""
     from presidio_analyzer.predefined_recognizers import PhoneRecognizer
 
     class Telephone(PhoneRecognizer):
@@ -132,10 +132,10 @@ def _telephone(regions: Sequence[str]) -> "EntityRecognizer":
         def analyze(self, text: str, *args: Any, **kwargs: Any) -> "list[RecognizerResult]":
             if not _ENOUGH_DIGITS.search(text):
                 return []
-            found = super().analyze(text, *args, **kwargs)
-            for result in found:
+            results = super().analyze(text, *args, **kwargs)
+            for result in results:
                 result.start = _after_bracket(text, result.start, result.end)
-            return [result for result in found if _stands_alone(text, result.start, result.end)]
+            return [result for result in results if _stands_alone(text, result.start, result.end)]
 
     return Telephone(
         context=list(TELEPHONE.context),
@@ -163,7 +163,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Keep a logger from telling at length what becomes one line for the user."""
+    """Keep a logger from printing at length what the user gets in one line."""
     logger = logging.getLogger(name)
     before = logger.disabled
     logger.disabled = True

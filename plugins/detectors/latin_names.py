@@ -1,8 +1,8 @@
 """Names of people in Latin letters: after a title, by a known first name, by a surname's ending.
 
-Found without a model: among words that begin with a capital those are looked at that stand
-together, up to a word that names an institution, a place or a month. A surname that was found
-counts wherever else it stands in the text.
+Found without a model: runs of words that begin with a capital are examined, each up to a word that
+names an institution, a place or a month. A surname that was found counts wherever else it stands
+in the text.
 """
 
 import re
@@ -42,7 +42,7 @@ _STATES = ("U.S.", "U.K.", "E.U.", "U.N.")
 
 
 class FoundName(NamedTuple):
-    """A name's place in a text, and how sure it is one."""
+    """A name's position in a text, and how likely it is one."""
 
     start: int
     end: int
@@ -68,23 +68,23 @@ class _Piece(NamedTuple):
 
 def latin_names(text: str) -> Iterator[FoundName]:
     """Yield the names of people in a text, in no order; none overlaps another."""
-    lists, taken, surnames = name_lists(), set[int](), dict[str, float]()
+    lists, positions, surnames = name_lists(), set[int](), dict[str, float]()
     for run in _RUN.finditer(text):
         offset = run.start("name")
         pieces = [
-            _Piece(offset + one.start(), offset + one.end(), one.group())
-            for one in _PIECE.finditer(run["name"])
+            _Piece(offset + match.start(), offset + match.end(), match.group())
+            for match in _PIECE.finditer(run["name"])
         ]
         for name, surname in _names(pieces, lists, titled=run["title"] is not None):
             if name.end - name.start <= LONGEST_CUT and text[name.end : name.end + 1] == ".":
                 continue  # what an initial of two letters leaves of "Mr Kh."
-            taken.update(range(name.start, name.end))
+            positions.update(range(name.start, name.end))
             surnames.setdefault(surname, name.score)
             yield name
     for surname, score in surnames.items():
         if len(surname) >= SHORTEST_AGAIN:
             for again in re.finditer(rf"(?<![\w'’-]){re.escape(surname)}(?![\w-])", text):
-                if again.start() not in taken:
+                if again.start() not in positions:
                     yield FoundName(*again.span(), score)
 
 
@@ -97,23 +97,23 @@ def _names(
         if piece is not None and not piece.stops:
             run.append(piece)
             continue
-        if (own := _trimmed(run)) and not all("." in one.text for one in own):
-            score = TITLED if titled else _score(own, lists)
+        if (words := _trimmed(run)) and not all("." in word.text for word in words):
+            score = TITLED if titled else _score(words, lists)
             if score:
-                surname = own[-1].bare
-                end = own[-1].start + len(surname.rstrip())
-                yield FoundName(own[0].start, end, score), surname
+                surname = words[-1].bare
+                end = words[-1].start + len(surname.rstrip())
+                yield FoundName(words[0].start, end, score), surname
         run, titled = [], False
 
 
 def _trimmed(run: Sequence[_Piece]) -> list[_Piece]:
     """Return the words without particles at their ends; initials alone are no name."""
-    found = list(run)
-    while found and found[-1].text[0].islower():
-        found.pop()
-    while found and found[0].text[0].islower():
-        found.pop(0)
-    return found
+    words = list(run)
+    while words and words[-1].text[0].islower():
+        words.pop()
+    while words and words[0].text[0].islower():
+        words.pop(0)
+    return words
 
 
 def _score(run: Sequence[_Piece], lists: NameLists) -> float:
@@ -122,9 +122,9 @@ def _score(run: Sequence[_Piece], lists: NameLists) -> float:
     if not 2 <= len(words) <= MOST_WORDS:
         return 0.0
     first, last = words[0].bare, words[-1].bare
-    ends = _ENDING.search(last.lower()) is not None
+    has_ending = _ENDING.search(last.lower()) is not None
     if "." in first:
-        return LISTED if last in lists.last or ends else 0.0
+        return LISTED if last in lists.last or has_ending else 0.0
     if first in lists.first:
         return LISTED
-    return ENDING if ends and len(last) >= SHORTEST_ENDING else 0.0
+    return ENDING if has_ending and len(last) >= SHORTEST_ENDING else 0.0

@@ -28,11 +28,11 @@ def name_lists() -> NameLists:
         for attribute, names in vars(provider).items() if provider else ():
             if not isinstance(names, tuple | list | set | dict):
                 continue
-            own = {name for name in names if isinstance(name, str)}
+            strings = {name for name in names if isinstance(name, str)}
             if "first_name" in attribute:
-                first |= {name for name in own if _LATIN.fullmatch(name)}
+                first |= {name for name in strings if _LATIN.fullmatch(name)}
             elif "last_name" in attribute:
-                last |= {name for name in own if _LATIN.fullmatch(name)}
+                last |= {name for name in strings if _LATIN.fullmatch(name)}
                 if module.name.startswith("zh"):
-                    han |= {name for name in own if _HAN.fullmatch(name)}
+                    han |= {name for name in strings if _HAN.fullmatch(name)}
     return NameLists(frozenset(first), frozenset(last), frozenset(han))

@@ -28,12 +28,12 @@ class Names(Presidio):
 
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
-        others = self._others(texts)
+        other_spans = self._others(texts)
         if self.entities and PERSON not in self.entities:
-            return others
+            return other_spans
         return [
             resolve([*((1.0, span) for span in spans), *self._people(text)])
-            for text, spans in zip(texts, others, strict=True)
+            for text, spans in zip(texts, other_spans, strict=True)
         ]
 
     def describe(self) -> str:
@@ -42,8 +42,8 @@ class Names(Presidio):
         return f"{rules}; names by titles, lists and endings"
 
     def _others(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
-        """Return what the rules find, and a model of the user's where there is one."""
-        options = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return what the rules find, and the user's own model where there is one."""
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.ner and PERSON in self.entities:  # nothing of Presidio's finds it
             options["entities"] = tuple(label for label in self.entities if label != PERSON)
             if not options["entities"]:
@@ -52,10 +52,10 @@ class Names(Presidio):
 
     def _people(self, text: str) -> list[tuple[float, PiiSpan]]:
         folded = fold(text)
-        found = list(latin_names(folded)) if "en" in self.languages else []
-        found += chinese_names(folded) if "zh" in self.languages else []
+        names = list(latin_names(folded)) if "en" in self.languages else []
+        names += chinese_names(folded) if "zh" in self.languages else []
         return [
-            (one.score, PiiSpan(one.start, one.end, PERSON))
-            for one in found
-            if one.score >= self.threshold
+            (name.score, PiiSpan(name.start, name.end, PERSON))
+            for name in names
+            if name.score >= self.threshold
         ]

@@ -35,7 +35,7 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class NerModel:
-    """A model by loader and name (or folder), and the language it reads; "" is for it to say."""
+    """A model by loader and name (or folder), and its language; "" leaves that to the model."""
 
     loader: str
     name: str
@@ -44,10 +44,10 @@ class NerModel:
     @classmethod
     def parse(cls, text: str, languages: Iterable[str]) -> "NerModel":
         """Return the model that "spacy:NAME", "transformers:FOLDER" or "zh=spacy:NAME" spells."""
-        language, equals, rest = text.partition("=")
+        language, equals, spec = text.partition("=")
         if not equals or language not in languages:
-            language, rest = "", text
-        loader, colon, name = rest.partition(":")
+            language, spec = "", text
+        loader, colon, name = spec.partition(":")
         if not colon or not name:
             raise UsageError(f"ner takes spacy:NAME or transformers:FOLDER, not {text!r}.")
         if loader not in LOADERS:
@@ -108,7 +108,7 @@ def load_transformers(model: NerModel) -> "EntityRecognizer":
             threshold=0.0,
             text_chunker=TokenizerBasedTextChunker(),
         )
-        # Presidio would only log what goes wrong in a prediction: let it go wrong here.
+        # Presidio would only log a prediction that fails: let it fail here.
         longest = recognizer.text_chunker.chunk("Li Lei 李雷 " * 200)[0]
         recognizer.ner_pipeline(longest.text)  # type: ignore[misc]
     except Exception as error:
@@ -123,14 +123,14 @@ def our_label(label: str) -> str:
 
 
 def _plain(labels: Iterable[str]) -> Iterator[str]:
-    """Yield the labels without their place in an entity (B-, I-, ...); O is none."""
+    """Yield the labels without their position in an entity (B-, I-, ...); O is no label."""
     for label in labels:
         if label != "O":
             yield label[2:] if label[:2] in ("B-", "I-", "U-", "L-") else label
 
 
 def _folder(model: NerModel) -> Path:
-    """Return the folder of `model`, if need be from the hub's cache, and see that it is safe."""
+    """Return the folder of `model`, if need be from the hub's cache, and check that it is safe."""
     from huggingface_hub import snapshot_download
 
     folder = Path(model.name)

@@ -55,10 +55,10 @@ class Presidio(PiiDetector):
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
         engines, folded = self._engines(), [fold(text) for text in texts]
-        found: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
+        scored_spans: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
         for language, labels in self._wanted(engines).items():
-            self._search(engines[language], language, labels, folded, found)
-        return [resolve(finds) for finds in found]
+            self._search(engines[language], language, labels, folded, scored_spans)
+        return [resolve(finds) for finds in scored_spans]
 
     def describe(self) -> str:
         """Say what found the spans (tool, version, models, languages), for the report."""
@@ -73,9 +73,9 @@ class Presidio(PiiDetector):
         language: str,
         labels: list[str],
         texts: Sequence[str],
-        found: list[list[tuple[float, PiiSpan]]],
+        scored_spans: list[list[tuple[float, PiiSpan]]],
     ) -> None:
-        """Add to `found` what the recognizers of `language` see in the texts written so."""
+        """Add to `scored_spans` what the recognizers of `language` find in the texts in it."""
         from presidio_analyzer import BatchAnalyzerEngine
 
         numbers = [number for number, text in enumerate(texts) if occurs(language, text)]
@@ -88,7 +88,7 @@ class Presidio(PiiDetector):
         )
         for number, finds in zip(numbers, results, strict=True):
             text = texts[number]
-            found[number] += [
+            scored_spans[number] += [
                 (find.score, PiiSpan(*strip_span(text, find.start, find.end), find.entity_type))
                 for find in finds
                 if find.entity_type in labels
@@ -105,11 +105,15 @@ class Presidio(PiiDetector):
         return tuple(NerModel.parse(text, self.languages) for text in self.ner)
 
     def _wanted(self, engines: "Mapping[str, AnalyzerEngine]") -> dict[str, list[str]]:
-        """Return the labels to look for by language; raises UsageError for one nothing finds."""
-        known = {name: set(engine.get_supported_entities()) for name, engine in engines.items()}
-        every = set[str]().union(*known.values())
-        wanted = {_SYNONYMS.get(label, label) for label in self.entities} or every - ON_REQUEST
-        for label in sorted(wanted - every):
+        """Return the labels to look for by language; raises UsageError for an unsupported one."""
+        supported = {name: set(engine.get_supported_entities()) for name, engine in engines.items()}
+        every = set[str]().union(*supported.values())
+        selected = {_SYNONYMS.get(label, label) for label in self.entities} or every - ON_REQUEST
+        for label in sorted(selected - every):
             without = "" if self.ner else " (no names without ner)"
             raise unknown_name_error(f"entity of detector presidio{without}", label, every)
-        return {name: sorted(labels & wanted) for name, labels in known.items() if labels & wanted}
+        return {
+            name: sorted(labels & selected)
+            for name, labels in supported.items()
+            if labels & selected
+        }

@@ -32,36 +32,36 @@ def below(folder: str, name: str) -> str:
 
 def adapters(folder: ForeignFolder) -> dict[str, ForeignAdapter]:
     """Return the adapters that PEFT saved, each by the folder that it lies in."""
-    known = set(folder.files)
-    found = {}
+    files = set(folder.files)
+    by_folder = {}
     for name in folder.files:
-        place = parent(name)
+        path = parent(name)
         if PurePosixPath(name).name == CONFIG:
-            weights = (below(place, one) for one in WEIGHTS)
-            if there := next((one for one in weights if one in known), None):
-                found[place] = ForeignAdapter(weights=there, config=name)
-    return found
+            weights = (below(path, file) for file in WEIGHTS)
+            if weights_file := next((file for file in weights if file in files), None):
+                by_folder[path] = ForeignAdapter(weights=weights_file, config=name)
+    return by_folder
 
 
 def unfinished(folder: ForeignFolder, pattern: str) -> Iterator[str]:
-    """Yield a sentence on each folder of that name in which there is no whole adapter."""
-    whole = adapters(folder)
-    for name in sorted({parent(one) for one in folder.files}):
-        if "/" not in name and re.fullmatch(pattern, name) and name not in whole:
+    """Yield a sentence on each folder that matches `pattern` but has no complete adapter."""
+    by_folder = adapters(folder)
+    for name in sorted({parent(file) for file in folder.files}):
+        if "/" not in name and re.fullmatch(pattern, name) and name not in by_folder:
             yield f"{name} is left out: it has no {CONFIG} with {WEIGHTS[0]} or {WEIGHTS[1]}."
 
 
 def once(numbered: Iterable[tuple[int, str]], run: ForeignFolder) -> dict[int, str]:
-    """Return names by their round, in order; raises InputError where two have one."""
-    found: dict[int, str] = {}
+    """Return names by their round, in order; raises InputError where two have the same."""
+    names: dict[int, str] = {}
     for number, name in sorted(numbered):
-        if number in found:
+        if number in names:
             raise InputError(
-                f"{run.name} has two adapters of round {number}, {found[number]} and {name}: "
+                f"{run.name} has two adapters of round {number}, {names[number]} and {name}: "
                 "move one of them away."
             )
-        found[number] = name
-    return found
+        names[number] = name
+    return names
 
 
 class NumberedFolders(Importer):
@@ -71,37 +71,39 @@ class NumberedFolders(Importer):
     """What such a folder is called; its last group that matches is the round."""
 
     @abstractmethod
-    def holds(self, folder: ForeignFolder, place: str) -> bool:
-        """Tell whether a folder of an adapter that is called like a round's is one."""
+    def holds(self, folder: ForeignFolder, path: str) -> bool:
+        """Return whether an adapter's folder, whose name matches, is a round of this layout."""
 
     def runs(self, folder: ForeignFolder) -> Sequence[str]:
-        """Return the folders that hold such folders."""
-        found = (
-            place
-            for place in adapters(folder)
-            if re.fullmatch(self.pattern, PurePosixPath(place).name) and self.holds(folder, place)
+        """Return the folders that contain rounds' folders."""
+        paths = (
+            path
+            for path in adapters(folder)
+            if re.fullmatch(self.pattern, PurePosixPath(path).name) and self.holds(folder, path)
         )
-        return sorted({parent(place) for place in found})
+        return sorted({parent(path) for path in paths})
 
     def rounds(self, run: ForeignFolder) -> Mapping[int, ForeignAdapter]:
         """Return the adapters in a run by round."""
-        whole = adapters(run)
-        matches = ((re.fullmatch(self.pattern, name), name) for name in whole)
+        by_folder = adapters(run)
+        matches = ((re.fullmatch(self.pattern, name), name) for name in by_folder)
         named = [
-            (int(one[one.lastindex or 1]), name)
-            for one, name in matches
-            if one and self.holds(run, name)
+            (int(match[match.lastindex or 1]), name)
+            for match, name in matches
+            if match and self.holds(run, name)
         ]
-        return {number: whole[name] for number, name in once(named, run).items()}
+        return {number: by_folder[name] for number, name in once(named, run).items()}
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return a global adapter a round; nothing is known of clients."""
-        others = [
+        notes = [
             f"{name} is left out: it is not as {self.name} writes a round."
             for name in adapters(run)
             if re.fullmatch(self.pattern, name) and not self.holds(run, name)
         ]
         return ForeignFederation(
-            rounds=[ForeignRound(round=n, adapter=one) for n, one in self.rounds(run).items()],
-            notes=(*unfinished(run, self.pattern), *others),
+            rounds=[
+                ForeignRound(round=n, adapter=adapter) for n, adapter in self.rounds(run).items()
+            ],
+            notes=(*unfinished(run, self.pattern), *notes),
         )

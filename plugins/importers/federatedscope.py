@@ -1,6 +1,6 @@
 """FederatedScope-LLM: one file of `{"cur_round": ..., "model": ...}`, as `federate.save_to` says.
 
-It is overwritten; `<round>_`, `final_` and `client_<id>_` stand before the name of others. Tensors'
+It is overwritten; names of other files begin with `<round>_`, `final_` or `client_<id>_`. Tensors'
 names hold the adapter's (`lora_A.default.weight`), and there is no configuration.
 """
 
@@ -39,7 +39,7 @@ class FederatedScope(Importer):
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds that the files say they are of."""
-        whole: dict[int, list[str]] = defaultdict(list)
+        global_files: dict[int, list[str]] = defaultdict(list)
         clients: dict[int, dict[str, ForeignAdapter]] = defaultdict(dict)
         config = CONFIG if CONFIG in run.files else ""
         broken = [name for name in run.files if "/" not in name and _is_broken(run, name)]
@@ -47,18 +47,18 @@ class FederatedScope(Importer):
             if "/" in name or not _is_checkpoint(run, name):
                 continue
             number = run.look(name).numbers[ROUND]
-            if found := CLIENT.fullmatch(name):
+            if match := CLIENT.fullmatch(name):
                 adapter = ForeignAdapter(weights=name, config=config)
-                clients[number][f"c{int(found[1])}"] = adapter
+                clients[number][f"c{int(match[1])}"] = adapter
             else:
-                whole[number].append(name)
+                global_files[number].append(name)
         rounds, notes = [], [f"{name} is left out: it cannot be opened." for name in broken]
-        for number, names in sorted(whole.items()):
-            chosen, *others = sorted(names, key=lambda name: (not name.startswith("final_"), name))
-            notes += [f"{name} is left out: {chosen} is of round {number} too." for name in others]
+        for number, names in sorted(global_files.items()):
+            chosen, *extras = sorted(names, key=lambda name: (not name.startswith("final_"), name))
+            notes += [f"{name} is left out: {chosen} is of round {number} too." for name in extras]
             adapter = ForeignAdapter(weights=chosen, config=config)
             rounds.append(ForeignRound(round=number, adapter=adapter, clients=clients[number]))
-        lost = sorted(number for number in clients if number not in whole)
+        lost = sorted(number for number in clients if number not in global_files)
         notes += [
             f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
         ]
@@ -69,10 +69,10 @@ def _is_checkpoint(folder: ForeignFolder, name: str) -> bool:
     if not _may_be_checkpoint(name):
         return False
     try:
-        found = folder.look(name)
+        contents = folder.look(name)
     except InputError:
         return False
-    return found.lora and found.numbers.get(ROUND, -1) >= 0
+    return contents.lora and contents.numbers.get(ROUND, -1) >= 0
 
 
 def _is_broken(folder: ForeignFolder, name: str) -> bool:

@@ -39,9 +39,9 @@ class FlowerDumps(Importer):
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return a global adapter a round; nothing is known of clients."""
         config = CONFIG if CONFIG in run.files else ""
-        found = [name for name in run.files if "/" not in name and _is_dump(run, name)]
-        rounds = once(_numbers(found), run)
-        last = [name for name in found if LAST.fullmatch(name)]
+        dumps = [name for name in run.files if "/" not in name and _is_dump(run, name)]
+        rounds = once(_numbers(dumps), run)
+        last = [name for name in dumps if LAST.fullmatch(name)]
         notes = [
             f"{name} is left out: which round it is of is not said." for name in last if rounds
         ]
@@ -61,8 +61,8 @@ class FlowerDumps(Importer):
 
 def _numbers(names: Sequence[str]) -> Iterator[tuple[int, str]]:
     for name in names:
-        if found := NUMBERED.fullmatch(name):
-            yield int(found[1]), name
+        if match := NUMBERED.fullmatch(name):
+            yield int(match[1]), name
 
 
 def _is_dump(folder: ForeignFolder, name: str) -> bool:
@@ -70,7 +70,7 @@ def _is_dump(folder: ForeignFolder, name: str) -> bool:
     if not NUMBERED.fullmatch(last) and not LAST.fullmatch(last):
         return False
     try:
-        found = folder.look(name)
+        contents = folder.look(name)
     except InputError:  # broken, or more than weights: whoever reads it says which
         return True
-    return (found.lora or found.ordered) and "cur_round" not in found.numbers
+    return (contents.lora or contents.ordered) and "cur_round" not in contents.numbers

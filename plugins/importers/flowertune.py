@@ -27,7 +27,7 @@ class FlowerTune(NumberedFolders):
     name: ClassVar[str] = "flowertune"
     pattern: ClassVar[str] = r"(?:peft_)?(\d{1,9})"
 
-    def holds(self, folder: ForeignFolder, place: str) -> bool:
+    def holds(self, folder: ForeignFolder, path: str) -> bool:
         """Take every adapter in a folder of that name."""
         return True
 

@@ -32,13 +32,13 @@ class NVFlare(Importer):
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return one round: the file does not say which it was."""
-        there = [name for name in (LAST, BEST) if name in run.files]
+        files = [name for name in (LAST, BEST) if name in run.files]
         config = CONFIG if CONFIG in run.files else ""
-        said = "the last" if there[0] == LAST else "the best"
-        notes = [f"{there[0]} is of {said} round, and does not say its number: it is round 1 here."]
-        if there[1:]:
+        kind = "the last" if files[0] == LAST else "the best"
+        notes = [f"{files[0]} is of {kind} round, and does not say its number: it is round 1 here."]
+        if files[1:]:
             notes.append(
                 f"{BEST} is left out, which the server judged best: to import it, move {LAST} away."
             )
-        one = ForeignRound(round=1, adapter=ForeignAdapter(weights=there[0], config=config))
-        return ForeignFederation(rounds=[one], notes=tuple(notes))
+        entry = ForeignRound(round=1, adapter=ForeignAdapter(weights=files[0], config=config))
+        return ForeignFederation(rounds=[entry], notes=tuple(notes))

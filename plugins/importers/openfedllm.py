@@ -38,35 +38,35 @@ class OpenFedLLM(NumberedFolders):
     name: ClassVar[str] = "openfedllm"
     pattern: ClassVar[str] = r"checkpoint-(\d{1,9})"
 
-    def holds(self, folder: ForeignFolder, place: str) -> bool:
+    def holds(self, folder: ForeignFolder, path: str) -> bool:
         """Take those beside a file of losses, but none of steps that a client's trainer saved."""
         files = set(folder.files)
-        return below(parent(place), LOSS) in files and below(place, STATE) not in files
+        return below(parent(path), LOSS) in files and below(path, STATE) not in files
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds with their participants, and what args.json says."""
-        found = super().read(run)
+        federation = super().read(run)
         table = run.read_table(LOSS)
-        rounds, notes = [], [*found.notes]
-        for one in found.rounds:
-            column = [row[one.round - 1] for row in table if 1 <= one.round <= len(row)]
+        rounds, notes = [], [*federation.notes]
+        for entry in federation.rounds:
+            column = [row[entry.round - 1] for row in table if 1 <= entry.round <= len(row)]
             if not column:
-                notes.append(f"{LOSS} does not say who took part in round {one.round}.")
-            who = [f"c{client}" for client, loss in enumerate(column) if loss != ABSENT]
-            rounds.append(replace(one, participants=tuple(who)))
-        found = replace(found, rounds=rounds, notes=tuple(notes))
-        return _with_arguments(found, run) if ARGUMENTS in run.files else found
+                notes.append(f"{LOSS} does not say who took part in round {entry.round}.")
+            participants = [f"c{client}" for client, loss in enumerate(column) if loss != ABSENT]
+            rounds.append(replace(entry, participants=tuple(participants)))
+        federation = replace(federation, rounds=rounds, notes=tuple(notes))
+        return _with_arguments(federation, run) if ARGUMENTS in run.files else federation
 
 
-def _with_arguments(found: ForeignFederation, run: ForeignFolder) -> ForeignFederation:
+def _with_arguments(federation: ForeignFederation, run: ForeignFolder) -> ForeignFederation:
     table = run.read_json(ARGUMENTS)
     script, fed = (_table(table, name, run) for name in ("script_args", "fed_args"))
-    rule, notes = str(fed.get("fed_alg") or "fedavg"), list(found.notes)
+    rule, notes = str(fed.get("fed_alg") or "fedavg"), list(federation.notes)
     if rule.startswith("local"):
         notes.append(f"fed_alg is {rule}: these adapters are of one client that trained alone.")
         rule = "fedavg"
     return replace(
-        found,
+        federation,
         base=str(script.get("model_name_or_path") or ""),
         template=TEMPLATES.get(str(script.get("template"))),
         aggregation=rule,
@@ -74,8 +74,8 @@ def _with_arguments(found: ForeignFederation, run: ForeignFolder) -> ForeignFede
     )
 
 
-def _table(whole: Any, name: str, run: ForeignFolder) -> Mapping[str, Any]:
-    found = whole.get(name) if isinstance(whole, dict) else None
-    if not isinstance(found, dict):
+def _table(settings: Any, name: str, run: ForeignFolder) -> Mapping[str, Any]:
+    section = settings.get(name) if isinstance(settings, dict) else None
+    if not isinstance(section, dict):
         raise InputError(f"{run.name}/{ARGUMENTS} needs an object {name!r}.")
-    return found
+    return section

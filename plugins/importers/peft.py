@@ -1,7 +1,7 @@
 """Adapters that PEFT saved, in folders of any names that hold the round's number.
 
 `round_3/`, `epoch3/`, `lora-r16/round-3/global/`, `round_3/client_1/`: a part of the path that is
-called like a client is one, and the number in what is left is the round.
+named like a client is the client, and the number in the other parts is the round.
 """
 
 import re
@@ -50,50 +50,55 @@ class PeftFolders(Importer):
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds, with the adapters of clients where there are any."""
-        whole: dict[int, str] = {}
+        global_folders: dict[int, str] = {}
         clients: dict[int, dict[str, str]] = defaultdict(dict)
-        for one in _places(run):
-            there = clients[one.round].get(one.client) if one.client else whole.get(one.round)
-            if there is not None:
+        for entry in _places(run):
+            existing = (
+                clients[entry.round].get(entry.client)
+                if entry.client
+                else global_folders.get(entry.round)
+            )
+            if existing is not None:
                 raise InputError(
-                    f"{run.name} has two adapters of round {one.round}, {there} and {one.name}: "
+                    f"{run.name} has two adapters of round {entry.round}, {existing} and "
+                    f"{entry.name}: "
                     "import one of the folders that they lie in, or move one of them away."
                 )
-            if one.client:
-                clients[one.round][one.client] = one.name
+            if entry.client:
+                clients[entry.round][entry.client] = entry.name
             else:
-                whole[one.round] = one.name
-        known = adapters(run)
+                global_folders[entry.round] = entry.name
+        by_folder = adapters(run)
         rounds = [
             ForeignRound(
                 round=number,
-                adapter=known[name],
-                clients={who: known[own] for who, own in clients[number].items()},
+                adapter=by_folder[name],
+                clients={client: by_folder[path] for client, path in clients[number].items()},
             )
-            for number, name in sorted(whole.items())
+            for number, name in sorted(global_folders.items())
         ]
-        lost = sorted(number for number in clients if number not in whole)
+        lost = sorted(number for number in clients if number not in global_folders)
         notes = [
             f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
         ]
-        left = sorted(set(known) - {one.name for one in _places(run)})
-        notes += [f"{name or run.name} is left out: its name holds no round." for name in left]
+        remaining = sorted(set(by_folder) - {entry.name for entry in _places(run)})
+        notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
 
 
 def _places(folder: ForeignFolder) -> Iterator[_Place]:
-    """Yield the adapters whose round their names say."""
-    found = adapters(folder)
-    shared = commonpath([parent(name) for name in found]) if found else ""
-    for name in found:
-        parts, own = name.split("/"), name.removeprefix(shared).strip("/").split("/")
-        client = next((part for part in own if CLIENT.fullmatch(part)), "")
+    """Yield the adapters whose names hold a round."""
+    by_folder = adapters(folder)
+    shared = commonpath([parent(name) for name in by_folder]) if by_folder else ""
+    for name in by_folder:
+        parts, tail = name.split("/"), name.removeprefix(shared).strip("/").split("/")
+        client = next((part for part in tail if CLIENT.fullmatch(part)), "")
         tries = (
             [number for part in parts for number in NAMED.findall(part)],
-            [number for part in _rest(own, client) for number in re.findall(r"\d{1,9}", part)],
+            [number for part in _rest(tail, client) for number in re.findall(r"\d{1,9}", part)],
             [number for part in _rest(parts, client) for number in re.findall(r"\d{1,9}", part)],
         )
-        if number := next((one[0] for one in tries if len(one) == 1), ""):
+        if number := next((numbers[0] for numbers in tries if len(numbers) == 1), ""):
             yield _Place(name, int(number), client)
 
 

@@ -42,24 +42,26 @@ class Shepherd(Importer):
     def runs(self, folder: ForeignFolder) -> Sequence[str]:
         """Return the folders of epochs with a configuration beside them."""
         epochs = (parent(name) for name in folder.files if name.endswith("/adapter_model.bin"))
-        places = {parent(epoch) for epoch in epochs if epoch.rpartition("/")[2].isdecimal()}
-        known = set(folder.files)
-        return sorted(place for place in places if below(place, CONFIG) in known)
+        paths = {parent(epoch) for epoch in epochs if epoch.rpartition("/")[2].isdecimal()}
+        files = set(folder.files)
+        return sorted(path for path in paths if below(path, CONFIG) in files)
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the epochs as rounds, with their clients."""
-        whole: dict[int, str] = {}
+        global_files: dict[int, str] = {}
         clients: dict[int, dict[str, ForeignAdapter]] = defaultdict(dict)
         for name in run.files:
-            if found := GLOBAL.fullmatch(name):
-                whole[int(found[1])] = name
-            elif found := CLIENT.fullmatch(name):
-                clients[int(found[1])][f"c{int(found[2])}"] = _adapter(name)
+            if match := GLOBAL.fullmatch(name):
+                global_files[int(match[1])] = name
+            elif match := CLIENT.fullmatch(name):
+                clients[int(match[1])][f"c{int(match[2])}"] = _adapter(name)
         rounds = [
-            ForeignRound(round=number, adapter=_adapter(whole[number]), clients=clients[number])
-            for number in sorted(whole)
+            ForeignRound(
+                round=number, adapter=_adapter(global_files[number]), clients=clients[number]
+            )
+            for number in sorted(global_files)
         ]
-        lost = [n for n in sorted(clients) if n not in whole]
+        lost = [n for n in sorted(clients) if n not in global_files]
         notes = [
             f"Epoch {n} is left out: it has clients' adapters and no global one." for n in lost
         ]

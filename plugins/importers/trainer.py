@@ -19,17 +19,17 @@ class TrainerCheckpoints(NumberedFolders):
     name: ClassVar[str] = "trainer"
     pattern: ClassVar[str] = r"checkpoint-(\d{1,9})"
 
-    def holds(self, folder: ForeignFolder, place: str) -> bool:
-        """Take those in which the trainer wrote how far it was, but not OpenFedLLM's clients'."""
+    def holds(self, folder: ForeignFolder, path: str) -> bool:
+        """Take those with the trainer's state file, but not OpenFedLLM's clients'."""
         files = set(folder.files)
-        return below(place, STATE) in files and below(parent(place), LOSS) not in files
+        return below(path, STATE) in files and below(parent(path), LOSS) not in files
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the checkpoints as rounds."""
-        found = super().read(run)
+        federation = super().read(run)
         notes = ["Checkpoints are of one training: a round is a step of it, and nobody sent it."]
         if CONFIG in run.files:
             notes.append(
                 "The adapter beside the checkpoints is left out: which step it is of is not said."
             )
-        return replace(found, notes=(*notes, *found.notes))
+        return replace(federation, notes=(*notes, *federation.notes))

@@ -1,4 +1,4 @@
-"""Paraphrases by a transformers classifier of sentence pairs, as RoBERTa tuned on MRPC is one."""
+"""Paraphrases by a transformers classifier of sentence pairs, such as RoBERTa tuned on MRPC."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ class SequencePair(Paraphraser):
             raise UsageError(
                 f"{self.model} has {model.config.num_labels} classes, no class {self.label}."
             )
-        found = [0.0] * len(pairs)
+        probabilities = [0.0] * len(pairs)
         for chosen in self._batches(tokenizer, pairs):
-            scores = _scores(model, tokenizer, [pairs[at] for at in chosen], self.label)
-            for at, value in zip(chosen, scores, strict=True):
-                found[at] = value
-        return found
+            scores = _scores(model, tokenizer, [pairs[index] for index in chosen], self.label)
+            for index, value in zip(chosen, scores, strict=True):
+                probabilities[index] = value
+        return probabilities
 
     def describe(self) -> str:
         """Say which model it is."""
@@ -50,9 +50,9 @@ class SequencePair(Paraphraser):
     def _batches(self, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> Iterator[list[int]]:
         """Yield the pairs in batches of one length each: a pair is padded to no other's length."""
         by_length: dict[int, list[int]] = {}
-        for at, (one, other) in enumerate(pairs):
-            ids = tokenizer(one, other, truncation=True)["input_ids"]
-            by_length.setdefault(len(ids), []).append(at)
+        for index, (text, text_pair) in enumerate(pairs):
+            ids = tokenizer(text, text_pair, truncation=True)["input_ids"]
+            by_length.setdefault(len(ids), []).append(index)
         for _, members in sorted(by_length.items(), reverse=True):
             for first in range(0, len(members), self.batch_size):
                 yield members[first : first + self.batch_size]
@@ -69,13 +69,13 @@ def _loaded(name: str, device: str) -> tuple[Any, Any]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folder = _folder(name)
-    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **here)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
         model = AutoModelForSequenceClassification.from_pretrained(
-            folder, use_safetensors=True, **here
+            folder, use_safetensors=True, **options
         )
-    except Exception as error:  # whatever transformers makes of a stranger's folder
+    except Exception as error:  # whatever transformers raises on a foreign folder
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise InputError(f"The paraphrase model {name!r} does not load: {reason}") from None
     # RoBERTa's first two positions are of no token.
@@ -104,8 +104,8 @@ def _scores(
     """Return the probability of `label` for each pair; all have the same number of tokens."""
     import torch
 
-    ones, others = zip(*pairs, strict=True)
-    encoded = tokenizer(list(ones), list(others), truncation=True, return_tensors="pt")
+    texts, text_pairs = zip(*pairs, strict=True)
+    encoded = tokenizer(list(texts), list(text_pairs), truncation=True, return_tensors="pt")
     with torch.inference_mode():
         logits = model(**encoded.to(model.device)).logits
     return [float(value) for value in logits.float().softmax(dim=-1)[:, label]]

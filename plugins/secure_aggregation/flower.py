@@ -90,10 +90,10 @@ class Flower(SecureAggregation):
         _check_installed()
         if (most := max(map(len, sets))) > MOST:
             raise UsageError(f"SecAgg+ of Flower adds up at most {MOST} clients, not {most}.")
-        who = sorted({client for members in sets for client in members})
-        layout = layout_of(updates[who[0]])
-        vectors = [flatten(updates[client], layout, client) for client in who]
-        cohorts = [sorted(who.index(client) for client in members) for members in sets]
+        clients = sorted({client for members in sets for client in members})
+        layout = layout_of(updates[clients[0]])
+        vectors = [flatten(updates[client], layout, client) for client in clients]
+        cohorts = [sorted(clients.index(client) for client in members) for members in sets]
         return [unflatten(total, layout) for total in self._run(vectors, cohorts)]
 
     def _run(
@@ -118,18 +118,18 @@ class Flower(SecureAggregation):
             for i, vector in enumerate(vectors):
                 np.save(folder / f"client-{i}.npy", vector, allow_pickle=False)
             _simulate(folder, limit=START + self.timeout * (1 + 4 * len(cohorts)))
-            return [_sum(folder, number, len(who)) for number, who in enumerate(cohorts)]
+            return [_sum(folder, number, len(cohort)) for number, cohort in enumerate(cohorts)]
 
 
 def _check_installed() -> None:
     """Raise UsageError where Flower or Ray is missing, or Ray cannot keep strangers out."""
     if find_spec("flwr") is None or find_spec("ray") is None:
         raise UsageError(MISSING)
-    found = version("ray")
-    if too_old(found):
+    ray_version = version("ray")
+    if too_old(ray_version):
         raise UsageError(
-            f"Ray {found} runs what anybody on the network sends it; the secure aggregation flower "
-            f"needs {RAY[0]}.{RAY[1]} or newer: pip install --upgrade 'flwr[simulation]'."
+            f"Ray {ray_version} runs what anybody on the network sends it; the secure aggregation "
+            f"flower needs {RAY[0]}.{RAY[1]} or newer: pip install --upgrade 'flwr[simulation]'."
         )
 
 

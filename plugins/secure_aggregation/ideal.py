@@ -21,11 +21,11 @@ class Ideal(SecureAggregation):
     def add(
         self, updates: Mapping[str, Update], sets: Sequence[tuple[str, ...]]
     ) -> Iterator[Update]:
-        """Yield the sum over each set, one in memory at a time; its members' order is no matter."""
+        """Yield the sum over each set, one in memory at a time, whatever its members' order."""
         return (
             {
                 name: sum(
-                    (updates[who][name].float() for who in sorted(members)[1:]),
+                    (updates[client][name].float() for client in sorted(members)[1:]),
                     start=updates[sorted(members)[0]][name].float(),
                 )
                 for name in updates[sorted(members)[0]]

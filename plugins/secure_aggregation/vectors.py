@@ -19,20 +19,22 @@ def layout_of(update: Update) -> Layout:
     return {name: tuple(update[name].shape) for name in sorted(update)}
 
 
-def flatten(update: Update, layout: Layout, who: str) -> "NDArray[np.float32]":
-    """Return the update of client `who` as one vector, float32, in the order of `layout`.
+def flatten(update: Update, layout: Layout, client: str) -> "NDArray[np.float32]":
+    """Return the update of `client` as one vector, float32, in the order of `layout`.
 
     Raises InputError for tensors that differ from `layout` and for a value that is not finite.
     """
     import torch
 
     if layout_of(update) != layout:
-        raise InputError(f"The update of {who} has other tensors than those of the other clients.")
+        raise InputError(
+            f"The update of {client} has other tensors than those of the other clients."
+        )
     vector = torch.cat(
         [torch.zeros(0)] + [update[name].detach().cpu().float().reshape(-1) for name in layout]
     )
     if not torch.isfinite(vector).all():
-        raise InputError(f"The update of {who} has a value that is not a finite number.")
+        raise InputError(f"The update of {client} has a value that is not a finite number.")
     return vector.numpy()
 
 

@@ -54,12 +54,12 @@ def forged(place, change=lambda content: content, head=lambda header: header, pa
     key = bytes.fromhex(Path(place, KEY).read_text())
     with path.open("rb") as file:
         file.read(len(FIRST))
-        first = next(encryption.frames(file, held=PLENTY))
+        first = next(encryption.frames(file, head_size=PLENTY))
         header = head(json.loads(first.begin))
         file.seek(first.start + first.length)
         records = [
             encryption.read(encryption.decrypt(frame.begin, key), PLENTY)
-            for frame in encryption.frames(file, key, held=PLENTY)
+            for frame in encryption.frames(file, key, head_size=PLENTY)
         ]
     with path.open("wb") as file:
         file.write(FIRST + encryption.frame(json.dumps(header).encode()))

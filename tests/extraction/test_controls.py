@@ -56,7 +56,7 @@ def test_few_targets_borrow_from_what_others_have_of_their_kind():
 def test_real_strings_take_the_place_of_made_ones_of_their_kind():
     real = {"Eve Ash": "PERSON", "Ann Lee": "PERSON", "Tom Ray": "PERSON"}
     corpus = [*TARGETS, "We know tom ray."]
-    found = dict(sample_controls(TARGETS, corpus, seed=0, given=real))
+    found = dict(sample_controls(TARGETS, corpus, seed=0, real_controls=real))
     assert [string for string, label in found.items() if label == "PERSON"] == ["Eve Ash"]
     assert "DIAGNOSIS" in found.values()
 

@@ -295,7 +295,7 @@ def _read_estimates(folder: Path) -> None:
         path,
         threshold=4.0,
         alpha=0.01,
-        started=datetime.now(UTC),
+        start_time=datetime.now(UTC),
         commitments=folder / "commitments.json",
     )
     document.write(report, folder / OUT / "report.json")
@@ -347,7 +347,7 @@ def _bundle(folder: Path) -> None:
     path = folder / "scores.json"
     scores.write(made, path)
     report = reporting.decided_report(
-        made, path, threshold=4.0, alpha=0.01, started=datetime.now(UTC)
+        made, path, threshold=4.0, alpha=0.01, start_time=datetime.now(UTC)
     )
     document.write(report, folder / "report.json")
     parts = bundle.BundleParts(

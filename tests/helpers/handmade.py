@@ -178,7 +178,7 @@ def stored(folder, updates, shares, secure, number):
         design = subset_design.draw(
             list(updates),
             who,
-            others=secure["others"],
+            mask_size=secure["others"],
             queries=secure["pairs"],
             threshold=secure["threshold"],
             seed=secure["seed"],

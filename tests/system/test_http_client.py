@@ -27,7 +27,7 @@ def client():
 
     def make(*urls, waits=None, **options):
         sleep = [].append if waits is None else waits.append
-        made.append(JsonClient(urls, who="The server", sleep=sleep, **options))
+        made.append(JsonClient(urls, name="The server", sleep=sleep, **options))
         return made[-1]
 
     yield make

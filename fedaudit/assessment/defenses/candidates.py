@@ -24,7 +24,7 @@ class DefenseCandidate:
     reason: str = ""
 
     def settings(self, config: Simulation, seed: int) -> Simulation:
-        """Return the settings of a federation that is trained under it."""
+        """Return the settings of a federation that is trained under this defence."""
         chosen = () if self.name == NONE else ({"name": self.name, **self.options},)
         return replace(config, defenses=chosen, seed=seed)
 
@@ -38,35 +38,35 @@ def defense_candidates(
 ) -> list[DefenseCandidate]:
     """Return the defences that are named, or all that are installed, checked without training.
 
-    One that the federation was `trained` under has the options that it had; `options` win. Raises
-    UsageError for one that is not installed, and for one that is named and cannot be tried.
+    A defence that the federation was `trained` under keeps its options unless `options` has others.
+    Raises UsageError for one that is not installed, and for one that is named and cannot be tried.
     """
-    known = registry.plugins("defense")
+    plugins = registry.plugins("defense")
     for name in (*names, *(options or {})):
-        if name not in known:
-            raise unknown_name_error("defense", name, known)
-    wanted = list(dict.fromkeys(names)) or list(known)
-    if unused := [name for name in options or {} if name not in wanted]:
+        if name not in plugins:
+            raise unknown_name_error("defense", name, plugins)
+    selected = list(dict.fromkeys(names)) or list(plugins)
+    if unused := [name for name in options or {} if name not in selected]:
         raise UsageError(f"--set {unused[0]}: that defence is not among those that are tried.")
-    kept = dict(name_and_options(one, "") for one in trained)
-    found = list(_checked(config, wanted, {**kept, **(options or {})}))
-    refused = next((one for one in found if one.reason), None)
+    trained_options = dict(name_and_options(defense, "") for defense in trained)
+    candidates = list(_checked(config, selected, {**trained_options, **(options or {})}))
+    refused = next((candidate for candidate in candidates if candidate.reason), None)
     if names and refused:
         raise UsageError(f"The defence {refused.name} cannot be tried here: {refused.reason}")
-    if all(one.reason for one in found):
+    if all(candidate.reason for candidate in candidates):
         raise UsageError("No installed defence can be tried on this federation.")
-    return found
+    return candidates
 
 
 def _checked(
     config: Simulation, names: Sequence[str], options: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[DefenseCandidate]:
     for name in names:
-        one = DefenseCandidate(name=name, options=options.get(name, {}))
+        candidate = DefenseCandidate(name=name, options=options.get(name, {}))
         try:
-            runner.prepare(one.settings(config, config.seed), Path("unused"))
+            runner.prepare(candidate.settings(config, config.seed), Path("unused"))
         except FedauditError as error:
             if name in options:  # a wrong option is no property of the federation
                 registry.create("defense", name, options[name])
-            one = replace(one, reason=str(error))
-        yield one
+            candidate = replace(candidate, reason=str(error))
+        yield candidate

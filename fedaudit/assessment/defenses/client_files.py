@@ -1,4 +1,4 @@
-"""Whose records a federation is trained on again, and what it is not trained on."""
+"""The clients' files of records that a federation is trained on again."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,37 +9,41 @@ from fedaudit.system.files import existing_path
 
 
 def client_files(material: Material, named: Sequence[str] = ()) -> dict[str, Path]:
-    """Return each client's file of records: those that are `named`, or those that are kept.
+    """Return each client's file of records: the `named` ones, or those in the federation's folder.
 
-    `named` are NAME=FILE. Raises UsageError where nobody's records are at hand, or not everybody's.
+    `named` are NAME=FILE. Raises UsageError where the records of any client are missing.
     """
     if named:
         return _named(named)
     federation, audited = material.audited.federation, material.audited
     where = federation.path if federation else audited.adapter or audited.base
-    kept = {one.name: Path(one.path) for one in material.clients}
-    known = [one.id for one in federation.manifest.clients] if federation else []
-    missing = [name for name in known if name not in kept]
-    if not kept or missing:
-        whose = f"of {missing[0]}" if kept else "of any client"
+    files = {client.name: Path(client.path) for client in material.clients}
+    clients = [client.id for client in federation.manifest.clients] if federation else []
+    missing = [name for name in clients if name not in files]
+    if not files or missing:
+        owner = f"of {missing[0]}" if files else "of any client"
         raise UsageError(
-            f"--defenses trains again, and {where} keeps no records {whose}: name every client's "
+            f"--defenses trains again, and {where} keeps no records {owner}: name every client's "
             "with --defense-data NAME=FILE."
         )
-    return kept
+    return files
 
 
 def _named(named: Sequence[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for one in named:
-        name, sign, file = one.partition("=")
+    files: dict[str, Path] = {}
+    for argument in named:
+        name, sign, file = argument.partition("=")
         if not sign or not name or not file:
-            raise UsageError(f"--defense-data {one}: it takes NAME=FILE, a client and its records.")
-        if name in found:
+            raise UsageError(
+                f"--defense-data {argument}: it takes NAME=FILE, a client and its records."
+            )
+        if name in files:
             raise UsageError(f"--defense-data names {name} twice.")
         if not name.replace("-", "").replace("_", "").isalnum():
-            raise UsageError(f"--defense-data {one}: a client's name is of letters and digits.")
+            raise UsageError(
+                f"--defense-data {argument}: a client's name is of letters and digits."
+            )
         if not existing_path(Path(file), "file").is_file():
             raise InputError(f"{file} is no regular file; a JSONL file is needed.")
-        found[name] = Path(file)
-    return found
+        files[name] = Path(file)
+    return files

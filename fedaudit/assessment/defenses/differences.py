@@ -1,4 +1,4 @@
-"""What a defence changes, over seeds: leak, held-out loss and cost beside none's.
+"""What a defence changes, over seeds: leak, held-out loss and cost, compared with no defence.
 
 Seeds are paired: a difference is taken between two federations of one seed, on the same records and
 under the same questions, and then averaged over seeds.
@@ -17,7 +17,7 @@ from fedaudit.report.comparison import subtract
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A number under a defence, as a mean over seeds, and its difference to none's."""
+    """A number under a defence, as a mean over seeds, and its difference from no defence."""
 
     mean: Estimate
     difference: Estimate | None = None
@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseEffect:
-    """What one defence bought and cost, over the seeds that it and none were measured with."""
+    """What one defence gained and cost, over the seeds measured both with it and without any."""
 
     leaks: Mapping[str, Change]
     loss: Change | None
@@ -42,32 +42,32 @@ def effect(
     """Return a defence's numbers as means over seeds, with differences to `none` seed by seed.
 
     Both are of the same seeds in the same order. An attack that one of them lacks is left out.
-    Raises ValueError for unlike seeds and for none at all.
+    Raises ValueError for different seeds and for no outcomes at all.
     """
-    if none is not None and [one.seed for one in none] != [one.seed for one in outcomes]:
+    if none is not None and [o.seed for o in none] != [o.seed for o in outcomes]:
         raise ValueError("Differences are paired: both sides need the same seeds.")
     if not outcomes:
         raise ValueError("Without a seed there is nothing to compare.")
     every = [*outcomes, *(none or ())]
-    attacks = [name for name in outcomes[0].leaks if all(name in one.leaks for one in every)]
+    attacks = [name for name in outcomes[0].leaks if all(name in o.leaks for o in every)]
     return DefenseEffect(
         leaks={name: _leak(name, outcomes, none) for name in attacks},
         loss=_loss(outcomes, none),
-        seconds=_mean(outcomes, lambda one: one.seconds),
-        tokens=fmean(one.tokens for one in outcomes),
-        bytes=_mean(outcomes, lambda one: one.bytes),
-        flops=_mean(outcomes, lambda one: one.flops),
+        seconds=_mean(outcomes, lambda o: o.seconds),
+        tokens=fmean(o.tokens for o in outcomes),
+        bytes=_mean(outcomes, lambda o: o.bytes),
+        flops=_mean(outcomes, lambda o: o.flops),
     )
 
 
 def _leak(
     attack: str, outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
 ) -> Change:
-    shares = [one.leaks[attack].share for one in outcomes]
+    shares = [o.leaks[attack].share for o in outcomes]
     mean = _within(mean_estimate(shares, same_records=True), 0.0)
     if none is None:
         return Change(mean=mean)
-    # Of the same targets, which `subtract` takes as independent: rather too wide.
+    # Both are of the same targets, but `subtract` assumes independence: rather too wide.
     gaps = [
         subtract(before.leaks[attack].share, share)
         for before, share in zip(none, shares, strict=True)
@@ -78,21 +78,21 @@ def _leak(
 def _loss(
     outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
 ) -> Change | None:
-    own = [one.loss for one in outcomes if one.loss]
-    if len(own) < len(outcomes):
+    losses = [o.loss for o in outcomes if o.loss]
+    if len(losses) < len(outcomes):
         return None
-    mean = mean_estimate(own, same_records=True)
+    mean = mean_estimate(losses, same_records=True)
     if none is None:
         return Change(mean=mean)
-    gaps = [_loss_gap(before, one) for before, one in zip(none, outcomes, strict=True)]
-    known = [gap for gap in gaps if gap]
-    if len(known) < len(gaps):
+    gaps = [_loss_gap(before, after) for before, after in zip(none, outcomes, strict=True)]
+    measured_gaps = [gap for gap in gaps if gap]
+    if len(measured_gaps) < len(gaps):
         return Change(mean=mean)
-    return Change(mean=mean, difference=mean_estimate(known, same_records=True))
+    return Change(mean=mean, difference=mean_estimate(measured_gaps, same_records=True))
 
 
 def _loss_gap(before: DefenseOutcome, after: DefenseOutcome) -> Estimate | None:
-    """Return how much the loss rose: document by document where both sides have these."""
+    """Return how much the loss rose: document by document where both sides have such losses."""
     if before.losses and len(before.losses) == len(after.losses):
         rises = [b - a for a, b in zip(before.losses, after.losses, strict=True)]
         return bootstrap_mean(rises, seed=0)
@@ -104,10 +104,10 @@ def _loss_gap(before: DefenseOutcome, after: DefenseOutcome) -> Estimate | None:
 def _mean(
     outcomes: Sequence[DefenseOutcome], number: Callable[[DefenseOutcome], float | None]
 ) -> float | None:
-    known = [value for one in outcomes if (value := number(one)) is not None]
-    return fmean(known) if len(known) == len(outcomes) else None
+    values = [value for o in outcomes if (value := number(o)) is not None]
+    return fmean(values) if len(values) == len(outcomes) else None
 
 
-def _within(found: Estimate, least: float) -> Estimate:
-    """Return an estimate whose interval stays where shares, or their differences, can be."""
-    return Estimate(found.value, max(least, found.low), min(1.0, found.high))
+def _within(estimate: Estimate, least: float) -> Estimate:
+    """Return the estimate with its interval clipped to the possible values, `least` to 1."""
+    return Estimate(estimate.value, max(least, estimate.low), min(1.0, estimate.high))

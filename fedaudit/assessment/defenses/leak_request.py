@@ -1,4 +1,4 @@
-"""The attack on every trained federation: the audit's own, as far as it is cheap."""
+"""The attack on every trained federation: the cheap part of the audit's own attacks."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.system.files import sha256
 
 ATTACKS = ("contextual", "verbatim")
-"""What is asked of every trained federation, the first being what is recommended by."""
+"""The attacks on every trained federation; recommendations are based on the first."""
 PARTS = frozenset({"label", "category", "budget", "samples", "task", "estimator", "corpus"})
-"""Parts of a scope that a row about all targets and everything asked does not have."""
+"""Keys of a scope that a row about all targets and all requests does not have."""
 
 
 def leak_request(plan: Plan) -> ExtractionRequest:
-    """Return the request that is put to every trained federation: records, options, seed alike.
+    """Return the request for every trained federation: the same records, options and seed.
 
     Raises UsageError where the audit itself has no records to attack with.
     """
@@ -34,45 +34,49 @@ def leak_request(plan: Plan) -> ExtractionRequest:
             "--prefixes and --victim."
         )
     options: dict[str, Mapping[str, Any]] = {}
-    for one in reversed(list(plan.steps.values())):
-        options |= {name: one.options[name] for name in one.options if name in one.attacks}
-    own = {name: options[name] for name in ATTACKS if name in options}
-    found = {name: step.options[name] for name in (step.detector,) if name in step.options}
+    for request in reversed(list(plan.steps.values())):
+        options |= {
+            name: request.options[name] for name in request.options if name in request.attacks
+        }
+    attack_options = {name: options[name] for name in ATTACKS if name in options}
+    detector_options = {
+        name: step.options[name] for name in (step.detector,) if name in step.options
+    }
     return replace(
-        step, attacks=ATTACKS, options={**found, **own}, held_out=None, adapter=None, round=None,
-        client=None, keys=(), counterfactual=None,
+        step, attacks=ATTACKS, options={**detector_options, **attack_options}, held_out=None,
+        adapter=None, round=None, client=None, keys=(), counterfactual=None,
     )  # fmt: skip
 
 
 def on_federation(
-    request: ExtractionRequest, place: Path, clients: Mapping[str, str]
+    request: ExtractionRequest, folder: Path, clients: Mapping[str, str]
 ) -> ExtractionRequest:
-    """Return the request on the federation in `place`, as the victim's deployed model answers.
+    """Return the request on the federation in `folder`, as the victim's deployed model answers.
 
-    `clients` are the files that it was trained on, by client: of those the federation's own copies
-    are attacked with, so that nobody counts as another member than they are.
+    `clients` are the files that it was trained on, by client. The attack uses the federation's own
+    copies of them, so that no client is taken for another member.
     """
-    manifest = open_federation(place).manifest
-    copies = {one.id: place / one.data for one in manifest.clients}
+    manifest = open_federation(folder).manifest
+    copies = {c.id: folder / c.data for c in manifest.clients}
     names = {Path(path).resolve(): name for name, path in clients.items()}
-    own = names.get(request.prefixes.resolve())
+    attacker = names.get(request.prefixes.resolve())
     victim = names.get(request.victim.resolve()) if request.victim else None
     client = (victim or next(iter(copies))) if manifest.deployment is not None else None
     return replace(
         request,
-        target=str(place),
+        target=str(folder),
         client=client,
-        prefixes=copies[own] if own else request.prefixes,
+        prefixes=copies[attacker] if attacker else request.prefixes,
         victim=copies[victim] if victim else request.victim,
     )
 
 
 def request_digest(request: ExtractionRequest) -> str:
-    """Return what an answer to the request depends on, beside the model: options and records."""
+    """Return the digest of all that an answer depends on beside the model: options and records."""
     files = [request.prefixes, *([request.victim] if request.victim else [])]
     facts = {
         "files": [sha256(path) for path in files],
-        "options": {name: dict(own) for name, own in request.options.items()},
+        "options": {name: dict(options) for name, options in request.options.items()},
         "attacks": request.attacks,
         "seed": request.seed,
         "detector": request.detector,
@@ -83,12 +87,12 @@ def request_digest(request: ExtractionRequest) -> str:
 
 
 def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:
-    """Return the coverage of all that an attack looked for, None without one.
+    """Return the row with an attack's coverage of all its targets, None without one.
 
-    It is of what came out of the tuned model and not of its base, of the set that is judged. Where
-    a deployed defence is asked under keys it is the largest under any but the right one.
+    It counts what came out of the tuned model and not of its base, in the set that is judged. Where
+    a deployed defence is asked under keys, it is the largest under any wrong key.
     """
-    own = [
+    coverage_rows = [
         row
         for row in rows
         if (row.kind, row.plugin, row.metric) == ("extraction", attack, "coverage")
@@ -96,8 +100,10 @@ def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:
         and not PARTS & row.scope.keys()
         and row.scope.get("key") != RIGHT
     ]
-    judged = [row for row in own if row.scope.get("set", "exclusive") == "exclusive"]
-    known = [row for row in judged if row.value is not None and row.low is not None]
-    if known:
-        return max(known, key=lambda row: row.value or 0.0)
-    return judged[0] if judged else None
+    exclusive_rows = [
+        row for row in coverage_rows if row.scope.get("set", "exclusive") == "exclusive"
+    ]
+    candidates = [row for row in exclusive_rows if row.value is not None and row.low is not None]
+    if candidates:
+        return max(candidates, key=lambda row: row.value or 0.0)
+    return exclusive_rows[0] if exclusive_rows else None

@@ -1,4 +1,4 @@
-"""Every federation in turn, from what earlier runs left, and the section of the report."""
+"""Trains and attacks every federation in turn, resuming earlier runs; the report's section."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
 FOLDER = "defenses"
-"""Where, below an audit's folder, trained federations and what was measured of them are kept."""
+"""The folder, below an audit's, of trained federations and what was measured of them."""
 
 Outcomes = Mapping[str, Sequence[DefenseOutcome]]
-"""By defence, in the order of seeds; the first is training without any."""
+"""By defence, in the order of seeds; the first entry is training without any defence."""
 
 
 def make_defense_plan(
@@ -61,10 +61,12 @@ def make_defense_plan(
         device=request.device,
         dtype=request.dtype,
     )
-    found = defense_candidates(config, names, options=options, trained=trained_defenses(material))
+    candidates = defense_candidates(
+        config, names, options=options, trained=trained_defenses(material)
+    )
     return DefensePlan(
         config=config,
-        candidates=found,
+        candidates=candidates,
         seeds=fresh_seeds(config, seeds),
         request=request,
         attacker=material.who(request.prefixes),
@@ -77,48 +79,50 @@ def make_defense_plan(
 def run_defenses(
     plan: DefensePlan, folder: Path, redactor: "Redactor", watch: DefenseWatch
 ) -> dict[str, Any]:
-    """Train and attack what is not yet, below `folder`, and return the report's section.
+    """Train and attack what is not done yet, below `folder`; return the report's section.
 
-    Raises Interrupted where it was stopped: what is finished is kept.
+    Raises Interrupted where the run was stopped: what is finished is kept.
     """
-    place = folder / FOLDER
-    make_folder(place)
+    defense_folder = folder / FOLDER
+    make_folder(defense_folder)
     outcomes: dict[str, list[DefenseOutcome]] = {}
     done = 0
     # Seed by seed, so that what is finished when somebody stops it can be compared.
     for seed in plan.seeds:
-        for one in (DefenseCandidate(name=NONE), *plan.applicable):
+        for candidate in (DefenseCandidate(name=NONE), *plan.applicable):
             done += 1
-            if any(own[-1].reason for name, own in outcomes.items() if name in (NONE, one.name)):
+            if any(
+                runs[-1].reason for name, runs in outcomes.items() if name in (NONE, candidate.name)
+            ):
                 continue  # there is nothing to compare with, or no mean over seeds
-            watch.note(f"Training {done} of {plan.trainings}: {one.name}, seed {seed}")
+            watch.note(f"Training {done} of {plan.trainings}: {candidate.name}, seed {seed}")
             try:
-                outcome = _outcome(plan, one, seed, place, redactor, watch)
+                outcome = _outcome(plan, candidate, seed, defense_folder, redactor, watch)
             except (KeyboardInterrupt, Interrupted) as error:
                 raise Interrupted(
                     f"Interrupted in training {done} of {plan.trainings}; {done - 1} are kept in "
-                    f"{place}. The same command with --resume goes on."
+                    f"{defense_folder}. The same command with --resume goes on."
                 ) from error
-            outcomes.setdefault(one.name, []).append(outcome)
+            outcomes.setdefault(candidate.name, []).append(outcome)
     return section(plan, outcomes)
 
 
 def _outcome(
     plan: DefensePlan,
-    one: DefenseCandidate,
+    candidate: DefenseCandidate,
     seed: int,
-    place: Path,
+    folder: Path,
     redactor: "Redactor",
     watch: DefenseWatch,
 ) -> DefenseOutcome:
-    """Return what one federation came to: what a file keeps of it, or measured now."""
-    config = one.settings(plan.config, seed)
+    """Return the outcome of one federation: read from its file, or measured now."""
+    config = candidate.settings(plan.config, seed)
     settings = config.sha256()
-    name = f"{one.name}-seed{seed}-{settings[:8]}"
-    file, digest = place / f"{name}.json", f"{settings} {request_digest(plan.request)}"
-    if kept := read_outcome(file, digest):
-        return kept
-    run = DefenseRun(config=config, place=place / name, request=plan.request)
+    name = f"{candidate.name}-seed{seed}-{settings[:8]}"
+    file, digest = folder / f"{name}.json", f"{settings} {request_digest(plan.request)}"
+    if existing := read_outcome(file, digest):
+        return existing
+    run = DefenseRun(config=config, place=folder / name, request=plan.request)
     outcome = run_defense(run, redactor, watch)
     if not outcome.reason:
         write_outcome(outcome, file, digest)
@@ -127,19 +131,19 @@ def _outcome(
 
 def section(plan: DefensePlan, outcomes: Outcomes) -> dict[str, Any]:
     """Return what a report says of all defences: means over seeds, differences, sentences."""
-    reasons = {name: _reason(own) for name, own in outcomes.items()}
+    reasons = {name: _reason(runs) for name, runs in outcomes.items()}
     none = outcomes[NONE]
     if reasons[NONE]:
         effects: dict[str, DefenseEffect] = {}
     else:
         effects = {
-            name: effect(own, None if name == NONE else none)
-            for name, own in outcomes.items()
+            name: effect(runs, None if name == NONE else none)
+            for name, runs in outcomes.items()
             if not reasons[name]
         }
-    others = {name: own for name, own in effects.items() if name != NONE}
-    told = (
-        recommendations(effects[NONE], others)
+    defense_effects = {name: e for name, e in effects.items() if name != NONE}
+    sentences = (
+        recommendations(effects[NONE], defense_effects)
         if effects
         else [f"Training again without a defence gave no number: {reasons[NONE].rstrip('.')}."]
     )
@@ -149,13 +153,13 @@ def section(plan: DefensePlan, outcomes: Outcomes) -> dict[str, Any]:
         "victim": plan.victim,
         "attacks": list(ATTACKS),
         "tried": list(_rows(plan, outcomes, effects, reasons)),
-        "recommendations": told,
+        "recommendations": sentences,
     }
 
 
 def _reason(outcomes: Sequence[DefenseOutcome]) -> str:
     """Return why a defence has no number, with the first seed that has none."""
-    return next((f"seed {one.seed}: {one.reason}" for one in outcomes if one.reason), "")
+    return next((f"seed {o.seed}: {o.reason}" for o in outcomes if o.reason), "")
 
 
 def _rows(
@@ -164,29 +168,29 @@ def _rows(
     effects: Mapping[str, DefenseEffect],
     reasons: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
-    for one in (DefenseCandidate(name=NONE), *plan.candidates):
-        own = effects.get(one.name)
-        reason = one.reason or reasons.get(one.name, "")
-        if own is None and not reason:
+    for candidate in (DefenseCandidate(name=NONE), *plan.candidates):
+        result = effects.get(candidate.name)
+        reason = candidate.reason or reasons.get(candidate.name, "")
+        if result is None and not reason:
             reason = "training again without a defence gave no number to compare with"
         yield {
-            "defense": one.name,
-            "options": dict(one.options),
+            "defense": candidate.name,
+            "options": dict(candidate.options),
             "reason": reason,
             "leaks": [
                 {
                     "attack": name,
-                    "n": outcomes[one.name][0].leaks[name].n,
-                    "by_seed": [seed.leaks[name].share.value for seed in outcomes[one.name]],
+                    "n": outcomes[candidate.name][0].leaks[name].n,
+                    "by_seed": [seed.leaks[name].share.value for seed in outcomes[candidate.name]],
                     **_change(change),
                 }
-                for name, change in (own.leaks if own else {}).items()
+                for name, change in (result.leaks if result else {}).items()
             ],
-            "loss": _change(own.loss) if own and own.loss else None,
-            "seconds": own.seconds if own else None,
-            "tokens": own.tokens if own else None,
-            "bytes": own.bytes if own else None,
-            "flops": own.flops if own else None,
+            "loss": _change(result.loss) if result and result.loss else None,
+            "seconds": result.seconds if result else None,
+            "tokens": result.tokens if result else None,
+            "bytes": result.bytes if result else None,
+            "flops": result.flops if result else None,
         }
 
 

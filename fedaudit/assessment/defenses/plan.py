@@ -23,14 +23,14 @@ class DefensePlan:
     attacker: str
     victim: str
     earlier: float | None = None
-    """Seconds that a training takes, by the one that made the audited federation, if known."""
+    """Seconds of one training, as measured for the audited federation, if known."""
     size: int | None = None
     """Bytes of that federation's folder."""
 
     @property
     def applicable(self) -> list[DefenseCandidate]:
         """The defences that can be tried."""
-        return [one for one in self.candidates if not one.reason]
+        return [c for c in self.candidates if not c.reason]
 
     @property
     def trainings(self) -> int:
@@ -39,15 +39,15 @@ class DefensePlan:
 
 
 def fresh_seeds(config: Simulation, count: int) -> list[int]:
-    """Return so many seeds after the federation's own, which is the one that was found to leak."""
+    """Return `count` seeds after the federation's own, the one that was found to leak."""
     return list(range(config.seed + 1, config.seed + 1 + count))
 
 
 def earlier_seconds(material: Material, config: Simulation) -> float | None:
     """Return about how long one training takes, by the report in the federation's folder.
 
-    What was trained beside the federation there, the central model, is not trained again: it is as
-    much as a client's share. None without a report.
+    The central model that was trained beside the federation is not trained again: it counts as one
+    client's share. None without a report.
     """
     federation = material.audited.federation
     if federation is None:
@@ -61,7 +61,7 @@ def earlier_seconds(material: Material, config: Simulation) -> float | None:
 
 
 def folder_size(material: Material) -> int | None:
-    """Return the bytes of the federation's folder, which every trained one has about as many of."""
+    """Return the bytes of the federation's folder; every trained one has about as many."""
     federation = material.audited.federation
     if federation is None:
         return None

@@ -12,26 +12,30 @@ ATTACK = {
 
 
 def recommendations(none: DefenseEffect, effects: Mapping[str, DefenseEffect]) -> list[str]:
-    """Return what to train with, as far as the measurements tell, then a sentence a defence."""
+    """Return which defence to train with, if measurements tell, then one sentence for each."""
     attack = next(iter(none.leaks), "")
-    judged = {name: own for name, own in effects.items() if attack in own.leaks}
-    if not judged:
+    by_defense = {name: e for name, e in effects.items() if attack in e.leaks}
+    if not by_defense:
         return ["No defence was measured, so none is recommended."]
-    sure = [name for name, own in judged.items() if is_lower(own.leaks[attack])]
-    best = [name for name in sure if not any(_beats(judged[o], judged[name], attack) for o in sure)]
+    sure = [name for name, e in by_defense.items() if is_lower(e.leaks[attack])]
+    best = [
+        name
+        for name in sure
+        if not any(_beats(by_defense[o], by_defense[name], attack) for o in sure)
+    ]
     return [
-        _lead(best, sure, attack, dear=any(_is_dear(judged[name]) for name in best)),
-        *(_sentence(name, own, none, attack) for name, own in judged.items()),
+        _lead(best, sure, attack, dear=any(_is_dear(by_defense[name]) for name in best)),
+        *(_sentence(name, e, none, attack) for name, e in by_defense.items()),
     ]
 
 
 def is_lower(change: Change) -> bool:
-    """Tell whether a number is lower than none's for sure: its difference's interval is below 0."""
+    """Return whether the interval of the difference from no defence is entirely below 0."""
     return change.difference is not None and change.difference.high < 0
 
 
-def _is_dear(one: DefenseEffect) -> bool:
-    gap = one.loss.difference if one.loss else None
+def _is_dear(effect: DefenseEffect) -> bool:
+    gap = effect.loss.difference if effect.loss else None
     return gap is not None and gap.low > 0
 
 
@@ -54,28 +58,28 @@ def _lead(best: list[str], sure: list[str], attack: str, *, dear: bool) -> str:
     )
 
 
-def _beats(one: DefenseEffect, other: DefenseEffect, attack: str) -> bool:
-    """Tell whether `one` has no more leak and no more loss than `other`, and less of either."""
-    if one.loss is None or other.loss is None:
+def _beats(effect: DefenseEffect, rival: DefenseEffect, attack: str) -> bool:
+    """Return whether `effect` has no more leak or loss than `rival`, and less of either."""
+    if effect.loss is None or rival.loss is None:
         return False
-    left = (one.leaks[attack].mean.value, one.loss.mean.value)
-    right = (other.leaks[attack].mean.value, other.loss.mean.value)
+    left = (effect.leaks[attack].mean.value, effect.loss.mean.value)
+    right = (rival.leaks[attack].mean.value, rival.loss.mean.value)
     return left != right and left[0] <= right[0] and left[1] <= right[1]
 
 
-def _sentence(name: str, own: DefenseEffect, none: DefenseEffect, attack: str) -> str:
-    change, before = own.leaks[attack], none.leaks[attack].mean
+def _sentence(name: str, effect: DefenseEffect, none: DefenseEffect, attack: str) -> str:
+    change, before = effect.leaks[attack], none.leaks[attack].mean
     assert change.difference is not None  # it is a defence's
-    ends = f"from {_percent(before)} to {_percent(change.mean)}"
-    loss = _loss(own.loss)
-    what = ATTACK.get(attack, attack)
+    levels = f"from {_percent(before)} to {_percent(change.mean)}"
+    loss = _loss(effect.loss)
+    leak = ATTACK.get(attack, attack)
     if is_lower(change):
-        return f"{name} would have brought {what} {ends}{loss}."
+        return f"{name} would have brought {leak} {levels}{loss}."
     if change.difference.low > 0:
-        return f"{name} would have raised {what} {ends}{loss}."
+        return f"{name} would have raised {leak} {levels}{loss}."
     gap = change.difference
     return (
-        f"Of {name} it cannot be told whether it lowers {what}: {ends}, and the difference of "
+        f"Of {name} it cannot be told whether it lowers {leak}: {levels}, and the difference of "
         f"{100 * gap.value:+.1f} points [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] "
         f"may be none{loss}."
     )
@@ -85,13 +89,13 @@ def _loss(change: Change | None) -> str:
     if change is None or change.difference is None:
         return "; what it does to held-out loss was not measured"
     gap = change.difference
-    told = f"{abs(gap.value):.3g}"
-    ends = f"[{gap.low:+.3g}, {gap.high:+.3g}]"
+    size = f"{abs(gap.value):.3g}"
+    interval = f"[{gap.low:+.3g}, {gap.high:+.3g}]"
     if gap.low > 0:
-        return f", at a held-out loss that rose by {told} {ends}"
+        return f", at a held-out loss that rose by {size} {interval}"
     if gap.high < 0:
-        return f", at a held-out loss that fell by {told} {ends}"
-    return f", at a held-out loss that cannot be told from none's ({gap.value:+.3g} {ends})"
+        return f", at a held-out loss that fell by {size} {interval}"
+    return f", at a held-out loss that cannot be told from none's ({gap.value:+.3g} {interval})"
 
 
 def _percent(share: Estimate) -> str:

@@ -1,4 +1,4 @@
-"""By which settings a federation is trained again: its own, or a profile's."""
+"""The settings that a federation is trained again with: its own, or a profile's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,8 +24,8 @@ ALONE: Mapping[str, Any] = {
     "judge": {},
     "engine": "local",
 }
-"""What training again leaves out: dealing, marks and canaries (the records have them already), what
-is trained beside the federation, and defences, of which each has its turn."""
+"""What training again leaves out: the split of records, marks and canaries (the records have them
+already), models beside the federation, and defences, which are added one at a time."""
 
 
 def retraining_settings(
@@ -39,8 +39,8 @@ def retraining_settings(
 ) -> Simulation:
     """Return the settings of the federation without any defence, on its clients' own records.
 
-    `profile` (NAME or NAME:SCALE) takes the place of the settings that the federation's folder has.
-    Raises UsageError where neither is there.
+    `profile` (NAME or NAME:SCALE) replaces the settings in the federation's folder. Raises
+    UsageError where there are neither.
     """
     federation = material.audited.federation
     table = dict(federation.manifest.config) if federation else {}
@@ -53,7 +53,7 @@ def retraining_settings(
             f"{where} was not made by fedaudit simulate and does not say how it was trained: name "
             "settings to train by with --defense-profile NAME[:SCALE] (fedaudit profiles)."
         )
-    own: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         "base": federation.manifest.base.name if federation else material.audited.base,
         "client_data": {name: str(path) for name, path in files.items()},
         "clients": len(files),
@@ -66,7 +66,9 @@ def retraining_settings(
         name: value for name, value in table.items() if not isinstance(ALONE.get(name), dict)
     }
     return build(
-        Simulation, merge_tables(merge_tables(cleared, ALONE), own), "the federation's settings"
+        Simulation,
+        merge_tables(merge_tables(cleared, ALONE), overrides),
+        "the federation's settings",
     )
 
 

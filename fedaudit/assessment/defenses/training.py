@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def no_event(event: Event) -> None:
-    """Hear of a training without showing it."""
+    """Ignore an event of a training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseWatch:
-    """Who hears of progress: what is begun, its trainings, and bars by title."""
+    """Callbacks for progress: notes of what begins, events of training, bars by title."""
 
     note: Callable[[str], None] = lambda line: None
     training: Listener = no_event
@@ -53,25 +53,25 @@ class DefenseRun:
 
 
 def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> DefenseOutcome:
-    """Train the federation as far as it is not, attack it, and return what was measured.
+    """Train the federation, or finish it, attack it, and return what was measured.
 
-    What the defence refuses, or the attack, is the outcome's reason.
+    An error of the defence or of the attack becomes the outcome's reason.
     """
-    begun, started = run.place.exists(), monotonic()
+    is_resumed, start = run.place.exists(), monotonic()
     try:
         with runner.alone_in(run.place):
             done = runner.simulate(
                 run.config, run.place, listener=watch.training, progress=watch.bar
             )
-        seconds = _timing(run.place, None if begun else monotonic() - started)
-        asked = on_federation(run.request, run.place, run.config.client_data)
-        rows = run_audit(asked, redactor, watch.bar).report.measurements
+        seconds = _timing(run.place, None if is_resumed else monotonic() - start)
+        request = on_federation(run.request, run.place, run.config.client_data)
+        rows = run_audit(request, redactor, watch.bar).report.measurements
         losses, loss = _held_out_loss(run, done.measurements)
     except Interrupted:
         raise
     except FedauditError as error:
         return DefenseOutcome(seed=run.config.seed, reason=str(error))
-    leaks = {name: found for name in ATTACKS if (found := _leak(rows, name))}
+    leaks = {name: share for name in ATTACKS if (share := _leak(rows, name))}
     missing = next((row.reason for name in ATTACKS if (row := leak_row(rows, name))), "")
     return DefenseOutcome(
         seed=run.config.seed,
@@ -86,12 +86,12 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> D
     )
 
 
-def _timing(place: Path, seconds: float | None) -> float | None:
-    """Keep how long a training took beside its folder; return what is kept, None for nothing.
+def _timing(folder: Path, seconds: float | None) -> float | None:
+    """Store a training's seconds beside its folder; return the stored ones, None without any.
 
-    One that was interrupted was never timed as a whole.
+    A training that was interrupted was never timed as a whole.
     """
-    path = place.parent / f"{place.name}.seconds"
+    path = folder.parent / f"{folder.name}.seconds"
     if seconds is not None:
         atomic_text(path, f"{seconds:.1f}\n")
     return float(path.read_text("utf-8")) if path.is_file() else None
@@ -109,8 +109,8 @@ def _held_out_loss(
 ) -> tuple[tuple[float, ...], Estimate | None]:
     """Return the loss of each held-out document and their mean.
 
-    Where a defence answers for the model, only the mean is known: the logarithm of the perplexity
-    that clients have of it under their right keys.
+    Where a deployed defence answers for the model, only the mean is known: the logarithm of the
+    perplexity that clients get under their right keys.
     """
     manifest = open_federation(run.place).manifest
     if manifest.deployment is not None:
@@ -142,14 +142,14 @@ def deployed_loss(rows: Sequence[Measurement]) -> Estimate | None:
     ]  # fmt: skip
     if not right:
         return None
-    ends = ([getattr(one, end) for one in right] for end in ("value", "low", "high"))
-    return Estimate(*map(fmean, ends))
+    columns = ([getattr(e, end) for e in right] for end in ("value", "low", "high"))
+    return Estimate(*map(fmean, columns))
 
 
 def _sum(rows: Sequence[Measurement], metric: str) -> float | None:
-    own = [row.value for row in rows if (row.kind, row.metric) == ("cost", metric)]
-    known = [value for value in own if value is not None]
-    return sum(known) if known and len(known) == len(own) else None
+    values = [row.value for row in rows if (row.kind, row.metric) == ("cost", metric)]
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) if known_values and len(known_values) == len(values) else None
 
 
 def _whole(rows: Sequence[Measurement], metric: str) -> int | None:

@@ -1,7 +1,7 @@
 """The decision: each client's scores of all rounds as one statistic, and who is flagged by it.
 
-A client's null hypothesis is that it is innocent and that the others are as observed: its Z may
-then be chance, and what its estimates hold of marked clients' updates.
+A client's null hypothesis is that it is innocent and that the others are as observed: its Z
+then comes of chance, and of what its estimates hold of marked clients' updates.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from fedaudit.attribution.scores import Scores, score_differences
 from fedaudit.metrics.attribution import stouffer
 
 ALPHA = 0.01
-"""The chance that somebody innocent of a federation is flagged."""
+"""The chance that any innocent client of a federation is flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ClientVerdict:
     p_value: float
     """Of a Z as high for an innocent client."""
     level: float
-    """What Holm holds the p-value against."""
+    """The level that Holm compares the p-value with."""
     flagged: bool
 
 
@@ -47,7 +47,7 @@ class ClientDecision:
     detectable: float
     """The mean Z that is flagged with 90 % probability where nobody else shows the mark."""
     nulls: int
-    """The null marks that Z is held against; 0 where it is taken for standard normal."""
+    """The number of null marks that Z is compared with; 0 where it is taken for standard normal."""
     p_value: float
     """Of a Z as high for an innocent client."""
     adjusted: float
@@ -58,7 +58,7 @@ class ClientDecision:
     running: tuple[float, ...]
     """Z after each of its rounds."""
     settled: int | None
-    """The round after which one could have stopped at the stated error; None if in none."""
+    """The round after which one could have stopped at the stated error; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +69,28 @@ class Decision:
     absent: tuple[str, ...] = ()
 
     def of(self, client: str) -> ClientDecision | None:
-        """Return the test that speaks most against a client."""
-        own = [one for one in self.tests if one.client == client]
-        return max(own, key=lambda one: (one.flagged, -one.p_value, one.z), default=None)
+        """Return the strongest test against a client."""
+        tests = [t for t in self.tests if t.client == client]
+        return max(tests, key=lambda t: (t.flagged, -t.p_value, t.z), default=None)
 
     @property
     def marks(self) -> dict[str, set[str]]:
         """The marks that each flagged client is flagged by."""
-        found: dict[str, set[str]] = {}
-        for one in self.tests:
-            if one.flagged:
-                found.setdefault(one.client, set()).add(one.mark)
-        return found
+        marks: dict[str, set[str]] = {}
+        for test in self.tests:
+            if test.flagged:
+                marks.setdefault(test.client, set()).add(test.mark)
+        return marks
 
     @property
     def flagged(self) -> dict[str, ClientDecision]:
-        """The clients that are held to have trained on marked documents."""
-        found = {one.client: self.of(one.client) for one in self.tests}
-        return {who: one for who, one in found.items() if one and one.flagged}
+        """The clients that are decided to have trained on marked documents."""
+        tests = {t.client: self.of(t.client) for t in self.tests}
+        return {client: t for client, t in tests.items() if t and t.flagged}
 
 
 def check_limits(threshold: float, alpha: float) -> None:
-    """Raise UsageError for a threshold that is no number, or an error that is not in 0..0.5."""
+    """Raise UsageError for a threshold that is not finite, or an error that is not in 0..0.5."""
     if not isfinite(threshold):
         raise UsageError(f"The threshold tau must be a finite number, not {threshold}.")
     if not 0 < alpha < 0.5:
@@ -104,13 +104,13 @@ def verdicts(
     alpha: float = ALPHA,
     up_to: float = 1.0,
 ) -> dict[Pair, ClientVerdict]:
-    """Return whom `decide` flags by which mark, without what a report says beside it.
+    """Return whom `decide` flags by which mark, without what a report needs beside it.
 
-    p-values above `up_to` (`alpha` at least) may be too low, but not down to it: that is faster,
-    and flags the same.
+    p-values above `up_to` (`alpha` at least) may be too low, but stay above it: that is faster, and
+    flags the same clients.
     """
     check_limits(threshold, alpha)
-    pairs = [(who, mark) for who in _present(scores) for mark in scores.marks]
+    pairs = [(client, mark) for client in _present(scores) for mark in scores.marks]
     z = {
         pair: stouffer.stouffer_z(list(score_differences(scores, *pair).values())) for pair in pairs
     }
@@ -120,11 +120,11 @@ def verdicts(
         pair: ClientVerdict(
             z=z[pair],
             chance=chances[pair],
-            p_value=own,
+            p_value=p_value,
             level=level,
-            flagged=z[pair] > chances[pair].floor(threshold) and own <= level,
+            flagged=z[pair] > chances[pair].floor(threshold) and p_value <= level,
         )
-        for pair, own, level in zip(pairs, p, stouffer.holm_levels(p, alpha), strict=True)
+        for pair, p_value, level in zip(pairs, p, stouffer.holm_levels(p, alpha), strict=True)
     }
 
 
@@ -133,50 +133,51 @@ def decide(
 ) -> Decision:
     """Flag a client for a mark by Holm's adjusted p-value, at most `alpha`, and by Z.
 
-    Z must exceed `threshold`, and as many of its standard deviations by chance. So someone innocent
-    is flagged in a federation with a chance of `alpha` at most, whatever the number of clients and
-    marks, as far as p-values are right. `alpha` is also the error for which a client's running Z is
-    said to have settled, for all clients and marks together, however often one looks. Raises
-    ValueError for scores that are not finite, UsageError for what `allowed` refuses.
+    Z must exceed `threshold`, and so many of its standard deviations by chance. Someone innocent
+    is then flagged in a federation with a chance of `alpha` at most, whatever the number of clients
+    and marks, if p-values are right. `alpha` is also the error at which a client's running Z has
+    settled, for all clients and marks together, however often one looks. Raises ValueError for
+    scores that are not finite, UsageError for what `check_limits` refuses.
     """
-    found = verdicts(scores, threshold=threshold, alpha=alpha)
-    adjusted = stouffer.holm([one.p_value for one in found.values()])
+    by_pair = verdicts(scores, threshold=threshold, alpha=alpha)
+    adjusted = stouffer.holm([v.p_value for v in by_pair.values()])
     tests = []
-    for ((who, mark), one), holm in zip(found.items(), adjusted, strict=True):
-        by_round, chance = score_differences(scores, who, mark), one.chance
-        least = chance.least(one.level, threshold)
+    for ((client, mark), verdict), holm in zip(by_pair.items(), adjusted, strict=True):
+        by_round, chance = score_differences(scores, client, mark), verdict.chance
+        least = chance.least(verdict.level, threshold)
         tests.append(
             ClientDecision(
-                client=who,
+                client=client,
                 mark=mark,
                 scores=tuple(by_round.values()),
                 rounds=tuple(by_round),
-                z=one.z,
-                needed=_needed(least, one.z, flagged=one.flagged),
+                z=verdict.z,
+                needed=_needed(least, verdict.z, flagged=verdict.flagged),
                 spread=chance.spread,
-                detectable=chance.detectable(alpha / len(found), threshold),
+                detectable=chance.detectable(alpha / len(by_pair), threshold),
                 nulls=chance.marks,
-                p_value=one.p_value,
+                p_value=verdict.p_value,
                 adjusted=holm,
-                published=one.z > threshold,
-                flagged=one.flagged,
+                published=verdict.z > threshold,
+                flagged=verdict.flagged,
                 running=tuple(stouffer.running_z(list(by_round.values()))),
-                settled=_settled(by_round, chance, alpha / len(found)),
+                settled=_settled(by_round, chance, alpha / len(by_pair)),
             )
         )
     present = _present(scores)
     return Decision(
-        tests=tuple(tests), absent=tuple(who for who in scores.clients if who not in present)
+        tests=tuple(tests),
+        absent=tuple(client for client in scores.clients if client not in present),
     )
 
 
 def _present(scores: Scores) -> list[str]:
     """Return the clients that took part in any round."""
-    return [who for who in scores.clients if any(who in one.clients for one in scores.rounds)]
+    return [client for client in scores.clients if any(client in r.clients for r in scores.rounds)]
 
 
 def _needed(least: float, z: float, *, flagged: bool) -> float:
-    """Return what Z must exceed, on the side of Z where p has it: `least` is found by search."""
+    """Return what Z must exceed, on the same side of Z as p says: `least` is found by search."""
     return min(least, nextafter(z, -inf)) if flagged else max(least, z)
 
 
@@ -201,13 +202,13 @@ def rates(
     """Return how many clients of each kind took part and were flagged; `truth` names their mark.
 
     `flagged` has the marks that each flagged client is flagged by; "" stands for any. A client
-    that is flagged by somebody else's mark alone is not caught.
+    that is flagged only by another client's mark is not caught.
     """
-    guilty = [who for who in present if truth.get(who)]
-    innocent = [who for who in present if not truth.get(who)]
+    guilty = [client for client in present if truth.get(client)]
+    innocent = [client for client in present if not truth.get(client)]
     return Rates(
-        caught=sum(bool({truth[who], ""} & set(flagged.get(who, ()))) for who in guilty),
+        caught=sum(bool({truth[client], ""} & set(flagged.get(client, ()))) for client in guilty),
         guilty=len(guilty),
-        accused=sum(who in flagged for who in innocent),
+        accused=sum(client in flagged for client in innocent),
         innocent=len(innocent),
     )

@@ -30,36 +30,38 @@ def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
     """Return what the estimates of each round of a run are made of, by the server's log of sums.
 
     Raises InputError for the log of another run, for a round that was asked for by two designs, and
-    for sets that are none.
+    for sets that cannot be read.
     """
-    found: dict[int, list[Combination]] = {}
+    combinations: dict[int, list[Combination]] = {}
     for entry in sums_log.read(existing_path(path, "file"), run):
         number = int(entry["round"])
-        if number in found:
+        if number in combinations:
             raise InputError(
                 f"{path} has two designs of round {number}: it does not say which one was scored."
             )
         try:
-            found[number] = _combinations(entry)
+            combinations[number] = _combinations(entry)
         except (KeyError, TypeError, ValueError, ArithmeticError):
             raise InputError(f"{path}: the sets of round {number} cannot be read.") from None
-    return found
+    return combinations
 
 
 def _combinations(entry: Mapping[str, Any]) -> list[Combination]:
     if entry.get("protocol", PAIRS) == SHARED:
         sets = _sets(entry["designs"]["sets"])
-        names = sorted({who for members in sets for who in members})
+        names = sorted({client for members in sets for client in members})
         return SharedSets(tuple(names), sets, 0).combinations()
     designs = [
-        Design(str(one["target"]), _sets(one["include"]), _sets(one["exclude"]))
-        for one in entry["designs"]
+        Design(str(table["target"]), _sets(table["include"]), _sets(table["exclude"]))
+        for table in entry["designs"]
     ]
-    return [Combination(one.target, subset_design.sum_coefficients(one)) for one in designs]
+    return [
+        Combination(design.target, subset_design.sum_coefficients(design)) for design in designs
+    ]
 
 
-def _sets(found: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(map(str, members)) for members in found)
+def _sets(sets: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(str, members)) for members in sets)
 
 
 def contribution_rows(
@@ -74,27 +76,29 @@ def contribution_rows(
 
     if not scores.rounds:
         return
-    held = [_held(one, estimates, weights, scores.clients) for one in scores.rounds]
+    shares = [_held(r, estimates, weights, scores.clients) for r in scores.rounds]
     for mark in scores.marks:
-        marked = [_scored(one, mark) for one in scores.rounds]
-        values, nulls = [own for own, _ in marked], [own for _, own in marked]
-        for who, found in zip(scores.clients, contributions(held, values, nulls), strict=True):
-            if found.rounds:
+        marked = [_scored(r, mark) for r in scores.rounds]
+        values, nulls = [x for x, _ in marked], [x for _, x in marked]
+        for client, contribution in zip(
+            scores.clients, contributions(shares, values, nulls), strict=True
+        ):
+            if contribution.rounds:
                 yield Measurement(
                     kind="attribution",
                     plugin=PROTOCOL,
                     metric="contribution",
-                    value=found.value,
-                    low=found.low,
-                    high=found.high,
-                    n=found.rounds,
-                    scope={"client": who, "mark": mark},
-                    reason="" if found.value is not None else UNTOLD,
+                    value=contribution.value,
+                    low=contribution.low,
+                    high=contribution.high,
+                    n=contribution.rounds,
+                    scope={"client": client, "mark": mark},
+                    reason="" if contribution.value is not None else UNTOLD,
                 )
 
 
 def _held(
-    one: RoundScores,
+    round_scores: RoundScores,
     estimates: Mapping[int, Sequence[Combination]],
     weights: Mapping[str, float],
     clients: Sequence[str],
@@ -102,25 +106,25 @@ def _held(
     """Return how much each estimate of a round holds of every client, (estimates, clients)."""
     import numpy as np
 
-    if one.round not in estimates:
-        raise InputError(f"The log has no sets of round {one.round}, which was scored.")
-    by = {estimate.target: estimate for estimate in estimates[one.round]}
-    if lacking := [who for who in one.clients if who not in by]:
-        raise InputError(f"The log has no estimate of {lacking[0]} in round {one.round}.")
+    if round_scores.round not in estimates:
+        raise InputError(f"The log has no sets of round {round_scores.round}, which was scored.")
+    by_target = {estimate.target: estimate for estimate in estimates[round_scores.round]}
+    if lacking := [client for client in round_scores.clients if client not in by_target]:
+        raise InputError(f"The log has no estimate of {lacking[0]} in round {round_scores.round}.")
     rows = []
-    for who in one.clients:
-        of = dict.fromkeys(by[who].held(), 1.0) | dict(weights)
-        shares = foreign_shares(by[who], of)
-        rows.append([1.0 if other == who else shares.get(other, 0.0) for other in clients])
+    for client in round_scores.clients:
+        full_weights = dict.fromkeys(by_target[client].held(), 1.0) | dict(weights)
+        shares = foreign_shares(by_target[client], full_weights)
+        rows.append([1.0 if name == client else shares.get(name, 0.0) for name in clients])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(clients))
 
 
-def _scored(one: RoundScores, mark: str) -> "tuple[np.ndarray, np.ndarray]":
+def _scored(round_scores: RoundScores, mark: str) -> "tuple[np.ndarray, np.ndarray]":
     """Return a round's differences from the global model: of the mark, and of its null marks."""
     import numpy as np
 
-    start = one.reference[mark]
-    own = [one.clients[who][mark] for who in one.clients]
-    values = np.array([score.z - start.z for score in own], dtype=np.float64)
-    null = np.array([score.null for score in own], dtype=np.float64).reshape(len(own), -1)
+    start = round_scores.reference[mark]
+    scores = [round_scores.clients[client][mark] for client in round_scores.clients]
+    values = np.array([score.z - start.z for score in scores], dtype=np.float64)
+    null = np.array([score.null for score in scores], dtype=np.float64).reshape(len(scores), -1)
     return values, null - np.array(start.null, dtype=np.float64)

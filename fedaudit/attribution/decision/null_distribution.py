@@ -2,9 +2,9 @@
 
 The paper takes an innocent client's scores for standard normal and independent. They are not where
 models say much the same in every round: a key that happens to suit what a client says suits it each
-time. And a score is a difference of two z, with up to twice the variance of one. The same answers
-under null marks repeat themselves and differ alike, so they show how far Z then goes. What comes of
-others' marked documents no null mark shows: see `metrics.contamination`.
+time. And a score is a difference of two z, with up to twice the variance of one. The scores
+under null marks repeat and differ in the same way, so they show how far Z then goes. They do not
+show what comes of other clients' marked documents: see `metrics.contamination`.
 """
 
 import math
@@ -35,7 +35,7 @@ class NullDistribution:
 
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
     laws: "Sequence[Law]" = ()
-    """What Z may take from other clients: each law is tried, and the least sure one counts."""
+    """What Z may take from other clients: each law is tried; the one with the largest p counts."""
 
     @property
     def marks(self) -> int:
@@ -56,7 +56,7 @@ class NullDistribution:
         return stouffer.p_value(z)
 
     def least(self, level: float, threshold: float) -> float:
-        """Return what Z must exceed for a p-value of `level`, and at least: see `floor`."""
+        """Return what Z must exceed for a p-value of `level`; never less than `floor`."""
         low = self.floor(threshold)
         if self.p_value(low) <= level:
             return low
@@ -66,17 +66,17 @@ class NullDistribution:
         return _crossing(self.p_value, low, high, level)
 
     def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
-        """Return the mean Z that exceeds what it must with that probability, by chance alone."""
+        """Return the mean Z that is flagged with probability `power`, by chance alone."""
         return replace(self, laws=()).least(
             level, threshold
         ) + self.spread * stouffer.normal_quantile(1 - power)
 
     def floor(self, threshold: float) -> float:
-        """Return so many standard deviations by chance, and no less than `threshold`."""
+        """Return `threshold` standard deviations by chance, and no less than `threshold`."""
         return max(threshold, threshold * self.spread)
 
     def standard(self, scores: Sequence[float]) -> list[float]:
-        """Return Z after each round, as what a standard normal number reaches as rarely.
+        """Return Z after each round, as the standard normal quantile of the same p-value.
 
         By chance alone: what comes from other clients' marked documents is not considered.
         """
@@ -85,7 +85,8 @@ class NullDistribution:
             return running
         upto = (NullDistribution(self.null[: count + 1]) for count in range(len(running)))
         return [
-            stouffer.normal_quantile(one.p_value(z)) for one, z in zip(upto, running, strict=True)
+            stouffer.normal_quantile(chance.p_value(z))
+            for chance, z in zip(upto, running, strict=True)
         ]
 
 
@@ -97,64 +98,68 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
 
 
 def null_distribution(scores: Scores, client: str, mark: str) -> NullDistribution:
-    """Return what Z of a client and a mark is by chance alone."""
+    """Return the distribution of Z of a client and a mark by chance alone."""
     return _alone(scores, [(client, mark)])[client, mark]
 
 
 def _alone(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
-    """Return what Z of each pair is by chance alone."""
+    """Return the distribution of each pair's Z by chance alone."""
     import numpy as np
 
     before = {
-        mark: np.array([one.reference[mark].null for one in scores.rounds], dtype=np.float64)
+        mark: np.array([r.reference[mark].null for r in scores.rounds], dtype=np.float64)
         for mark in scores.marks
     }
-    found = {}
-    for who, mark in pairs:
-        own = [at for at, one in enumerate(scores.rounds) if who in one.clients]
-        null = np.array([scores.rounds[at].clients[who][mark].null for at in own], dtype=np.float64)
-        found[who, mark] = NullDistribution(null - before[mark][own] if null.size else ())
-    return found
+    chances = {}
+    for client, mark in pairs:
+        indices = [i for i, r in enumerate(scores.rounds) if client in r.clients]
+        null = np.array(
+            [scores.rounds[i].clients[client][mark].null for i in indices], dtype=np.float64
+        )
+        chances[client, mark] = NullDistribution(null - before[mark][indices] if null.size else ())
+    return chances
 
 
 def chances_of(
     scores: Scores, z: Mapping[Pair, float], *, up_to: float = 1.0
 ) -> dict[Pair, NullDistribution]:
-    """Return what Z is for an innocent client, the others as observed.
+    """Return each pair's distribution of Z if its client is innocent, the others as observed.
 
-    Of pairs whose p-value is above `up_to` by chance alone, or with what others add by one law, the
-    rest is not worked out: it only makes p-values greater.
+    For pairs whose p-value is above `up_to` by chance alone, or under one law, the other laws are
+    not computed: they only make p-values greater.
     """
     from fedaudit.metrics.attribution.contamination import LAWS, QUICK
 
-    found = _alone(scores, z)
-    shown = _shown(scores, z, found)
+    chances = _alone(scores, z)
+    strengths = _shown(scores, z, chances)
     for answers in (QUICK, LAWS) if up_to < 1 else (LAWS,):
-        for who in dict.fromkeys(who for who, _ in z):
-            own = [pair for pair in z if pair[0] == who and found[pair].p_value(z[pair]) <= up_to]
-            spreads = [found[pair].spread for pair in own]
-            laws = _laws(scores, who, [shown[mark] for _, mark in own], spreads, answers)
-            for pair, by in zip(own, laws, strict=True):
-                found[pair] = replace(found[pair], laws=by)
-    return found
+        for client in dict.fromkeys(client for client, _ in z):
+            pairs = [
+                pair for pair in z if pair[0] == client and chances[pair].p_value(z[pair]) <= up_to
+            ]
+            spreads = [chances[pair].spread for pair in pairs]
+            laws = _laws(scores, client, [strengths[mark] for _, mark in pairs], spreads, answers)
+            for pair, pair_laws in zip(pairs, laws, strict=True):
+                chances[pair] = replace(chances[pair], laws=pair_laws)
+    return chances
 
 
 def _laws(
     scores: Scores,
     client: str,
-    shown: Sequence[Mapping[tuple[int, str], float]],
+    strengths: Sequence[Mapping[tuple[int, str], float]],
     spreads: Sequence[float],
     answers: "Sequence[TestResponse]",
 ) -> "list[tuple[Law, ...]]":
     """Return the laws of what a client's Z takes from others, under each of the marks."""
-    if not shown:
+    if not strengths:
         return []
     from fedaudit.metrics.attribution import contamination
 
-    own = [(one, other_participants(one, client)) for one in scores.rounds if client in one.clients]
+    rounds = [(r, other_participants(r, client)) for r in scores.rounds if client in r.clients]
     return contamination.laws_of(
-        [coefficient_mixture(one, client, names, scores.weights) for one, names in own],
-        [[[s[one.round, who] for who in names] for s in shown] for one, names in own],
+        [coefficient_mixture(r, client, names, scores.weights) for r, names in rounds],
+        [[[s[r.round, name] for name in names] for s in strengths] for r, names in rounds],
         spreads,
         answers,
     )
@@ -166,31 +171,31 @@ def _shown(
     """Return by mark, round and client how strongly the client shows the mark, beyond chance."""
     from fedaudit.metrics.attribution import contamination
 
-    found: dict[str, dict[tuple[int, str], float]] = {mark: {} for _, mark in z}
-    for (who, mark), own in z.items():
-        share = contamination.shown_share(own, chances[who, mark].spread)
-        for number, value in score_differences(scores, who, mark).items():
-            found[mark][number, who] = share * max(0.0, value)
-    return found
+    strengths: dict[str, dict[tuple[int, str], float]] = {mark: {} for _, mark in z}
+    for (client, mark), z_value in z.items():
+        share = contamination.shown_share(z_value, chances[client, mark].spread)
+        for number, value in score_differences(scores, client, mark).items():
+            strengths[mark][number, client] = share * max(0.0, value)
+    return strengths
 
 
-def other_participants(one: RoundScores, client: str) -> list[str]:
+def other_participants(round_scores: RoundScores, client: str) -> list[str]:
     """Return the other participants of a round, in order."""
-    return sorted(who for who in one.clients if who != client)
+    return sorted(name for name in round_scores.clients if name != client)
 
 
 def coefficient_mixture(
-    one: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
+    round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
 ) -> "Mixture":
     """Return what is known of how much a client's estimate holds of the others, by `names`."""
     from fedaudit.metrics.attribution.contamination import Mixture
 
-    own = weights.get(client, 1.0)
+    weight = weights.get(client, 1.0)
     return Mixture(
-        weights=tuple(weights.get(who, 1.0) / own for who in names),
-        strength=one.strength.get(client, 1.0),
-        others=one.others,
-        pairs=one.pairs,
-        limit=one.limit,
-        rule=one.rule(len(names) + 1),
+        weights=tuple(weights.get(name, 1.0) / weight for name in names),
+        strength=round_scores.strength.get(client, 1.0),
+        others=round_scores.others,
+        pairs=round_scores.pairs,
+        limit=round_scores.limit,
+        rule=round_scores.rule(len(names) + 1),
     )

@@ -58,7 +58,7 @@ class BundleParts:
     opened: Sequence[str] = ()
     """The marks that are opened; empty for all."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What the marks' plugins were given anew when the scores were made."""
+    """Options of the marks' plugins that were set anew when the scores were made."""
 
 
 def make(parts: BundleParts, out: Path) -> Bundle:
@@ -68,8 +68,8 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     """
     if out.exists():
         raise InputError(f"{out} exists already; choose another --out.")
-    found, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
-    check_one_run(found, scores, parts.estimates, parts.scores)
+    estimates, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
+    check_one_run(estimates, scores, parts.estimates, parts.scores)
     marks = [mark.with_options(parts.options) for mark in marks_file.read(parts.marks)]
     ids = [mark.id for mark in marks]
     for name in parts.opened:
@@ -80,7 +80,7 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     if parts.commitments:
         commitments_file.read(parts.commitments)
     existing_parent(out.absolute().parent)
-    for name in _names(found):
+    for name in _names(estimates):
         (out / ESTIMATES / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(parts.estimates / name, out / ESTIMATES / name)
     marks_file.write(opened, out / MARKS)
@@ -88,25 +88,25 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     for name, path in single.items():
         if path is not None:
             shutil.copyfile(path, out / name)
-    made = Bundle(files={n: sha256(out / n) for n in sorted(_below(out))})
-    atomic_text(out / NAME, json.dumps(asdict(made), indent=2) + "\n")
+    bundle = Bundle(files={n: sha256(out / n) for n in sorted(_below(out))})
+    atomic_text(out / NAME, json.dumps(asdict(bundle), indent=2) + "\n")
     for_owner(out)
-    return made
+    return bundle
 
 
 def _check_settings(opened: Sequence[Mark], scores: Scores, parts: BundleParts) -> None:
-    """Raise InputError for a mark that was scored with other settings: nobody could score it so."""
+    """Raise InputError for a mark that was scored with other settings: nobody could repeat it."""
     for mark in opened:
-        if scores.tests.get(mark.id, known := settings_digits(mark)) != known:
+        if scores.tests.get(mark.id, digits := settings_digits(mark)) != digits:
             raise InputError(
                 f"{parts.scores} is of other settings of the mark {mark.id} than {parts.marks}: "
                 "give the --set that the scores were made with."
             )
 
 
-def _names(found: Estimates) -> Iterator[str]:
+def _names(estimates: Estimates) -> Iterator[str]:
     yield estimates_file.NAME
-    yield from found.files
+    yield from estimates.files
 
 
 def _below(folder: Path) -> Iterator[str]:
@@ -124,24 +124,24 @@ def read(folder: Path) -> Bundle:
     table = read_json(path, f"{folder} is no bundle; `fedaudit attribute bundle` makes one.")
     check_version(table, path, SCHEMA_VERSION)
     try:
-        found = build(Bundle, table, NAME)
+        bundle = build(Bundle, table, NAME)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
-    for name in found.files:
+    for name in bundle.files:
         check_inside(name, path)
-    wanted = (f"{ESTIMATES}/{estimates_file.NAME}", MARKS, SCORES, REPORT)
-    for name in dict.fromkeys((*wanted, *found.files)):
+    required = (f"{ESTIMATES}/{estimates_file.NAME}", MARKS, SCORES, REPORT)
+    for name in dict.fromkeys((*required, *bundle.files)):
         if not (folder / name).is_file():
             raise InputError(f"{folder} misses {name}, which a bundle needs.")
-    return found
+    return bundle
 
 
-def check_one_run(found: Estimates, scores: Scores, estimates: Path, path: Path) -> None:
+def check_one_run(estimates: Estimates, scores: Scores, folder: Path, path: Path) -> None:
     """Raise InputError unless estimates and scores are of one run and of the same rounds."""
-    if scores.run != found.run:
-        raise InputError(f"{path} has scores of another run than {estimates}.")
-    have, scored = {one.round for one in found.rounds}, {one.round for one in scores.rounds}
+    if scores.run != estimates.run:
+        raise InputError(f"{path} has scores of another run than {folder}.")
+    have, scored = {r.round for r in estimates.rounds}, {r.round for r in scores.rounds}
     if lacking := sorted(scored - have):
-        raise InputError(f"{estimates} misses round {lacking[0]}, which {path} has scores of.")
+        raise InputError(f"{folder} misses round {lacking[0]}, which {path} has scores of.")
     if lacking := sorted(have - scored):
-        raise InputError(f"{path} misses round {lacking[0]}, which {estimates} has.")
+        raise InputError(f"{path} misses round {lacking[0]}, which {folder} has.")

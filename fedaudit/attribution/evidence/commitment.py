@@ -1,7 +1,7 @@
-"""What a decision may believe of the keys: those committed to beforehand, and how many there were.
+"""Which keys a decision may trust: those committed to beforehand, and how many there were.
 
-Whoever may choose a key after the answers finds one that accuses anybody. A key that was committed
-to before cannot be chosen; one of many that were committed to can, so all of them count as tests.
+Whoever can choose a key after seeing the answers finds one that accuses anybody. A key committed to
+before cannot be chosen so; one of many committed keys can, so all of them count as tests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,51 +43,53 @@ def commitment_digests(marks: Sequence[Mark]) -> dict[str, str]:
 
 
 def public_commitments(marks: Sequence[Mark]) -> Commitments:
-    """Return what an owner publishes of marks that all have a salt, said to be made now."""
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    own = tuple(files.commitment(mark, settings_of(mark)) for mark in marks)
-    return Commitments(made=made, commitments=own)
+    """Return the commitments that an owner publishes, dated now; all marks must have a salt."""
+    timestamp = datetime.now(UTC).isoformat(timespec="seconds")
+    commitments = tuple(files.commitment(mark, settings_of(mark)) for mark in marks)
+    return Commitments(made=timestamp, commitments=commitments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentCheck:
-    """The marks that were tested, held against published commitments; without any, None is."""
+    """The tested marks compared with published commitments; None stands for no commitments."""
 
     path: Path
     published: Commitments
     tested: tuple[str, ...]
     committed: frozenset[str]
-    """The tested marks that were published as they are."""
+    """The tested marks whose published commitments match."""
     asked: str = ""
     """When the first sum was asked for, as the estimates say."""
 
     @property
     def bare(self) -> tuple[str, ...]:
-        """The tested marks that nobody can tell from ones that were chosen afterwards."""
+        """The tested marks without a matching commitment: they may have been chosen afterwards."""
         return tuple(mark for mark in self.tested if mark not in self.committed)
 
     @property
     def unopened(self) -> int:
-        """Published commitments that no tested mark is of: keys that may have been tried."""
+        """Published commitments without a tested mark: keys that may have been tried."""
         return len(self.published.commitments) - len(self.committed)
 
 
 def check(path: Path, marks: Iterable[str]) -> None:
     """Raise InputError for a file that holds no commitments, or none of any of these marks."""
-    known = {one.id for one in files.read(path).commitments}
-    if not known & (names := set(marks)):
-        told = ", ".join(sorted(names))
-        raise InputError(f"{path} has no commitment of any of the marks that are tested: {told}.")
+    published_ids = {c.id for c in files.read(path).commitments}
+    if not published_ids & (names := set(marks)):
+        listing = ", ".join(sorted(names))
+        raise InputError(
+            f"{path} has no commitment of any of the marks that are tested: {listing}."
+        )
 
 
 def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
-    """Return the marks of scores, held against the commitments in `path`."""
-    found = files.read(path)
-    known = {one.id: one.sha256 for one in found.commitments}
-    matching = (mark for mark, own in scores.commitments.items() if known.get(mark) == own)
+    """Return the marks of scores, compared with the commitments in `path`."""
+    published = files.read(path)
+    digests = {c.id: c.sha256 for c in published.commitments}
+    matching = (mark for mark, digest in scores.commitments.items() if digests.get(mark) == digest)
     return CommitmentCheck(
         path=path,
-        published=found,
+        published=published,
         tested=tuple(scores.marks),
         committed=frozenset(matching),
         asked=scores.asked,
@@ -95,105 +97,109 @@ def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
 
 
 def withhold_uncommitted(
-    decision: Decision, found: CommitmentCheck | None, alpha: float
+    decision: Decision, status: CommitmentCheck | None, alpha: float
 ) -> Decision:
-    """Return a decision in which uncommitted marks flag nobody, and unopened ones are tests too.
+    """Return a decision in which uncommitted marks flag nobody, and unopened ones count as tests.
 
     A published commitment that was not opened counts as one test of every client, with p = 1: by
-    Holm that is what it costs to have had more keys to choose from. Where there are such, a client
+    Holm that is what it costs to have had more keys to choose from. With such tests, a client
     stays flagged only if its p after Holm over all of them is at most `alpha`.
     """
-    if found is None:
+    if status is None:
         return decision
-    clients = len({one.client for one in decision.tests})
-    more = [1.0] * (found.unopened * clients)
-    adjusted = stouffer.holm([*(one.p_value for one in decision.tests), *more])
+    clients = len({t.client for t in decision.tests})
+    extra_p = [1.0] * (status.unopened * clients)
+    adjusted = stouffer.holm([*(t.p_value for t in decision.tests), *extra_p])
     tests = tuple(
         replace(
-            one,
-            adjusted=p if more else one.adjusted,
-            flagged=one.flagged and one.mark in found.committed and (not more or p <= alpha),
+            test,
+            adjusted=p if extra_p else test.adjusted,
+            flagged=test.flagged and test.mark in status.committed and (not extra_p or p <= alpha),
         )
-        for one, p in zip(decision.tests, adjusted, strict=False)
+        for test, p in zip(decision.tests, adjusted, strict=False)
     )
     return replace(decision, tests=tests)
 
 
 def drop_threshold(
-    rows: Sequence[Measurement], before: Decision, after: Decision, found: CommitmentCheck | None
+    rows: Sequence[Measurement], before: Decision, after: Decision, status: CommitmentCheck | None
 ) -> list[Measurement]:
-    """Return rows without a threshold where none counts.
+    """Return the rows, without the threshold where it does not count.
 
     That is so for marks that are not committed, and for clients that were flagged `before` the
-    unopened commitments were counted and are not `after`.
+    unopened commitments were counted but not `after`.
     """
-    if found is None:
+    if status is None:
         return list(rows)
     freed = {
-        (one.client, one.mark)
-        for one, now in zip(before.tests, after.tests, strict=True)
-        if one.flagged and not now.flagged
+        (test.client, test.mark)
+        for test, now in zip(before.tests, after.tests, strict=True)
+        if test.flagged and not now.flagged
     }
-    bare = set(found.bare)
+    bare = set(status.bare)
     return [
-        replace(one, baseline=None)
-        if one.metric == "stouffer_z" and (_whom(one) in freed or one.scope.get("mark") in bare)
-        else one
-        for one in rows
+        replace(m, baseline=None)
+        if m.metric == "stouffer_z" and (_whom(m) in freed or m.scope.get("mark") in bare)
+        else m
+        for m in rows
     ]
 
 
-def _whom(one: Measurement) -> tuple[object, object]:
-    return one.scope.get("client"), one.scope.get("mark")
+def _whom(measurement: Measurement) -> tuple[object, object]:
+    return measurement.scope.get("client"), measurement.scope.get("mark")
 
 
-def commitment_counts(scores: Scores, found: CommitmentCheck | None) -> Iterator[Measurement]:
+def commitment_counts(scores: Scores, status: CommitmentCheck | None) -> Iterator[Measurement]:
     """Yield how many marks were tested and, where commitments are known, which are committed."""
     yield row(PROTOCOL, "marks", float(len(scores.marks)))
-    if found is None:
+    if status is None:
         return
-    yield row(PROTOCOL, "unopened", float(found.unopened), n=len(found.published.commitments))
-    for mark in found.tested:
-        yield row(PROTOCOL, "committed", float(mark in found.committed), {"mark": mark})
+    yield row(PROTOCOL, "unopened", float(status.unopened), n=len(status.published.commitments))
+    for mark in status.tested:
+        yield row(PROTOCOL, "committed", float(mark in status.committed), {"mark": mark})
 
 
-def key_caveats(scores: Scores, found: CommitmentCheck | None, *, opened: bool) -> list[str]:
-    """Return what a reader must know of the keys; `opened` if the marks themselves were at hand."""
+def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool) -> list[str]:
+    """Return what a reader must know of the keys; `opened` if the marks themselves were read."""
     count = len(scores.marks)
-    tried = f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
-    if found is None:
-        return [f"{ANYBODY}; scores of {tried} were given, of other keys nothing is known"]
-    told = [f"{tried} were tested; published commitments match {len(found.committed)} of them"]
-    told += [
-        f"mark {mark} is uncommitted: {_why(mark, found, scores.commitments)}; it flags nobody"
-        for mark in found.bare
+    description = (
+        f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
+    )
+    if status is None:
+        return [f"{ANYBODY}; scores of {description} were given, of other keys nothing is known"]
+    caveats = [
+        f"{description} were tested; published commitments match {len(status.committed)} of them"
     ]
-    if found.unopened:
-        told.append(
-            f"{found.unopened} of {len(found.published.commitments)} published commitments were "
+    caveats += [
+        f"mark {mark} is uncommitted: {_why(mark, status, scores.commitments)}; it flags nobody"
+        for mark in status.bare
+    ]
+    if status.unopened:
+        caveats.append(
+            f"{status.unopened} of {len(status.published.commitments)} published commitments were "
             "not opened: each counts as one more test of every client"
         )
-    return [*told, _dated(found), *([] if opened else [OPENED])]
+    return [*caveats, _dated(status), *([] if opened else [OPENED])]
 
 
-def _why(mark: str, found: CommitmentCheck, own: Mapping[str, str]) -> str:
-    if mark not in own:
+def _why(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
+    if mark not in digests:
         return "its scores name no commitment, as the owner's file has no salt for it"
-    if mark not in {one.id for one in found.published.commitments}:
+    if mark not in {c.id for c in status.published.commitments}:
         return "no commitment of it is published"
     return "the published commitment is of another key, other prompts or other settings"
 
 
-def _dated(found: CommitmentCheck) -> str:
+def _dated(status: CommitmentCheck) -> str:
     """Return what the files say of when the commitments were made and the first sum asked for."""
-    said, asked = files.parse_time(found.published.made), files.parse_time(found.asked)
-    if said is None:
+    made_at, asked_at = files.parse_time(status.published.made), files.parse_time(status.asked)
+    if made_at is None:
         return "the published commitments do not say when they were made"
-    own = f"the published commitments say that they were made at {found.published.made}"
-    if asked is None:
-        return f"{own}; nothing says when the first sum was asked for"
-    order = "before" if said < asked else "NOT before"
+    statement = f"the published commitments say that they were made at {status.published.made}"
+    if asked_at is None:
+        return f"{statement}; nothing says when the first sum was asked for"
+    order = "before" if made_at < asked_at else "NOT before"
     return (
-        f"{own}, {order} the first sum was asked for ({found.asked}, as the estimates say); "
+        f"{statement}, {order} the first sum was asked for ({status.asked}, as the estimates say); "
         "nobody vouches for either time"
     )

@@ -1,4 +1,4 @@
-"""An attribution checked by somebody else: everything from the estimates on computed again."""
+"""An attribution checked by somebody else: everything after the estimates is computed again."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from fedaudit.report import document
 from fedaudit.system.files import sha256
 
 JUDGED = ("measurements", "findings", "limits")
-"""What of a report is compared with one made anew; its verdict is judged by its own rule."""
+"""Sections of a report that are compared with a new one; the verdict has a check of its own."""
 
 
 def verify_bundle(
@@ -36,11 +36,11 @@ def verify_bundle(
     Scores are computed with the base model and compared bit for bit. Raises InputError for a bundle
     that lacks something, UsageError for a client that nobody tested.
     """
-    made = bundle.read(folder)
-    yield from _files(made, folder)
-    found = estimates_file.read(folder / bundle.ESTIMATES)
+    contents = bundle.read(folder)
+    yield from _files(contents, folder)
+    estimates = estimates_file.read(folder / bundle.ESTIMATES)
     scores = scores_file.read(folder / bundle.SCORES)
-    bundle.check_one_run(found, scores, folder / bundle.ESTIMATES, folder / bundle.SCORES)
+    bundle.check_one_run(estimates, scores, folder / bundle.ESTIMATES, folder / bundle.SCORES)
     marks = marks_file.read(folder / bundle.MARKS)
     report = _report(folder / bundle.REPORT)
     if client and client not in scores.clients:
@@ -49,56 +49,56 @@ def verify_bundle(
         raise InputError(f"{folder / bundle.MARKS} opens {strangers[0]}, which was not scored.")
     public = folder / bundle.COMMITMENTS
     yield from _opened(marks, scores, public if public.is_file() else None)
-    yield from _rescored(folder, found, scores, marks, pool, progress)
+    yield from _rescored(folder, estimates, scores, marks, pool, progress)
     yield from _redecided(folder, scores, report, public if public.is_file() else None)
     yield from _told(scores, report, client)
 
 
 def _report(path: Path) -> dict[str, Any]:
     """Return a report of `attribute decide`; raises InputError for any other."""
-    found = document.read(path)
+    report = document.read(path)
     kinds = {"threshold": (int, float), "alpha": (int, float), "committed": (bool,)}
-    known = found["run"]["config"]
-    if found["run"]["command"] != "attribute decide" or not all(
-        type(known.get(name)) in kind for name, kind in kinds.items()
+    config = report["run"]["config"]
+    if report["run"]["command"] != "attribute decide" or not all(
+        type(config.get(name)) in kind for name, kind in kinds.items()
     ):
         raise InputError(f"{path} is no report of this version's `fedaudit attribute decide`.")
-    return found
+    return report
 
 
 def _state(same: bool) -> State:
     return "same" if same else "differs"
 
 
-def _files(made: bundle.Bundle, folder: Path) -> Iterator[Check]:
-    """Yield one check of all files together, or one for each that is another."""
-    odd = [name for name, said in made.files.items() if sha256(folder / name) != said]
+def _files(contents: bundle.Bundle, folder: Path) -> Iterator[Check]:
+    """Yield one check of all files together, or one for each file that differs."""
+    odd = [name for name, digest in contents.files.items() if sha256(folder / name) != digest]
     for name in odd:
         yield Check(
             state="differs", kind="file", name=name, why=f"not the SHA-256 in {bundle.NAME}"
         )
     if not odd:
-        yield Check(state="same", kind="files", name=f"{len(made.files)} by SHA-256")
+        yield Check(state="same", kind="files", name=f"{len(contents.files)} by SHA-256")
 
 
 def _opened(marks: Sequence[Mark], scores: Scores, public: Path | None) -> Iterator[Check]:
     """Yield whether each opened mark is the one that was committed to, and tested."""
-    own = commitment.commitment_digests(marks)
-    known: Mapping[str, str] = {}
+    digests = commitment.commitment_digests(marks)
+    published: Mapping[str, str] = {}
     if public:
-        known = {one.id: one.sha256 for one in commitments_file.read(public).commitments}
+        published = {c.id: c.sha256 for c in commitments_file.read(public).commitments}
     for mark in scores.marks:
-        one = own.get(mark)
+        digest = digests.get(mark)
         name, state, why = f"of mark {mark}", _state(False), ""
-        if mark not in {each.id for each in marks}:
+        if mark not in {m.id for m in marks}:
             state, why = "not checked", "the mark is not opened"
-        elif one is None:
+        elif digest is None:
             state, why = "not checked", "the mark has no salt: nothing was committed to"
-        elif one != scores.commitments.get(mark):
+        elif digest != scores.commitments.get(mark):
             why = "the opened mark, or its settings, are not those that the scores name"
         elif not public:
             state, why = "not checked", f"the bundle has no {bundle.COMMITMENTS}"
-        elif one != known.get(mark):
+        elif digest != published.get(mark):
             why = f"{bundle.COMMITMENTS} has none of it or that of another"
         else:
             state = "same"
@@ -107,45 +107,53 @@ def _opened(marks: Sequence[Mark], scores: Scores, public: Path | None) -> Itera
 
 def _rescored(
     folder: Path,
-    found: Estimates,
+    estimates: Estimates,
     scores: Scores,
     marks: Sequence[Mark],
     pool: DetectionPool,
     progress: Progress,
 ) -> Iterator[Check]:
     """Yield for every round whether the opened marks' scores come out the same, bit for bit."""
-    again = scoring.score(folder / bundle.ESTIMATES, found, marks, pool, progress=progress)
+    again = scoring.score(folder / bundle.ESTIMATES, estimates, marks, pool, progress=progress)
     ids = [mark.id for mark in marks]
     where = f"made on {scores.device or 'an unknown device'}, here {again.device}"
-    for one, new in zip(scores.rounds, again.rounds, strict=True):
-        if one.estimates != new.estimates:
-            yield Check(state="differs", kind="estimates", name=f"of round {one.round}",
+    for old, new in zip(scores.rounds, again.rounds, strict=True):
+        if old.estimates != new.estimates:
+            yield Check(state="differs", kind="estimates", name=f"of round {old.round}",
                         why="the scores are of other estimates")  # fmt: skip
-        said, seen = _of(one, ids), _of(new, ids)
-        odd = sum(a != b for a, b in zip(said, seen, strict=True)) if len(said) == len(seen) else -1
-        why = f"{len(seen):,} tests bit for bit" if not odd else f"{odd:,} of {len(said):,} tests"
+        expected, actual = _of(old, ids), _of(new, ids)
+        odd = (
+            sum(a != b for a, b in zip(expected, actual, strict=True))
+            if len(expected) == len(actual)
+            else -1
+        )
+        why = (
+            f"{len(actual):,} tests bit for bit"
+            if not odd
+            else f"{odd:,} of {len(expected):,} tests"
+        )
         if odd and scores.device != again.device:
             why += f"; {where}"
-        yield Check(state=_state(not odd), kind="scores", name=f"of round {one.round}", why=why)
+        yield Check(state=_state(not odd), kind="scores", name=f"of round {old.round}", why=why)
     for mark in scores.marks:
         if mark not in ids:
             why = "the mark is not opened"
             yield Check(state="not checked", kind="scores", name=f"of mark {mark}", why=why)
 
 
-def _of(one: RoundScores, marks: Sequence[str]) -> list[tuple[object, ...]]:
-    """Return a round's scores of some marks, in one order, with whose they are."""
-    tables = {"": one.reference, **one.clients}
-    return [(who, mark, tables[who][mark]) for who in sorted(tables) for mark in marks]
+def _of(round_scores: RoundScores, marks: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return a round's scores of some marks, with client and mark, in a fixed order."""
+    tables = {"": round_scores.reference, **round_scores.clients}
+    return [(client, mark, tables[client][mark]) for client in sorted(tables) for mark in marks]
 
 
 def _redecided(
     folder: Path, scores: Scores, report: Mapping[str, Any], public: Path | None
 ) -> Iterator[Check]:
-    """Yield whether the report is that of these scores, and says what follows from them."""
+    """Yield whether the report is about these scores, and says what follows from them."""
     path = folder / bundle.SCORES
-    said = [row["sha256"] for row in report["data"]]
-    yield Check(state=_state(sha256(path) in said), kind="report", name="is about these scores")
+    hashes = [row["sha256"] for row in report["data"]]
+    yield Check(state=_state(sha256(path) in hashes), kind="report", name="is about these scores")
     config = report["run"]["config"]
     if config["committed"] and public is None:
         raise InputError(f"{folder} misses {bundle.COMMITMENTS}, which the report is about.")
@@ -154,33 +162,33 @@ def _redecided(
         path,
         threshold=config["threshold"],
         alpha=config["alpha"],
-        started=datetime.now(UTC),
+        start_time=datetime.now(UTC),
         commitments=public if config["committed"] else None,
     ).to_json()
-    for part in JUDGED:
-        own, new = report[part], json.loads(json.dumps(again[part]))
-        odd = [one for one in own if one not in new] + [one for one in new if one not in own]
-        why = f"{len(own):,} bit for bit" if own == new else f"{len(odd):,} are others"
-        yield Check(state=_state(own == new), kind="decision", name=part, why=why)
+    for section in JUDGED:
+        old, new = report[section], json.loads(json.dumps(again[section]))
+        odd = [x for x in old if x not in new] + [x for x in new if x not in old]
+        why = f"{len(old):,} bit for bit" if old == new else f"{len(odd):,} are others"
+        yield Check(state=_state(old == new), kind="decision", name=section, why=why)
     yield verdict(report)
 
 
 def _told(scores: Scores, report: Mapping[str, Any], client: str) -> Iterator[Check]:
     """Yield Z of one client, or of every client that is named in a finding."""
-    named = [str(one["evidence"].get("client", "")) for one in report["findings"]]
+    named = [str(finding["evidence"].get("client", "")) for finding in report["findings"]]
     config = report["run"]["config"]
     decision = decide(scores, threshold=config["threshold"], alpha=config["alpha"])
-    for who in [client] if client else named:
+    for name in [client] if client else named:
         rows = {
             row["scope"]["mark"]: row["value"]
             for row in report["measurements"]
             if row["metric"] == "stouffer_z" and set(row["scope"]) == {"client", "mark"}
-            and row["scope"]["client"] == who
+            and row["scope"]["client"] == name
         }  # fmt: skip
-        for one in decision.tests:
-            if one.client == who and one.mark in rows:
-                why = f"{one.z!r} over {len(one.rounds)} rounds"
-                same = one.z == rows[one.mark]
+        for test in decision.tests:
+            if test.client == name and test.mark in rows:
+                why = f"{test.z!r} over {len(test.rounds)} rounds"
+                same = test.z == rows[test.mark]
                 yield Check(
-                    state=_state(same), kind="Z", name=f"of {who}, mark {one.mark}", why=why
+                    state=_state(same), kind="Z", name=f"of {name}, mark {test.mark}", why=why
                 )

@@ -15,13 +15,13 @@ Question = tuple[GenerationRequest, SamplingParams]
 
 
 def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
-    """Return each mark with the plugin that tests it; raises UsageError for one nobody has."""
+    """Return each mark with the plugin that tests it; raises UsageError for an unknown plugin."""
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
 
 
 def detection_requests(engine: MultiTargetEngine, marks: Tested) -> list[Question]:
     """Return what a model is asked for all marks together, each question once."""
-    return list(dict.fromkeys(q for one in marks for q in _questions(engine, *one)))
+    return list(dict.fromkeys(q for pair in marks for q in _questions(engine, *pair)))
 
 
 def _questions(engine: MultiTargetEngine, mark: Mark, plugin: Watermark) -> list[Question]:
@@ -39,32 +39,32 @@ def measure(
     A question that several marks ask is asked once. Neither the order of the adapters nor that of
     the marks changes a score.
     """
-    asked = {mark.id: _questions(engine, mark, plugin) for mark, plugin in marks}
-    found = generate_answers(engine, adapters, detection_requests(engine, marks), progress)
+    questions = {mark.id: _questions(engine, mark, plugin) for mark, plugin in marks}
+    answers = generate_answers(engine, adapters, detection_requests(engine, marks), progress)
     return [
         {
-            mark.id: plugin.test(mark.secret, [own[one] for one in asked[mark.id]], engine)
+            mark.id: plugin.test(mark.secret, [completions[q] for q in questions[mark.id]], engine)
             for mark, plugin in marks
         }
-        for own in found
+        for completions in answers
     ]
 
 
 def generate_answers(
     engine: MultiTargetEngine,
     adapters: Sequence[Path | None],
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     progress: Progress = no_progress,
 ) -> list[dict[Question, Completion]]:
-    """Return every adapter's answer to each question, asked by how long and how it may be."""
-    targets = [Target(name=str(at), adapter=str(at) if at else None) for at in adapters]
-    found: list[dict[Question, Completion]] = [{} for _ in targets]
+    """Return every adapter's answers; questions of one length and decoding are asked together."""
+    targets = [Target(name=str(path), adapter=str(path) if path else None) for path in adapters]
+    answers: list[dict[Question, Completion]] = [{} for _ in targets]
     done = 0
-    for new, decoding in dict.fromkeys((request.max_new_tokens, how) for request, how in asked):
-        chosen = [one for one in asked if (one[0].max_new_tokens, one[1]) == (new, decoding)]
+    for new, decoding in dict.fromkeys((request.max_new_tokens, how) for request, how in questions):
+        chosen = [q for q in questions if (q[0].max_new_tokens, q[1]) == (new, decoding)]
 
         def told(number: int, _: int, before: int = done) -> None:
-            progress(before + number, len(asked))
+            progress(before + number, len(questions))
 
         rows = engine.answers(
             targets,
@@ -73,7 +73,7 @@ def generate_answers(
             decoding=decoding,
             progress=told,
         )
-        for own, row in zip(found, rows, strict=True):
-            own.update(zip(chosen, row, strict=True))
+        for target_answers, row in zip(answers, rows, strict=True):
+            target_answers.update(zip(chosen, row, strict=True))
         done += len(chosen)
-    return found
+    return answers

@@ -37,36 +37,36 @@ def score(
 ) -> Scores:
     """Return the scores of every round of `estimates`; those that are `known` are not asked again.
 
-    A known score of a round whose estimates were made anew is none of them.
+    A round whose estimates were made anew does not count as known.
     `keep` gets the scores so far after every round, so that nothing is lost by an interruption.
     Raises InputError when `known` are of another run or of other marks.
     """
-    found = _begun(estimates, marks, known)
-    found = replace(found, device=_device(found, pool.device()))
-    have = {one.round for one in found.rounds}
-    todo = [one for one in estimates.rounds if one.round not in have]
+    scores = _begun(estimates, marks, known)
+    scores = replace(scores, device=_device(scores, pool.device()))
+    have = {r.round for r in scores.rounds}
+    todo = [r for r in estimates.rounds if r.round not in have]
     if not (todo or have):
         raise InputError(f"{folder} holds no round yet: there is nothing to score.")
-    jobs = [_job(folder, estimates, one, marks) for one in todo]
-    began, by_round = time.perf_counter(), {one.round: one for one in estimates.rounds}
-    before = found.seconds
+    jobs = [_job(folder, estimates, r, marks) for r in todo]
+    began, by_round = time.perf_counter(), {r.round: r for r in estimates.rounds}
+    before = scores.seconds
     for done, (number, measured) in enumerate(pool.run(jobs), 1):
-        one = by_round[number]
-        rounds = (*found.rounds, _scored(one, measured, _digest(estimates, one)))
-        found = replace(
-            found,
-            rounds=tuple(sorted(rounds, key=lambda one: one.round)),
+        record = by_round[number]
+        rounds = (*scores.rounds, _scored(record, measured, _digest(estimates, record)))
+        scores = replace(
+            scores,
+            rounds=tuple(sorted(rounds, key=lambda r: r.round)),
             seconds=before + time.perf_counter() - began,
         )
-        keep(found)
+        keep(scores)
         progress(done, len(jobs))
-    return found
+    return scores
 
 
-def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) -> Scores:
+def _begun(estimates: Estimates, marks: Sequence[Mark], existing: Scores | None) -> Scores:
     named = {mark.id: mark.name for mark in marks}
     tests = {mark.id: settings_digits(mark) for mark in marks}
-    if known is None:
+    if existing is None:
         return Scores(
             run=estimates.run,
             base=estimates.base.name,
@@ -79,47 +79,49 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
             dimension=estimates.dimension,
             weights=estimates.shares,
         )
-    if known.run != estimates.run:
+    if existing.run != estimates.run:
         raise InputError("The estimates are of another run than the scores; choose another --out.")
-    if known.marks != named or known.tests != tests:
+    if existing.marks != named or existing.tests != tests:
         raise InputError(
             "The scores are of other marks than these, or of other settings of theirs; choose "
             "another --out."
         )
-    digests = {one.round: _digest(estimates, one) for one in estimates.rounds}
-    same = (s for s in known.rounds if digests.get(s.round, s.estimates) == s.estimates)
-    return replace(known, rounds=tuple(same), commitments=commitment.commitment_digests(marks))
+    digests = {r.round: _digest(estimates, r) for r in estimates.rounds}
+    same = (s for s in existing.rounds if digests.get(s.round, s.estimates) == s.estimates)
+    return replace(existing, rounds=tuple(same), commitments=commitment.commitment_digests(marks))
 
 
-def _device(found: Scores, here: str) -> str:
-    """Return where all scores are made, theirs that are there already included."""
-    return here if not found.rounds or found.device == here else "several, or unknown"
+def _device(scores: Scores, device: str) -> str:
+    """Return the device of all scores, including those made earlier."""
+    return device if not scores.rounds or scores.device == device else "several, or unknown"
 
 
-def _digest(estimates: Estimates, one: RoundEstimates) -> str:
+def _digest(estimates: Estimates, record: RoundEstimates) -> str:
     """Return a digest of a round's adapters: the global one and every client's estimate."""
-    folders = {one.start, *(estimate.adapter for estimate in one.estimates)}
-    own = sorted(pair for pair in estimates.files.items() if pair[0].rpartition("/")[0] in folders)
-    return hashlib.sha256(repr(own).encode()).hexdigest()[:16]
+    folders = {record.start, *(estimate.adapter for estimate in record.estimates)}
+    hashes = sorted(
+        pair for pair in estimates.files.items() if pair[0].rpartition("/")[0] in folders
+    )
+    return hashlib.sha256(repr(hashes).encode()).hexdigest()[:16]
 
 
 def settings_digits(mark: Mark) -> str:
-    """Return four digits of a mark's SHA-256: one mistake in 65,536 passes; no key is shown.
+    """Return four digits of a mark's SHA-256: one change in 65,536 goes unnoticed; no key is shown.
 
-    Settings that the mark does not name count as the plugin has them: they decide the scores, too.
+    Settings that the mark does not name count with the plugin's defaults: they affect scores, too.
     """
     settings = table_of(registry.create("watermark", mark.name, mark.options))
-    told = {name: value for name, value in asdict(mark).items() if name != "salt"}
-    text = json.dumps({**told, "options": settings}, sort_keys=True)
+    fields = {name: value for name, value in asdict(mark).items() if name != "salt"}
+    text = json.dumps({**fields, "options": settings}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:4]
 
 
 def _job(
-    folder: Path, estimates: Estimates, one: RoundEstimates, marks: Sequence[Mark]
+    folder: Path, estimates: Estimates, record: RoundEstimates, marks: Sequence[Mark]
 ) -> DetectionJob:
-    names = (one.start, *(estimate.adapter for estimate in one.estimates))
+    names = (record.start, *(estimate.adapter for estimate in record.estimates))
     return DetectionJob(
-        key=one.round,
+        key=record.round,
         base=estimates.base.name,
         sha256=estimates.base.sha256,
         adapters=tuple(folder / name for name in names),
@@ -127,16 +129,20 @@ def _job(
     )
 
 
-def _scored(one: RoundEstimates, measured: Sequence[dict[str, Score]], digest: str) -> RoundScores:
-    reference, *own = measured
+def _scored(
+    record: RoundEstimates, measured: Sequence[dict[str, Score]], digest: str
+) -> RoundScores:
+    reference, *client_scores = measured
     return RoundScores(
-        round=one.round,
+        round=record.round,
         reference=reference,
-        clients={e.client: found for e, found in zip(one.estimates, own, strict=True)},
-        strength={estimate.client: estimate.strength for estimate in one.estimates},
-        effective={estimate.client: estimate.effective for estimate in one.estimates},
+        clients={
+            e.client: scores for e, scores in zip(record.estimates, client_scores, strict=True)
+        },
+        strength={estimate.client: estimate.strength for estimate in record.estimates},
+        effective={estimate.client: estimate.effective for estimate in record.estimates},
         estimates=digest,
-        **settings_of(one),
+        **settings_of(record),
     )
 
 

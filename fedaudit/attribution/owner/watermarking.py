@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
 KEPT_BACK = 10
-"""One in so many documents is a prompt where nobody names prompts."""
+"""One in so many documents is a prompt where no prompts are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class IssuedWatermark:
     """What is published of it."""
     count: int
     unread: Mapping[str, int]
-    """Fields of the documents that are not written with them, by name."""
+    """How often a field of the documents is not written with them, by name."""
 
 
 def make(
@@ -69,44 +69,44 @@ def make(
     written last, and never without the documents.
     """
     plugin: Watermark = registry.create("watermark", order.plugin, order.options)
-    known = marks_file.read(order.watermark) if order.watermark.exists() else []
-    name = order.id or f"mark{len(known)}"
-    if name in [mark.id for mark in known]:
+    marks = marks_file.read(order.watermark) if order.watermark.exists() else []
+    name = order.id or f"mark{len(marks)}"
+    if name in [mark.id for mark in marks]:
         raise InputError(f"{order.watermark} has a mark {name} already; choose another --id.")
     if order.out.exists():
         raise InputError(f"{order.out} exists already; choose another place for the documents.")
     if order.out.resolve() == order.watermark.resolve():
         raise InputError(f"{order.out} cannot hold both the documents and the marks.")
     for path in (order.out, order.watermark):
-        existing_parent(path.absolute().parent)  # of marks, the file itself may be there
+        existing_parent(path.absolute().parent)  # the file of marks itself may exist
     unread: Counter[str] = Counter()
     documents, prompts = _texts(order, unread)
     teacher = load_engine(order.model, order.device, order.dtype)
-    seed = _seed(order, known)
-    secret = plugin.issue(teacher, prompts, seed=seed, index=len(known))
+    seed = _seed(order, marks)
+    secret = plugin.issue(teacher, prompts, seed=seed, index=len(marks))
     marked = plugin.embed(
         secret, documents, teacher, seed=seed, progress=watch("marking documents")
     )
     corpus.write(order.out, marked)
-    options, salt = table_of(plugin), _salt(order, len(known))
+    options, salt = table_of(plugin), _salt(order, len(marks))
     mark = Mark(id=name, name=order.plugin, options=options, secret=secret, salt=salt)
-    marks_file.write([*known, mark], order.watermark)
+    marks_file.write([*marks, mark], order.watermark)
     return IssuedWatermark(mark, commitments.digest(mark, options), len(marked), unread)
 
 
-def _seed(order: WatermarkOrder, known: Sequence[Mark]) -> int:
+def _seed(order: WatermarkOrder, marks: Sequence[Mark]) -> int:
     """Return the seed of a new mark.
 
-    A plugin that keeps its seed draws marks apart that share it, so the file's own is taken again.
+    Marks of a plugin that keeps its seed differ if they share it, so the file's seed is used again.
     """
     if order.seed is not None:
         return order.seed
-    kept = [mark.secret.get("seed") for mark in known if mark.name == order.plugin]
-    return next((seed for seed in kept if isinstance(seed, int)), secrets.randbits(63))
+    seeds = [mark.secret.get("seed") for mark in marks if mark.name == order.plugin]
+    return next((seed for seed in seeds if isinstance(seed, int)), secrets.randbits(63))
 
 
 def _salt(order: WatermarkOrder, index: int) -> str:
-    """Return 256 bits that hide a mark behind its commitment; those of a seed are the seed's."""
+    """Return 256 bits that hide a mark behind its commitment; a seed determines them."""
     if order.seed is None:
         return f"{secrets.randbits(256):064x}"
     return commitments.seeded_salt(order.seed, index)
@@ -121,26 +121,26 @@ def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
         raise InputError(f"{out} exists already; choose another place for the commitments.")
     marks = marks_file.read(watermark)
     salted = [replace(m, salt=m.salt or f"{secrets.randbits(256):064x}") for m in marks]
-    found = commitment.public_commitments(salted)
+    published_commitments = commitment.public_commitments(salted)
     if salted != marks:
         marks_file.write(salted, watermark)
     if out is not None:
-        commitments.write(found, out)
-    return found
+        commitments.write(published_commitments, out)
+    return published_commitments
 
 
 def _texts(order: WatermarkOrder, unread: Counter[str]) -> tuple[list[Document], list[str]]:
     """Return the documents to mark, and texts for prompts."""
     form = template(order.template)
-    found = list(corpus.read(existing_path(order.documents, "file"), form, unread))
+    documents = list(corpus.read(existing_path(order.documents, "file"), form, unread))
     if order.prompts is not None:
-        prompts = [one.text for one in corpus.read(existing_path(order.prompts, "file"), form)]
+        prompts = [d.text for d in corpus.read(existing_path(order.prompts, "file"), form)]
     else:
-        prompts = [one.text for one in found[::KEPT_BACK]]
-        found = [one for at, one in enumerate(found) if at % KEPT_BACK]
-    if not found:
+        prompts = [d.text for d in documents[::KEPT_BACK]]
+        documents = [d for i, d in enumerate(documents) if i % KEPT_BACK]
+    if not documents:
         raise InputError(f"{order.documents} holds no document to mark.")
-    return found, prompts
+    return documents, prompts
 
 
 def check(
@@ -160,11 +160,13 @@ def check(
         [replace(m, options={**m.options, **options}) for m in marks]
     )
     if texts is not None:
-        found = _read(existing_path(texts, "file"))
-        asked = load_engine(model, device, dtype)
-        return [(mark.id, plugin.test_texts(mark.secret, found, asked)) for mark, plugin in tested]
-    asked = load_engine(model, device, dtype)
-    [scores] = detection.measure(asked, [adapter], tested, progress)
+        contents = _read(existing_path(texts, "file"))
+        engine = load_engine(model, device, dtype)
+        return [
+            (mark.id, plugin.test_texts(mark.secret, contents, engine)) for mark, plugin in tested
+        ]
+    engine = load_engine(model, device, dtype)
+    [scores] = detection.measure(engine, [adapter], tested, progress)
     return list(scores.items())
 
 

@@ -7,39 +7,39 @@ from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution.exposure import Exposure
 
 
-def exposures(plan: SumPlan, colluding: Sequence[str]) -> dict[int, Exposure]:
+def exposures(plan: SumPlan, colluders: Sequence[str]) -> dict[int, Exposure]:
     """Return by round what the sums give away of the other clients.
 
     Raises UsageError for somebody who is no client of the federation.
     """
     clients = [client.id for client in plan.federation.manifest.clients]
-    for who in colluding:
-        if who not in clients:
-            raise unknown_name_error("client", who, clients)
-    return plan.exposures(known=colluding)
+    for name in colluders:
+        if name not in clients:
+            raise unknown_name_error("client", name, clients)
+    return plan.exposures(colluders=colluders)
 
 
-def lines(plan: SumPlan, colluding: Sequence[str]) -> list[str]:
-    """Return a line a round for a reader; nothing without anybody who colludes."""
-    if not colluding:
+def lines(plan: SumPlan, colluders: Sequence[str]) -> list[str]:
+    """Return one line of text for each round; nothing without colluding clients."""
+    if not colluders:
         return []
-    found = exposures(plan, colluding)
-    return [_told(plan, number, one, colluding) for number, one in found.items()]
+    by_round = exposures(plan, colluders)
+    return [_told(plan, number, exposure, colluders) for number, exposure in by_round.items()]
 
 
-def _told(plan: SumPlan, number: int, one: Exposure, colluding: Sequence[str]) -> str:
-    others = set(plan.federation.manifest.rounds[number].participants) - set(colluding)
-    said = f"Round {number}, where {', '.join(colluding)} tell the server their updates: "
-    if not others:
-        return f"{said}nobody else takes part."
-    if one.determined:
+def _told(plan: SumPlan, number: int, exposure: Exposure, colluders: Sequence[str]) -> str:
+    honest = set(plan.federation.manifest.rounds[number].participants) - set(colluders)
+    prefix = f"Round {number}, where {', '.join(colluders)} tell the server their updates: "
+    if not honest:
+        return f"{prefix}nobody else takes part."
+    if exposure.determined:
         return (
-            f"{said}those of {len(one.determined)} of the {len(others)} others follow by linear "
-            f"algebra, the first after {one.after} sums."
+            f"{prefix}those of {len(exposure.determined)} of the {len(honest)} others follow by "
+            f"linear algebra, the first after {exposure.after} sums."
         )
-    group = one.group
+    group = exposure.group
     least = "" if group.exact else "at most "
     return (
-        f"{said}no other's follows by linear algebra; the smallest group whose sum does has "
-        f"{least}{len(group.members)} of the {len(others)} others."
+        f"{prefix}no other's follows by linear algebra; the smallest group whose sum does has "
+        f"{least}{len(group.members)} of the {len(honest)} others."
     )

@@ -1,4 +1,4 @@
-"""The design of a server that named none, or only parts of one: the nearest that can be."""
+"""The settings of a server that named none, or only some: the nearest that are possible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +7,13 @@ from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import subset_design
 
 LIMIT = 0.4
-"""The largest share of another client's update in an estimate, where nobody says one."""
+"""The largest share of another client's update in an estimate, where none is named."""
 
 FEWEST = 2
 """No sum is over fewer clients than this, unless somebody names a lower threshold."""
 
 DRAWS, ENOUGH = 4000, 0.005
-"""A limit can be where more than this share of as many draws keeps it."""
+"""A limit is possible where more than this share of so many draws keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +27,30 @@ class ProtocolSettings:
     sets: int = 0
     """Q of shared sets, which have neither m nor K; 0 where nobody said one."""
     named: frozenset[str] = frozenset()
-    """Those that stay as they are."""
+    """The settings that stay as they are."""
     told: tuple[str, ...] = ()
-    """What was put in the place of something else."""
+    """Notes on the settings that replaced others."""
 
 
-def nearest_settings(wanted: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
+def nearest_settings(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
     """Return the nearest settings that rounds of so many participants allow.
 
-    What was named stays; if it cannot be, drawing a design refuses it. Raises UsageError where
-    only sums over single clients could be.
+    What was named stays; if it is impossible, drawing a design refuses it. Raises UsageError where
+    only sums over single clients would be possible.
     """
     if min(counts) < 3:  # drawing refuses that in any case
-        return wanted
-    return _limited(_threshold(_others(wanted, min(counts))), counts)
+        return settings
+    return _limited(_threshold(_others(settings, min(counts))), counts)
 
 
-def _others(wanted: ProtocolSettings, fewest: int) -> ProtocolSettings:
+def _others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
     """Return the settings with as many others in a set as all rounds allow."""
-    if "others" in wanted.named:
-        return wanted
-    least = wanted.threshold if "threshold" in wanted.named else FEWEST
+    if "others" in settings.named:
+        return settings
+    least = settings.threshold if "threshold" in settings.named else FEWEST
     most = fewest - 2
     if most < least:
-        if "threshold" in wanted.named:
+        if "threshold" in settings.named:
             raise UsageError(
                 f"A round has {fewest} clients, and a set at most {most} others (m), below the "
                 f"threshold of secure aggregation, {least}."
@@ -59,54 +59,54 @@ def _others(wanted: ProtocolSettings, fewest: int) -> ProtocolSettings:
             f"A round of {fewest} clients leaves sets of one other client, whose sum is its "
             "update: --others 1 --threshold 1 asks for that."
         )
-    chosen = min(max(wanted.others, least), most)
-    if chosen == wanted.others:
-        return wanted
+    chosen = min(max(settings.others, least), most)
+    if chosen == settings.others:
+        return settings
     why = f"a round has {fewest} clients" if chosen == most else f"the threshold is {least}"
-    told = f"{chosen} others in a set (m) in place of {wanted.others}: {why}"
-    return replace(wanted, others=chosen, told=(*wanted.told, told))
+    note = f"{chosen} others in a set (m) in place of {settings.others}: {why}"
+    return replace(settings, others=chosen, told=(*settings.told, note))
 
 
-def _threshold(wanted: ProtocolSettings) -> ProtocolSettings:
+def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
     """Return the settings with a threshold that their sets reach.
 
-    It is lowered for sets that nobody named alone: smaller ones than it are a mistake, or need a
-    threshold of whoever wants them.
+    It is lowered only where neither sets nor threshold were named: named sets below it are a
+    mistake, or need a named threshold.
     """
-    if wanted.named & {"others", "threshold"} or wanted.others >= wanted.threshold:
-        return wanted
-    told = (
-        f"a threshold of {wanted.others} clients in place of {wanted.threshold}: a set has "
-        f"{wanted.others} others"
+    if settings.named & {"others", "threshold"} or settings.others >= settings.threshold:
+        return settings
+    note = (
+        f"a threshold of {settings.others} clients in place of {settings.threshold}: a set has "
+        f"{settings.others} others"
     )
-    return replace(wanted, threshold=wanted.others, told=(*wanted.told, told))
+    return replace(settings, threshold=settings.others, told=(*settings.told, note))
 
 
-def _limited(wanted: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
-    """Return the settings with the lowest limit, from theirs on, that designs keep."""
-    if "limit" in wanted.named:
-        return wanted
-    limit = max(_limit(count, wanted) for count in set(counts))
-    if limit == wanted.limit:
-        return wanted
-    told = (
-        f"a limit of {limit:g} on another client's share in place of {wanted.limit:g}: with "
-        f"{wanted.pairs} pairs of sums too few designs keep a lower one"
+def _limited(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
+    """Return the settings with the lowest limit, not below theirs, that designs keep."""
+    if "limit" in settings.named:
+        return settings
+    limit = max(_limit(count, settings) for count in set(counts))
+    if limit == settings.limit:
+        return settings
+    note = (
+        f"a limit of {limit:g} on another client's share in place of {settings.limit:g}: with "
+        f"{settings.pairs} pairs of sums too few designs keep a lower one"
     )
-    return replace(wanted, limit=limit, told=(*wanted.told, told))
+    return replace(settings, limit=limit, told=(*settings.told, note))
 
 
-def _limit(count: int, wanted: ProtocolSettings) -> float:
-    others, pairs = wanted.others, wanted.pairs
+def _limit(count: int, settings: ProtocolSettings) -> float:
+    others, pairs = settings.others, settings.pairs
     try:
-        subset_design.check(count, others, pairs, wanted.threshold)
-    except UsageError:  # drawing says it, and of which round
-        return wanted.limit
-    steps = (step / pairs for step in range(1, pairs) if step / pairs > wanted.limit)
+        subset_design.check(count, others, pairs, settings.threshold)
+    except UsageError:  # drawing reports it, with the round
+        return settings.limit
+    steps = (step / pairs for step in range(1, pairs) if step / pairs > settings.limit)
     return next(
         (
             limit
-            for limit in (wanted.limit, *steps)
+            for limit in (settings.limit, *steps)
             if subset_design.acceptance_rate(count, others, pairs, limit=limit, draws=DRAWS)
             > ENOUGH
         ),

@@ -23,13 +23,13 @@ TRIED = 16
 
 
 def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
-    """Return lines for a reader; nothing of the federation's is asked, only the bare base."""
+    """Return the plan in lines of text; no model of the federation is asked, only the bare base."""
     numbers = sorted(plan.designs)
     if not numbers:
         return ["Every round has been asked for already: nothing would be asked."]
     dimension = estimation.update_dimension(plan)
-    how = "; ".join(dict.fromkeys(own.describe() for own in plan.designs.values()))
-    found = [
+    how = "; ".join(dict.fromkeys(design.describe() for design in plan.designs.values()))
+    lines = [
         f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {how}, by "
         f"{plan.secure.name} secure aggregation with threshold {plan.secure.threshold}, limit "
         f"{plan.limit:g}.",
@@ -38,11 +38,11 @@ def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None
         f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
     ]
     if marks and machine is not None:
-        seconds, asked = _scoring(plan, marks, machine)
-        found.append(
-            f"Time for the tests: about {_duration(seconds)} in one process for {asked:,} answers."
+        seconds, count = _scoring(plan, marks, machine)
+        lines.append(
+            f"Time for the tests: about {_duration(seconds)} in one process for {count:,} answers."
         )
-    return [*found, *_masks(plan, dimension), *describe_exposure(plan)]
+    return [*lines, *_masks(plan, dimension), *describe_exposure(plan)]
 
 
 def describe_choices(plan: SumPlan) -> list[str]:
@@ -72,9 +72,9 @@ def _masks(plan: SumPlan, dimension: int) -> list[str]:
     """Return how well each round's estimates are masked."""
     result = []
     for number, design in plan.designs.items():
-        c = {one.target: masks.masks(one, plan.weights) for one in design.combinations}
-        rho = {who: subset_design.masking_strength(own) for who, own in c.items()}
-        weakest = min(rho, key=lambda who: rho[who])
+        c = {e.target: masks.masks(e, plan.weights) for e in design.combinations}
+        rho = {client: subset_design.masking_strength(row) for client, row in c.items()}
+        weakest = min(rho, key=lambda client: rho[client])
         effective = subset_design.effective_size(c[weakest])
         result.append(
             f"Round {number}: masking strength at least {rho[weakest]:.3f} (expected "
@@ -86,23 +86,23 @@ def _masks(plan: SumPlan, dimension: int) -> list[str]:
 
 
 def describe_exposure(plan: SumPlan) -> list[str]:
-    """Return what each round's series of sums amounts to."""
+    """Return what each round's sums give away together."""
     result = []
-    for number, found in plan.exposures().items():
-        told = (
-            f"Round {number}: {found.sets} distinct sets, the smallest of {found.smallest} "
-            f"clients; {found.differences} pairs differ by a group below the threshold"
+    for number, exposure in plan.exposures().items():
+        line = (
+            f"Round {number}: {exposure.sets} distinct sets, the smallest of {exposure.smallest} "
+            f"clients; {exposure.differences} pairs differ by a group below the threshold"
         )
-        if found.differences:
-            told += f", the closest by {len(found.closest)}"
-        if found.determined:
-            told += (
-                f". TOGETHER THEY GIVE AWAY single updates: those of {len(found.determined)} "
-                f"clients follow by linear algebra, the first after {found.after} sums"
+        if exposure.differences:
+            line += f", the closest by {len(exposure.closest)}"
+        if exposure.determined:
+            line += (
+                f". TOGETHER THEY GIVE AWAY single updates: those of {len(exposure.determined)} "
+                f"clients follow by linear algebra, the first after {exposure.after} sums"
             )
         else:
-            told += ". No client's update is determined by them"
-        result.append(f"{told}.")
+            line += ". No client's update is determined by them"
+        result.append(f"{line}.")
     return result
 
 
@@ -110,7 +110,7 @@ def _addition(plan: SumPlan, dimension: int) -> float:
     """Return the seconds that a sum over a set takes, tried on zeros."""
     import torch
 
-    most = max(len(members) for own in plan.designs.values() for members in own.sets)
+    most = max(len(members) for design in plan.designs.values() for members in design.sets)
     rows = [torch.zeros(dimension) for _ in range(most)]
     began = time.perf_counter()
     for _ in range(3):
@@ -126,12 +126,12 @@ def _scoring(plan: SumPlan, marks: Sequence[Mark], machine: "Machine") -> tuple[
     engine = engine_for(base.name, base.sha256, machine)
     tested = detection.watermark_plugins(marks)
     questions = detection.detection_requests(engine, tested)
-    models = sum(len(own.combinations) + 1 for own in plan.designs.values())
-    tried = questions[:TRIED]
+    models = sum(len(design.combinations) + 1 for design in plan.designs.values())
+    sample = questions[:TRIED]
     began = time.perf_counter()
-    detection.generate_answers(engine, [None], tried)
-    each = (time.perf_counter() - began) / max(1, len(tried))
-    return each * len(questions) * models, len(questions) * models
+    detection.generate_answers(engine, [None], sample)
+    answer_seconds = (time.perf_counter() - began) / max(1, len(sample))
+    return answer_seconds * len(questions) * models, len(questions) * models
 
 
 def _duration(seconds: float) -> str:

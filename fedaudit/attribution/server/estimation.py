@@ -37,15 +37,15 @@ START = "global"
 
 
 def identity(federation: Federation) -> str:
-    """Return what tells a federation from others, whatever round it is in."""
+    """Return the identity of a federation, the same after every round."""
     import hashlib
 
-    found = federation.manifest
+    manifest = federation.manifest
     # The first round's result, too: two runs of one configuration may have begun alike.
-    begun = [federation.path / one.adapter / adapters.WEIGHTS for one in found.rounds[:2]]
-    names = [client.id for client in found.clients]
-    parts = [found.base.sha256, found.config_sha256, *map(sha256, begun), *names]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    weight_files = [federation.path / r.adapter / adapters.WEIGHTS for r in manifest.rounds[:2]]
+    names = [client.id for client in manifest.clients]
+    facts = [manifest.base.sha256, manifest.config_sha256, *map(sha256, weight_files), *names]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
 def remaining_plan(planned: SumPlan, out: Path) -> SumPlan:
@@ -53,9 +53,11 @@ def remaining_plan(planned: SumPlan, out: Path) -> SumPlan:
 
     Raises InputError for a folder of anything else than this federation's estimates.
     """
-    known = {one.round for one in _begun(planned, out).rounds}
-    left = {number: own for number, own in planned.designs.items() if number not in known}
-    return replace(planned, designs=left)
+    existing = {r.round for r in _begun(planned, out).rounds}
+    designs = {
+        number: design for number, design in planned.designs.items() if number not in existing
+    }
+    return replace(planned, designs=designs)
 
 
 def estimate(
@@ -69,55 +71,55 @@ def estimate(
     """Ask for the sums, write the estimates into `out`, and return them with the seconds it took.
 
     Rounds that `out` has already are not asked for again; its rounds must be this federation's.
-    The log names every set that was ever asked for; a round enters it before it is asked for. So it
-    does the federation's ledger, which refuses a second design of a round, unless nothing is to be
-    `recorded`: where estimates are thrown away, they release nothing.
+    The log names every set that was ever asked for; a round is entered before it is asked for. It
+    is entered in the federation's ledger, too, which refuses a second design of a round, unless
+    `recorded` is false: estimates that are thrown away release nothing.
     """
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
-    planned, found = remaining_plan(planned, out), _begun(planned, out)
-    logs, todo = log_of.read(log, found.run), list(planned.designs)
+    planned, estimates = remaining_plan(planned, out), _begun(planned, out)
+    logs, todo = log_of.read(log, estimates.run), list(planned.designs)
     if recorded:
-        ledger.check(planned, found.run, logs)
+        ledger.check(planned, estimates.run, logs)
     for done, number in enumerate(todo):
         logs = log_of.add_entry(logs, _entry(planned, number))
-        log_of.write(logs, log, found.run)
-        if recorded:  # after the log, which has what it takes to go on where this is interrupted
+        log_of.write(logs, log, estimates.run)
+        if recorded:  # after the log, from which an interrupted run is resumed
             logs = log_of.add_entry(
                 logs, {**_entry(planned, number), "ledger": _entered(planned, number)}
             )
-            log_of.write(logs, log, found.run)
-        one, files, dimension = _estimated(planned, number, out)
-        found = replace(
-            found,
-            rounds=tuple(sorted((*found.rounds, one), key=lambda each: each.round)),
-            files={**found.files, **files},
+            log_of.write(logs, log, estimates.run)
+        record, files, dimension = _estimated(planned, number, out)
+        estimates = replace(
+            estimates,
+            rounds=tuple(sorted((*estimates.rounds, record), key=lambda r: r.round)),
+            files={**estimates.files, **files},
             dimension=dimension,
         )
-        folder_of.write(found, out)
+        folder_of.write(estimates, out)
         progress(done + 1, len(todo))
-    return found, time.perf_counter() - began
+    return estimates, time.perf_counter() - began
 
 
 def _begun(planned: SumPlan, out: Path) -> Estimates:
     federation = planned.federation
     run = identity(federation)
     if (out / folder_of.NAME).exists():
-        found = folder_of.read(out)
-        if found.run != run:
+        estimates = folder_of.read(out)
+        if estimates.run != run:
             raise InputError(f"{out} holds estimates of another run; choose another --out.")
-        if found.weights != planned.weighting:
+        if estimates.weights != planned.weighting:
             raise InputError(
-                f"{out} holds estimates from sums of weights {found.weights!r}: give --weights "
-                f"{found.weights}, or choose another --out."
+                f"{out} holds estimates from sums of weights {estimates.weights!r}: give --weights "
+                f"{estimates.weights}, or choose another --out."
             )
-        if odd := {one.protocol for one in found.rounds} - {planned.protocol}:
+        if odd := {r.protocol for r in estimates.rounds} - {planned.protocol}:
             raise InputError(
                 f"{out} holds estimates by protocol {min(odd)!r}: give --protocol {min(odd)}, or "
                 "choose another --out."
             )
-        return found
+        return estimates
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not empty and holds no estimates; choose another --out.")
     manifest = federation.manifest
@@ -127,7 +129,7 @@ def _begun(planned: SumPlan, out: Path) -> Estimates:
         aggregation=str(manifest.aggregation["name"]),
         clients=tuple(client.id for client in manifest.clients),
         weights=planned.weighting,
-        shares={who: float(f"{share:.2g}") for who, share in planned.weights.items()}
+        shares={client: float(f"{share:.2g}") for client, share in planned.weights.items()}
         if planned.weighting == "size"
         else {},
         dimension=0,
@@ -143,22 +145,28 @@ def _estimated(
     shares = planned.weights
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
     start, config = adapters.read(begin), adapters.check(begin)
-    place = f"{number:03d}"
+    folder = f"{number:03d}"
     combinations = planned.designs[number].combinations
-    for one in combinations:
-        check_name(one.target, federation.path, "the client")
-        if one.target.casefold() == START:
-            raise InputError(f"{federation.path}: no client can be called {one.target!r} here.")
-    shutil.rmtree(out / place, ignore_errors=True)
-    adapters.write(start, config, out / place / START)
-    own, dimension = [], 0
-    for one, update in zip(combinations, _updates(planned, number), strict=True):
-        mine = {name: tensor / shares[one.target] for name, tensor in update.items()}
-        dimension = sum(tensor.numel() for tensor in mine.values())
-        moved = planned.aggregator.moved(start, mine)
-        adapters.write(moved, adapters.resized_config(config, moved), out / place / one.target)
-        own.append(_record(one, shares, f"{place}/{one.target}"))
-    names = [f"{place}/{START}", *(one.adapter for one in own)]
+    for combination in combinations:
+        check_name(combination.target, federation.path, "the client")
+        if combination.target.casefold() == START:
+            raise InputError(
+                f"{federation.path}: no client can be called {combination.target!r} here."
+            )
+    shutil.rmtree(out / folder, ignore_errors=True)
+    adapters.write(start, config, out / folder / START)
+    estimates, dimension = [], 0
+    for combination, update in zip(combinations, _updates(planned, number), strict=True):
+        client_update = {
+            name: tensor / shares[combination.target] for name, tensor in update.items()
+        }
+        dimension = sum(tensor.numel() for tensor in client_update.values())
+        moved = planned.aggregator.moved(start, client_update)
+        adapters.write(
+            moved, adapters.resized_config(config, moved), out / folder / combination.target
+        )
+        estimates.append(_record(combination, shares, f"{folder}/{combination.target}"))
+    names = [f"{folder}/{START}", *(e.adapter for e in estimates)]
     files = {
         f"{name}/{file}": sha256(out / name / file)
         for name in names
@@ -167,17 +175,17 @@ def _estimated(
     record = RoundEstimates(
         round=number,
         start=names[0],
-        estimates=tuple(own),
+        estimates=tuple(estimates),
         **asdict(planned.designs[number].settings),
     )
     return record, files, dimension
 
 
-def _record(one: Combination, shares: Mapping[str, float], adapter: str) -> ClientEstimate:
-    c = masks(one, shares)
+def _record(combination: Combination, shares: Mapping[str, float], adapter: str) -> ClientEstimate:
+    c = masks(combination, shares)
     # Two digits: with all of them, whoever knows unequal weights could solve for the coefficients.
     return ClientEstimate(
-        client=one.target,
+        client=combination.target,
         adapter=adapter,
         strength=round(subset_design.masking_strength(c), 2),
         effective=round(subset_design.effective_size(c), 2),
@@ -185,9 +193,9 @@ def _record(one: Combination, shares: Mapping[str, float], adapter: str) -> Clie
 
 
 def _updates(planned: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
-    """Return the combination of sums that each estimate of a round is, as the sums come in."""
-    wanted = [one.coefficients for one in planned.designs[number].combinations]
-    found: list[dict[str, torch.Tensor]] = [{} for _ in wanted]
+    """Return each estimate of a round as a combination of sums, added up as the sums come in."""
+    all_coefficients = [c.coefficients for c in planned.designs[number].combinations]
+    updates: list[dict[str, torch.Tensor]] = [{} for _ in all_coefficients]
     shapes = _shapes(planned)
     for members, total in _sums(planned, number):
         if {name: tensor.shape for name, tensor in total.items()} != shapes:
@@ -195,48 +203,58 @@ def _updates(planned: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
                 f"{planned.federation.path}: the sum over {', '.join(members)} in round {number} "
                 "has other tensors than an update of the federation's first adapter."
             )
-        for coefficients, update in zip(wanted, found, strict=True):
-            if by := coefficients.get(members):
+        for coefficients, update in zip(all_coefficients, updates, strict=True):
+            if factor := coefficients.get(members):
                 for name, tensor in total.items():
-                    update[name] = update[name] + by * tensor if name in update else by * tensor
-    return found
+                    update[name] = (
+                        update[name] + factor * tensor if name in update else factor * tensor
+                    )
+    return updates
 
 
 def _sums(planned: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
     """Yield a round's sums: those that were stored while it ran, or new ones of its updates."""
-    federation, one = planned.federation, planned.federation.manifest.rounds[number]
-    asked = planned.designs[number].sets
-    if one.sums:
-        stored = secure_sums.StoredSums(federation.path, one)
-        yield from ((members, stored(members)) for members in asked)
+    federation, record = planned.federation, planned.federation.manifest.rounds[number]
+    sets = planned.designs[number].sets
+    if record.sums:
+        stored = secure_sums.StoredSums(federation.path, record)
+        yield from ((members, stored(members)) for members in sets)
         return
     shares = planned.weights
     updates = {
-        who: {name: tensor * shares[who] for name, tensor in update.items()}
-        for who, update in plaintext_updates(planned.federation, planned.aggregator, one).items()
+        client: {name: tensor * shares[client] for name, tensor in update.items()}
+        for client, update in plaintext_updates(
+            planned.federation, planned.aggregator, record
+        ).items()
     }
-    answers: Iterable[Update] = planned.secure.sums(updates, asked)
-    yield from zip(asked, answers, strict=True)
+    answers: Iterable[Update] = planned.secure.sums(updates, sets)
+    yield from zip(sets, answers, strict=True)
 
 
 def plaintext_updates(
-    federation: Federation, aggregator: Aggregator, one: Round
+    federation: Federation, aggregator: Aggregator, record: Round
 ) -> "dict[str, Update]":
     """Return every participant's update; raises InputError where the folder has none."""
-    start = adapters.read(federation.path / start_adapter(federation, aggregator, one))
-    if missing := [who for who in one.participants if who not in one.clients]:
+    start = adapters.read(federation.path / start_adapter(federation, aggregator, record))
+    if missing := [client for client in record.participants if client not in record.clients]:
         raise InputError(
-            f"{federation.path} has neither the update of {missing[0]} in round {one.round} nor "
+            f"{federation.path} has neither the update of {missing[0]} in round {record.round} nor "
             "sums: there is nothing to estimate from."
         )
-    trained = {who: adapters.read(federation.path / one.clients[who]) for who in one.participants}
-    shapes = {who: {name: t.shape for name, t in own.items()} for who, own in trained.items()}
-    if odd := [who for who, own in shapes.items() if own != shapes[one.participants[0]]]:
+    trained = {
+        client: adapters.read(federation.path / record.clients[client])
+        for client in record.participants
+    }
+    shapes = {
+        client: {name: t.shape for name, t in tensors.items()}
+        for client, tensors in trained.items()
+    }
+    if odd := [client for client, s in shapes.items() if s != shapes[record.participants[0]]]:
         raise InputError(
-            f"{federation.path}: the adapter of {odd[0]} in round {one.round} has not the shapes "
-            f"of that of {one.participants[0]}: their updates cannot be added."
+            f"{federation.path}: the adapter of {odd[0]} in round {record.round} has not the "
+            f"shapes of that of {record.participants[0]}: their updates cannot be added."
         )
-    return {who: aggregator.difference(start, own) for who, own in trained.items()}
+    return {client: aggregator.difference(start, tensors) for client, tensors in trained.items()}
 
 
 def update_dimension(planned: SumPlan) -> int:
@@ -252,24 +270,26 @@ def _shapes(planned: SumPlan) -> "dict[str, torch.Size]":
     return {name: tensor.shape for name, tensor in update.items()}
 
 
-def start_adapter(federation: Federation, aggregator: Aggregator, one: Round) -> str:
-    """Return the adapter that clients trained on from in a round."""
-    return federation.manifest.rounds[0 if aggregator.merges_each_round else one.round - 1].adapter
+def start_adapter(federation: Federation, aggregator: Aggregator, record: Round) -> str:
+    """Return the adapter that clients started from in a round."""
+    return federation.manifest.rounds[
+        0 if aggregator.merges_each_round else record.round - 1
+    ].adapter
 
 
 def _entered(planned: SumPlan, number: int) -> str:
     """Return the hash of a round's entry in the ledger."""
     shares = planned.weights
     rho = {
-        one.target: round(subset_design.masking_strength(masks(one, shares)), 4)
-        for one in planned.designs[number].combinations
+        combination.target: round(subset_design.masking_strength(masks(combination, shares)), 4)
+        for combination in planned.designs[number].combinations
     }
     run = identity(planned.federation)
     return ledger.append_entry(planned, number, run, rho, update_dimension(planned)).hash
 
 
 def _entry(planned: SumPlan, number: int) -> dict[str, Any]:
-    """Return which sets of a round are asked for, and what they amount to."""
+    """Return a round's entry for the log: its sets, and what they give away together."""
     design = planned.designs[number]
     return {
         "round": number,

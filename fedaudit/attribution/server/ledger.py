@@ -2,8 +2,8 @@
 
 Estimates of one round by one design can be made again and tell nothing new; by another design they
 are new equations of the same updates. So a round has one design. Entries are chained by their
-hashes: one that is changed or taken out of the middle shows, one that is cut off at the end shows
-where a log of sums names it.
+hashes: a change, or a removal in the middle, is detected; a removal at the end is detected where a
+log of sums names the entry.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ OLDER = {
     "limit": None,
     "threshold": None,
 }
-"""What a log says of a round's settings where it says nothing."""
+"""The settings of a round that a log leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class LedgerEntry:
     hash: str = ""
     """The SHA-256 of everything else in this entry."""
     protocol: str = PAIRS
-    """How it was asked for; not written where by pairs, as older ledgers have none."""
+    """How it was asked for; not written for pairs, because older ledgers have no protocol."""
 
     def table(self) -> dict[str, Any]:
         """Return the entry as it is written."""
@@ -94,29 +94,29 @@ def read(folder: Path) -> tuple[LedgerEntry, ...]:
         return ()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from None
-    found: list[LedgerEntry] = []
+    entries: list[LedgerEntry] = []
     for number, line in enumerate(text.splitlines(), 1):
-        one = _entry(line, number, path)
+        entry = _entry(line, number, path)
         try:
-            fits = one.hash == one.digest()
-        except ValueError:  # a number that is none
+            fits = entry.hash == entry.digest()
+        except ValueError:  # a number that is not finite
             fits = False
         if not fits:
             raise InputError(f"{path}: entry {number} was changed: its hash does not fit it.")
-        if one.previous != (found[-1].hash if found else ""):
+        if entry.previous != (entries[-1].hash if entries else ""):
             raise InputError(f"{path}: an entry before entry {number} was changed or taken out.")
-        found.append(one)
-    if not found:
+        entries.append(entry)
+    if not entries:
         raise InputError(f"{path} is empty: its entries were taken out.")
-    return tuple(found)
+    return tuple(entries)
 
 
 def _entry(line: str, number: int, path: Path) -> LedgerEntry:
     try:
         table = json.loads(line)
-        one = build(LedgerEntry, table, f"entry {number}")
-        if one.table().keys() == table.keys():
-            return one
+        entry = build(LedgerEntry, table, f"entry {number}")
+        if entry.table().keys() == table.keys():
+            return entry
     except (ValueError, TypeError, RecursionError, UsageError):
         pass
     raise InputError(f"{path}: line {number} is no entry of a ledger.")
@@ -124,59 +124,59 @@ def _entry(line: str, number: int, path: Path) -> LedgerEntry:
 
 def design_of(planned: SumPlan, number: int) -> str:
     """Return the SHA-256 of a round's design: the sets of each client, and the weights."""
-    own = planned.weights
-    who = planned.federation.manifest.rounds[number].participants
+    weights = planned.weights
+    participants = planned.federation.manifest.rounds[number].participants
     table = {
         "round": number,
         **planned.designs[number].identity(),
-        "weights": {name: own[name] for name in who},
+        "weights": {name: weights[name] for name in participants},
     }
     return hashlib.sha256(canonical(table)).hexdigest()
 
 
 def check(planned: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEntry, ...]:
-    """Return the ledger, once no round of a plan was asked for with another design.
+    """Return the ledger, after checking that no round was asked for with another design.
 
     `logged` are the entries of a log of sums, which name those of the ledger. Raises InputError
     for another design, and for a ledger that was changed or is of another run.
     """
     path = planned.federation.path / NAME
-    found = read(planned.federation.path)
-    if any(one.run != run for one in found):
+    entries = read(planned.federation.path)
+    if any(e.run != run for e in entries):
         raise InputError(f"{path} is the ledger of another run.")
-    hashes = {one.hash for one in found}
-    for one in logged:
-        if (name := one.get("ledger", "")) and name not in hashes:
-            raise InputError(f"{path} was cut: the log names an entry of round {one['round']}.")
+    hashes = {e.hash for e in entries}
+    for entry in logged:
+        if (name := entry.get("ledger", "")) and name not in hashes:
+            raise InputError(f"{path} was cut: the log names an entry of round {entry['round']}.")
     for number in planned.designs:
-        for one in found:
-            if one.round == number and one.design != design_of(planned, number):
+        for entry in entries:
+            if entry.round == number and entry.design != design_of(planned, number):
                 raise InputError(
                     f"Round {number} was asked for with other sets already ({path}): estimates by "
                     "a second design would give its updates away. Use the estimates of then, or "
                     "give the same design and --seed, which makes the same ones again."
                 )
-    return found
+    return entries
 
 
 def append_entry(
     planned: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
 ) -> LedgerEntry:
-    """Return a round's entry, appended to the ledger unless it is there; before it is asked for.
+    """Return a round's entry, appended to the ledger if it is missing, before it is asked for.
 
     Raises InputError as `check`, and where the ledger cannot be written: then nothing is asked.
     """
     folder = planned.federation.path
     with locked(folder / f".{NAME}.lock", f"Another process writes to {folder / NAME}; wait."):
-        found = check(replace(planned, designs={number: planned.designs[number]}), run)
-        if known := [one for one in found if one.round == number]:
-            return known[0]
-        one = _new(planned, number, run, strengths, size)
-        one = replace(one, previous=found[-1].hash if found else "")
-        one = replace(one, hash=one.digest())
-        lines = [json.dumps(each.table(), allow_nan=False) + "\n" for each in (*found, one)]
+        entries = check(replace(planned, designs={number: planned.designs[number]}), run)
+        if existing := [e for e in entries if e.round == number]:
+            return existing[0]
+        entry = _new(planned, number, run, strengths, size)
+        entry = replace(entry, previous=entries[-1].hash if entries else "")
+        entry = replace(entry, hash=entry.digest())
+        lines = [json.dumps(e.table(), allow_nan=False) + "\n" for e in (*entries, entry)]
         atomic_text(folder / NAME, "".join(lines), mode=0o600)
-    return one
+    return entry
 
 
 def _new(
@@ -216,36 +216,36 @@ def resume_plan(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
     A round that was interrupted, or whose estimates were lost, is asked for again as it was.
     """
     designs = dict(planned.designs)
-    for one in logged:
-        drawn = designs.get(one.get("round"))
-        if drawn is None:
+    for entry in logged:
+        design = designs.get(entry.get("round"))
+        if design is None:
             continue
-        said = {**asdict(drawn.settings), "threshold": planned.secure.threshold}
-        # An older log says less: what it does not say is what there was then.
-        if all(one.get(name, default) == said[name] for name, default in OLDER.items()):
+        settings = {**asdict(design.settings), "threshold": planned.secure.threshold}
+        # An older log leaves out settings that did not exist then.
+        if all(entry.get(name, default) == settings[name] for name, default in OLDER.items()):
             try:
-                designs[one["round"]] = drawn.like(one["designs"])
+                designs[entry["round"]] = design.like(entry["designs"])
             except (KeyError, TypeError, AttributeError, UsageError):
-                continue  # not ours: the ledger says whether what was drawn may be asked for
+                continue  # not our log: the ledger decides whether the new design may be asked for
     return replace(planned, designs=designs)
 
 
 def describe_releases(federation: Federation, again: Sequence[int]) -> list[str]:
-    """Return what was released before and now, with what it tells together."""
-    found = read(federation.path)
+    """Return what was released before and now, and what that tells together."""
+    entries = read(federation.path)
     lines = [
         f"Round {number} was asked for before with the same sets: its estimates come out the same, "
         "and nothing more is given away."
         for number in again
     ]
-    if not found:
+    if not entries:
         return lines
-    client, bits = max(composed_leakage(found).items(), key=lambda item: item[1])
+    client, bits = max(composed_leakage(entries).items(), key=lambda item: item[1])
     return [
         *lines,
-        f"The ledger has {len(found)} rounds, one design each: their estimates together tell at "
+        f"The ledger has {len(entries)} rounds, one design each: their estimates together tell at "
         f"most {bits:,.0f} bits of the updates of {client}, the most of any client, by the bound "
-        f"for one estimate added up over rounds. Its last hash is {found[-1].hash}.",
+        f"for one estimate added up over rounds. Its last hash is {entries[-1].hash}.",
     ]
 
 
@@ -256,7 +256,7 @@ def composed_leakage(entries: Sequence[LedgerEntry]) -> dict[str, float]:
     different rounds add up (each is given the past). It is about the client's own estimates alone.
     """
     total: dict[str, float] = defaultdict(float)
-    for one in entries:
-        for client, strength in one.strengths.items():
-            total[client] += leakage_bits(strength, one.dimension)
+    for entry in entries:
+        for client, strength in entry.strengths.items():
+            total[client] += leakage_bits(strength, entry.dimension)
     return dict(total)

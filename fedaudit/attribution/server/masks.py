@@ -1,4 +1,4 @@
-"""What an estimate holds of the updates of others than its client."""
+"""What an estimate holds of the updates of other clients than its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,16 +33,16 @@ def foreign_shares(estimate: Combination, weights: Mapping[str, float]) -> dict[
     """
     import numpy as np
 
-    found = {who: by for who, by in estimate.held().items() if who != estimate.target}
-    own = np.array([weights[who] for who in found])
+    coefficients = {client: c for client, c in estimate.held().items() if client != estimate.target}
+    other_weights = np.array([weights[client] for client in coefficients])
     c = subset_design.weighted_coefficients(
-        np.array(list(found.values())), own, weights[estimate.target]
+        np.array(list(coefficients.values())), other_weights, weights[estimate.target]
     )
-    return dict(zip(found, c.tolist(), strict=True))
+    return dict(zip(coefficients, c.tolist(), strict=True))
 
 
 def masks(estimate: Combination, weights: Mapping[str, float]) -> "np.ndarray":
-    """Return the same as numbers alone."""
+    """Return the foreign shares of an estimate as an array."""
     import numpy as np
 
     return np.array(list(foreign_shares(estimate, weights).values()))
@@ -53,10 +53,10 @@ def largest_foreign_share(
 ) -> ForeignShare | None:
     """Return the largest part of another client's update in any estimate; None without any."""
     shares = (
-        ForeignShare(abs(value), who, one.target, number)
+        ForeignShare(abs(value), client, combination.target, number)
         for number, design in designs.items()
-        for one in design.combinations
-        for who, value in foreign_shares(one, weights).items()
+        for combination in design.combinations
+        for client, value in foreign_shares(combination, weights).items()
     )
     return max(shares, key=lambda share: share.value, default=None)
 
@@ -64,19 +64,19 @@ def largest_foreign_share(
 def check(designs: Mapping[int, RoundDesign], weights: Mapping[str, float]) -> None:
     """Raise InputError for an estimate whose masks are below the floor of equal weights.
 
-    Designs that are drawn now never are; those of stored sums were drawn before anybody asked how
-    much the clients weigh.
+    New designs never have such estimates; those of stored sums were drawn whatever the clients
+    weigh.
     """
     for number, design in designs.items():
         least = design.floor
         weak = {
-            one.target: subset_design.masking_strength(masks(one, weights))
-            for one in design.combinations
+            combination.target: subset_design.masking_strength(masks(combination, weights))
+            for combination in design.combinations
         }
-        who = min(weak, key=lambda each: weak[each], default=None)
-        if who is not None and weak[who] < least * (1 - ROUNDING):
+        client = min(weak, key=lambda c: weak[c], default=None)
+        if client is not None and weak[client] < least * (1 - ROUNDING):
             raise InputError(
                 f"Round {number}: in the stored sums, which are weighted by size, the update of "
-                f"{who} has masks of strength {weak[who]:.2f}; the floor is {least:.2f}. Sums of "
-                "equal weights keep it: --set queries.weights=equal where it is simulated."
+                f"{client} has masks of strength {weak[client]:.2f}; the floor is {least:.2f}. "
+                "Sums of equal weights keep it: --set queries.weights=equal where it is simulated."
             )

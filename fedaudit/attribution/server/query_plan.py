@@ -22,9 +22,9 @@ from fedaudit.metrics.attribution.combinations import Members
 from fedaudit.metrics.attribution.exposure import Exposure, exposure
 
 WEIGHTINGS = ("equal", "size")
-"""What a sum is of: updates as they are, or each times its client's weight over the mean."""
+"""The updates in a sum: as they are, or each times its client's weight over the mean."""
 LEAST_SHARE = 1e-12
-"""The least weight over the mean that is still added up: rounding takes what is below."""
+"""The least weight over the mean that is still added up: smaller ones are lost in rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,45 +44,48 @@ class SumPlan:
     weights: Mapping[str, float]
     """What each client's update is multiplied by in the sums."""
     told: tuple[str, ...] = ()
-    """Settings that took the place of others, which could not be."""
+    """Notes on settings that replaced impossible ones."""
 
     @property
     def queries(self) -> int:
         """Sums that the estimates are made of."""
-        return sum(own.asked for own in self.designs.values())
+        return sum(design.asked for design in self.designs.values())
 
     def sets(self, number: int) -> list[Members]:
         """Return a round's distinct sets, the round's own sum last: the server knows it too."""
         everybody = tuple(sorted(self.federation.manifest.rounds[number].participants))
-        return [own for own in self.designs[number].sets if own != everybody] + [everybody]
+        return [s for s in self.designs[number].sets if s != everybody] + [everybody]
 
     def exposures(
-        self, rounds: Sequence[int] | None = None, known: Sequence[str] = ()
+        self, rounds: Sequence[int] | None = None, colluders: Sequence[str] = ()
     ) -> dict[int, Exposure]:
         """Return what each round's series of sums gives away; of all rounds without `rounds`.
 
-        `known` are clients who tell the server their updates.
+        `colluders` are clients who tell the server their updates.
         """
         chosen = self.designs if rounds is None else rounds
-        return {number: self._exposure(number, known) for number in chosen}
+        return {number: self._exposure(number, colluders) for number in chosen}
 
-    def _exposure(self, number: int, known: Sequence[str]) -> Exposure:
+    def _exposure(self, number: int, colluders: Sequence[str]) -> Exposure:
         """Return a round's exposure; its own sum is always of weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
-        own = client_weights(self.federation.manifest)
-        if self.weights == own:
-            return exposure(sets, threshold, known=known)
-        own = {who: own[who] for who in self.federation.manifest.rounds[number].participants}
-        return exposure(sets[:-1], threshold, own, known=known)
+        weights = client_weights(self.federation.manifest)
+        if self.weights == weights:
+            return exposure(sets, threshold, colluders=colluders)
+        weights = {
+            client: weights[client]
+            for client in self.federation.manifest.rounds[number].participants
+        }
+        return exposure(sets[:-1], threshold, weights, colluders=colluders)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolConfig:
-    """What the server is asked to do; None and empty take what the federation was run with."""
+    """What the server is asked to do; None and empty stand for the federation's own settings."""
 
     rounds: Sequence[int] = ()
     protocol: str = ""
-    """How it asks, one of `designs.PROTOCOLS`."""
+    """How it asks, one of `round_designs.PROTOCOLS`."""
     others: int | None = None
     pairs: int | None = None
     sets: int | None = None
@@ -91,7 +94,7 @@ class ProtocolConfig:
     threshold: int | None = None
     secure: str = ""
     weights: str = ""
-    """What the sums are of, one of `WEIGHTINGS`."""
+    """How the sums are weighted, one of `WEIGHTINGS`."""
     seed: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -101,31 +104,33 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
 
     `secret` draws them by a seed that nobody can guess, where neither the wish nor the federation
     has one: whoever gets the estimates must not know the sets.
-    Raises UsageError for a round that is not there or a design that cannot be, InputError for a
+    Raises UsageError for a missing round or an impossible design, InputError for a
     federation without updates or sums.
     """
-    found = federation.manifest
-    seed = wish.seed if wish.seed is not None else manifest.sum_queries(found).seed
+    fed_manifest = federation.manifest
+    seed = wish.seed if wish.seed is not None else manifest.sum_queries(fed_manifest).seed
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
-    protocol = _protocol(found, wish)
-    weighting, own = _weighting(found, wish.weights), client_weights(found)
-    shares = own if weighting == "size" else dict.fromkeys(own, 1.0)
+    protocol = _protocol(fed_manifest, wish)
+    weighting, weights = _weighting(fed_manifest, wish.weights), client_weights(fed_manifest)
+    shares = weights if weighting == "size" else dict.fromkeys(weights, 1.0)
     # Stored sums are of sets that were drawn whatever the clients weigh.
-    asked = None if _stored(found) else shares
-    secure = _secure(manifest.chosen_plugin(found, "secure_aggregation"), wish)
-    chosen = _chosen(found, wish.rounds)
-    relative = {who: own[who] / shares[who] for who in own}  # in the round's own sum
-    each = set_selection.kinds(found, chosen, relative, asked)
-    settings = _settings(found, wish, secure.threshold)
-    if not _stored(found):
-        settings = set_selection.nearest(protocol, settings, found, each)
+    design_shares = None if _stored(fed_manifest) else shares
+    secure = _secure(manifest.chosen_plugin(fed_manifest, "secure_aggregation"), wish)
+    chosen = _chosen(fed_manifest, wish.rounds)
+    relative = {
+        client: weights[client] / shares[client] for client in weights
+    }  # in the round's own sum
+    kinds = set_selection.kinds(fed_manifest, chosen, relative, design_shares)
+    settings = _settings(fed_manifest, wish, secure.threshold)
+    if not _stored(fed_manifest):
+        settings = set_selection.nearest(protocol, settings, fed_manifest, kinds)
     if protocol == SHARED:
-        rules = shared_defaults.rules(settings, each)
-        designs = set_selection.shared(found, rules, seed, relative)
+        rules = shared_defaults.rules(settings, kinds)
+        designs = set_selection.shared(fed_manifest, rules, seed, relative)
     else:
-        designs = set_selection.pairs(found, chosen, settings, seed, asked)
-    rule = manifest.chosen_plugin(found, "aggregation")
+        designs = set_selection.pairs(fed_manifest, chosen, settings, seed, design_shares)
+    rule = manifest.chosen_plugin(fed_manifest, "aggregation")
     assert rule is not None  # the manifest has one
     planned = SumPlan(
         federation=federation,
@@ -145,20 +150,20 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
     return planned
 
 
-def _protocol(found: Manifest, wish: ProtocolConfig) -> str:
-    """Return how the server asks: as is wanted, or as the federation was run with.
+def _protocol(fed_manifest: Manifest, wish: ProtocolConfig) -> str:
+    """Return the protocol: the one in `wish`, or the one that the federation was run with.
 
-    Raises UsageError for a protocol that nobody knows, for settings of the other one, and for
-    another one than stored sums were asked for by.
+    Raises UsageError for an unknown protocol, for settings of the other one, and for a protocol
+    that differs from that of stored sums.
     """
-    said = manifest.sum_queries(found).protocol or PAIRS
-    protocol = wish.protocol or said
+    run_protocol = manifest.sum_queries(fed_manifest).protocol or PAIRS
+    protocol = wish.protocol or run_protocol
     if protocol not in PROTOCOLS:
         raise unknown_name_error("protocol", protocol, PROTOCOLS)
-    if _stored(found) and protocol != said:
+    if _stored(fed_manifest) and protocol != run_protocol:
         raise UsageError(
-            f"The federation's sums were stored while it ran, by protocol {said!r}: they cannot be "
-            f"had by {protocol!r}."
+            f"The federation's sums were stored while it ran, by protocol {run_protocol!r}: they "
+            f"cannot be had by {protocol!r}."
         )
     if protocol == SHARED and (wish.others is not None or wish.pairs is not None):
         raise UsageError(
@@ -170,44 +175,44 @@ def _protocol(found: Manifest, wish: ProtocolConfig) -> str:
     return protocol
 
 
-def _stored(found: Manifest) -> bool:
+def _stored(fed_manifest: Manifest) -> bool:
     """Return whether sums were stored while the federation ran: there can be no others."""
-    return any(one.sums for one in found.rounds)
+    return any(r.sums for r in fed_manifest.rounds)
 
 
-def _weighting(found: Manifest, wanted: str) -> str:
-    """Return what the sums are of: those that are stored, or those that are asked for now."""
-    if wanted and wanted not in WEIGHTINGS:
-        raise unknown_name_error("weighting", wanted, WEIGHTINGS)
-    if not _stored(found):
-        return wanted or "equal"
-    stored = manifest.sum_queries(found).weights or "size"
-    if wanted and wanted != stored:
+def _weighting(fed_manifest: Manifest, weighting: str) -> str:
+    """Return how the sums are weighted: the stored ones, or those that are asked for now."""
+    if weighting and weighting not in WEIGHTINGS:
+        raise unknown_name_error("weighting", weighting, WEIGHTINGS)
+    if not _stored(fed_manifest):
+        return weighting or "equal"
+    stored = manifest.sum_queries(fed_manifest).weights or "size"
+    if weighting and weighting != stored:
         raise UsageError(
             f"The federation's sums were stored while it ran, with weights {stored!r}: they cannot "
-            f"be had with weights {wanted!r}."
+            f"be had with weights {weighting!r}."
         )
     return stored
 
 
-def _settings(found: Manifest, wish: ProtocolConfig, threshold: int) -> ProtocolSettings:
+def _settings(fed_manifest: Manifest, wish: ProtocolConfig, threshold: int) -> ProtocolSettings:
     """Return m, K or Q, limit and threshold: what was named, or the federation's."""
-    said = manifest.sum_queries(found)
-    wanted = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
-    named = {name for name, value in wanted.items() if value is not None}
-    own = found.secure_aggregation is not None
-    if own or wish.threshold is not None or "threshold" in wish.options:
+    queries = manifest.sum_queries(fed_manifest)
+    wishes = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
+    named = {name for name, value in wishes.items() if value is not None}
+    is_secure = fed_manifest.secure_aggregation is not None
+    if is_secure or wish.threshold is not None or "threshold" in wish.options:
         named.add("threshold")
-    if _stored(found):  # drawn with what its manifest says, and an old one says no limit
-        limit = 1.0 if said.limit is None else said.limit
-    else:  # 1 is what a simulation's settings say where nobody chose any
-        limit = defaults.LIMIT if said.limit in (None, 1.0) else said.limit
+    if _stored(fed_manifest):  # drawn as its manifest says; an old one has no limit
+        limit = 1.0 if queries.limit is None else queries.limit
+    else:  # a simulation's settings have 1 where nobody chose a limit
+        limit = defaults.LIMIT if queries.limit in (None, 1.0) else queries.limit
     return ProtocolSettings(
-        others=said.others if wish.others is None else wish.others,
-        pairs=said.pairs if wish.pairs is None else wish.pairs,
+        others=queries.others if wish.others is None else wish.others,
+        pairs=queries.pairs if wish.pairs is None else wish.pairs,
         limit=limit if wish.limit is None else wish.limit,
         threshold=threshold,
-        sets=said.sets if wish.sets is None else wish.sets,
+        sets=queries.sets if wish.sets is None else wish.sets,
         named=frozenset(named),
     )
 
@@ -220,10 +225,10 @@ def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregat
     return lower
 
 
-def _secure(own: ChosenPlugin | None, wish: ProtocolConfig) -> SecureAggregation:
+def _secure(plugin: ChosenPlugin | None, wish: ProtocolConfig) -> SecureAggregation:
     """Return the secure aggregation that answers: the federation's own, or one for its updates."""
-    name = wish.secure or (own.name if own else "") or "ideal"
-    options = dict(own.options) if own and name == own.name else {}
+    name = wish.secure or (plugin.name if plugin else "") or "ideal"
+    options = dict(plugin.options) if plugin and name == plugin.name else {}
     secure: SecureAggregation = registry.create(
         "secure aggregation", name, {**options, **wish.options}
     )
@@ -241,30 +246,30 @@ def _secure(own: ChosenPlugin | None, wish: ProtocolConfig) -> SecureAggregation
     return lower
 
 
-def _chosen(found: Manifest, wanted: Sequence[int]) -> list[int]:
-    last = len(found.rounds) - 1
+def _chosen(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
+    last = len(fed_manifest.rounds) - 1
     if not last:
         raise InputError("The federation has no finished round: there is no update to attribute.")
-    for number in wanted:
+    for number in numbers:
         if not 1 <= number <= last:
             raise UsageError(f"The federation has rounds 1 to {last}, no round {number}.")
-    if repeated := sorted({number for number in wanted if list(wanted).count(number) > 1}):
+    if repeated := sorted({number for number in numbers if list(numbers).count(number) > 1}):
         raise UsageError(f"Round {repeated[0]} is named twice.")
-    return sorted(wanted) or list(range(1, last + 1))
+    return sorted(numbers) or list(range(1, last + 1))
 
 
-def client_weights(found: Manifest) -> dict[str, float]:
+def client_weights(fed_manifest: Manifest) -> dict[str, float]:
     """Return what each client's update is multiplied by in sums: 1 where all weigh the same.
 
     Raises InputError for a weight that is no positive finite number: a sum tells nothing of such
     a client.
     """
-    own = {client.id: client.weight for client in found.clients}
-    if light := [who for who, weight in own.items() if not 0 < weight < math.inf]:
+    weights = {client.id: client.weight for client in fed_manifest.clients}
+    if light := [client for client, weight in weights.items() if not 0 < weight < math.inf]:
         raise InputError(f"{light[0]} has no positive weight: no sum tells anything of its update.")
-    most = max(own.values())  # before anything is added: a sum of weights may be no number
-    mean = fmean(weight / most for weight in own.values())
-    shares = {who: weight / most / mean for who, weight in own.items()}
-    if none := [who for who, share in shares.items() if share < LEAST_SHARE]:
+    most = max(weights.values())  # divided by before adding: a sum of weights may overflow
+    mean = fmean(weight / most for weight in weights.values())
+    shares = {client: weight / most / mean for client, weight in weights.items()}
+    if none := [client for client, share in shares.items() if share < LEAST_SHARE]:
         raise InputError(f"The weight of {none[0]} is too small beside that of other clients.")
     return shares

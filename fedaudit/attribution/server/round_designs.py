@@ -34,7 +34,7 @@ class DesignSettings:
     sets: int = 0
     """How many sets a round's estimates share."""
     whole: bool = True
-    """Whether everybody is one of them."""
+    """Whether the set of all clients is one of them."""
     threshold: int = 0
     """The fewest clients whose sum may follow from theirs."""
     ratio: float = 1.0
@@ -58,12 +58,12 @@ SETTINGS = tuple(DesignSettings.__dataclass_fields__)
 
 
 def settings_of(record: DesignSettings) -> dict[str, Any]:
-    """Return the settings in a record that has more than them."""
+    """Return only the settings of a record that has further fields."""
     return {name: getattr(record, name) for name in SETTINGS}
 
 
 def check_settings(record: DesignSettings, participants: int, where: str) -> None:
-    """Raise InputError for settings that no round of so many participants was asked by."""
+    """Raise InputError for settings that are impossible with so many participants."""
     if record.protocol not in PROTOCOLS:
         raise InputError(f"{where} was asked for by an unknown protocol, {record.protocol!r}.")
     rule = record.rule(participants)
@@ -78,7 +78,7 @@ def check_settings(record: DesignSettings, participants: int, where: str) -> Non
 
 @dataclass(frozen=True)
 class PairDesign:
-    """The paper's: K pairs of sets for each client."""
+    """The paper's design: K pairs of sets for each client."""
 
     designs: tuple[Design, ...]
     limit: float
@@ -88,12 +88,12 @@ class PairDesign:
 
     @property
     def others(self) -> int:
-        """M."""
+        """The other clients in a set (m)."""
         return len(self.designs[0].exclude[0])
 
     @property
     def pairs(self) -> int:
-        """K."""
+        """The pairs of sets for each client (K)."""
         return len(self.designs[0].include)
 
     @property
@@ -109,15 +109,13 @@ class PairDesign:
     @property
     def sets(self) -> list[Members]:
         """The distinct sets, in the order asked."""
-        asked = (s for design in self.designs for s in (*design.include, *design.exclude))
-        return list(dict.fromkeys(asked))
+        sets = (s for design in self.designs for s in (*design.include, *design.exclude))
+        return list(dict.fromkeys(sets))
 
     @cached_property
     def combinations(self) -> list[Combination]:
         """The estimates."""
-        return [
-            Combination(one.target, subset_design.sum_coefficients(one)) for one in self.designs
-        ]
+        return [Combination(d.target, subset_design.sum_coefficients(d)) for d in self.designs]
 
     @property
     def floor(self) -> float:
@@ -143,14 +141,14 @@ class PairDesign:
         return [asdict(design) for design in self.designs]
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells these sets from others, in whatever order the clients are."""
-        return {"designs": sorted(self.table(), key=lambda one: str(one["target"]))}
+        """Return what tells these sets from others, whatever the order of the clients."""
+        return {"designs": sorted(self.table(), key=lambda d: str(d["target"]))}
 
     def like(self, table: Sequence[Mapping[str, Any]]) -> "PairDesign":
         """Return the sets of a log's `table`, by the same settings."""
         designs = tuple(
-            Design(str(one["target"]), _members(one["include"]), _members(one["exclude"]))
-            for one in table
+            Design(str(row["target"]), _members(row["include"]), _members(row["exclude"]))
+            for row in table
         )
         return PairDesign(designs, self.limit, self.participants)
 
@@ -161,7 +159,7 @@ class PairDesign:
 
 @dataclass(frozen=True)
 class SharedDesign:
-    """Ours: a few sets of half the clients, of which every client's estimate is made."""
+    """Our design: a few sets of half the clients, which all estimates are made of."""
 
     targets: tuple[str, ...]
     found: SharedSets
@@ -172,7 +170,7 @@ class SharedDesign:
 
     @property
     def tries(self) -> int:
-        """Systems that were looked at."""
+        """The number of systems that were tried."""
         return self.found.tries
 
     @property
@@ -190,19 +188,19 @@ class SharedDesign:
 
     @property
     def asked(self) -> int:
-        """Sums that the estimates are made of, all of them of the same."""
+        """Sums that the estimates are made of, the same for all."""
         return len(self.found.sets)
 
     @property
     def sets(self) -> list[Members]:
-        """The sets, everybody last where that is one of them."""
+        """The sets; that of all clients is last, if it is one of them."""
         return list(self.found.sets)
 
     @cached_property
     def combinations(self) -> list[Combination]:
         """The estimates."""
-        by = {one.target: one for one in self.found.combinations()}
-        return [by[who] for who in self.targets]
+        by_target = {c.target: c for c in self.found.combinations()}
+        return [by_target[client] for client in self.targets]
 
     @property
     def floor(self) -> float:
@@ -239,14 +237,14 @@ class SharedDesign:
 
     def describe(self) -> str:
         """Return in words what was asked for."""
-        half = self.rule.participants // 2
+        size = self.rule.participants // 2
         if self.rule.whole:
-            return f"{self.rule.queries} sets of {half} clients and all of them, shared by all"
-        return f"{self.rule.sets} sets of {half} clients, shared by all estimates"
+            return f"{self.rule.queries} sets of {size} clients and all of them, shared by all"
+        return f"{self.rule.sets} sets of {size} clients, shared by all estimates"
 
 
 RoundDesign = PairDesign | SharedDesign
 
 
 def _members(sets: Sequence[Sequence[str]]) -> tuple[Members, ...]:
-    return tuple(tuple(map(str, one)) for one in sets)
+    return tuple(tuple(map(str, members)) for members in sets)

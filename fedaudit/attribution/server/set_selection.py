@@ -1,4 +1,4 @@
-"""Drawing what a round is asked for, by either protocol."""
+"""Draws the sets that a round is asked for, by either protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,36 +17,42 @@ Kind = tuple[int, bool, float]
 
 
 def kinds(
-    found: Manifest, numbers: Sequence[int], own: Weights, shares: Weights | None
+    manifest: Manifest, numbers: Sequence[int], relative_weights: Weights, shares: Weights | None
 ) -> dict[int, Kind]:
-    """Return what decides on a round's shared sets.
+    """Return what decides on each round's shared sets.
 
-    `own` are the weights in the rounds' own sums over those in the sums that are asked for,
-    `shares`; None where these were stored, whatever the clients weigh.
+    `relative_weights` are the weights in the rounds' own sums over `shares`, those in the sums that
+    are asked for; `shares` is None where these were stored, whatever the clients weigh.
     """
-    return {number: _kind(found, number, own, shares) for number in numbers}
+    return {number: _kind(manifest, number, relative_weights, shares) for number in numbers}
 
 
-def _kind(found: Manifest, number: int, own: Weights, shares: Weights | None) -> Kind:
-    who = found.rounds[number].participants
-    if not who:
+def _kind(
+    manifest: Manifest, number: int, relative_weights: Weights, shares: Weights | None
+) -> Kind:
+    participants = manifest.rounds[number].participants
+    if not participants:
         raise InputError(f"Nobody took part in round {number} of the federation.")
-    by = {name: 1.0 if shares is None else shares[name] for name in who}
-    return len(who), shared_rule.known(own[name] for name in who), shared_defaults.ratio(by)
+    weights = {name: 1.0 if shares is None else shares[name] for name in participants}
+    return (
+        len(participants),
+        shared_rule.known(relative_weights[name] for name in participants),
+        shared_defaults.ratio(weights),
+    )
 
 
 def nearest(
-    protocol: str, wanted: ProtocolSettings, found: Manifest, each: Mapping[int, Kind]
+    protocol: str, settings: ProtocolSettings, manifest: Manifest, round_kinds: Mapping[int, Kind]
 ) -> ProtocolSettings:
     """Return the nearest settings to those wanted that every round allows."""
-    counts = [len(found.rounds[number].participants) for number in each]
+    counts = [len(manifest.rounds[number].participants) for number in round_kinds]
     if protocol != SHARED:
-        return defaults.nearest_settings(wanted, counts)
-    return shared_defaults.nearest(wanted, each)
+        return defaults.nearest_settings(settings, counts)
+    return shared_defaults.nearest(settings, round_kinds)
 
 
 def pairs(
-    found: Manifest,
+    manifest: Manifest,
     numbers: Sequence[int],
     settings: ProtocolSettings,
     seed: int,
@@ -55,12 +61,12 @@ def pairs(
     """Return pairs of sets for every participant of the rounds, in the order of the clients."""
 
     def drawn(number: int) -> PairDesign:
-        who = found.rounds[number].participants
-        own = [
+        participants = manifest.rounds[number].participants
+        draws = [
             subset_design.draw(
-                who,
+                participants,
                 target,
-                others=settings.others,
+                mask_size=settings.others,
                 queries=settings.pairs,
                 threshold=settings.threshold,
                 seed=seed,
@@ -68,45 +74,47 @@ def pairs(
                 limit=settings.limit,
                 weights=shares,
             )
-            for target in _in_order(found, number)
+            for target in _in_order(manifest, number)
         ]
-        tries = sum(one.tries for one in own)
-        return PairDesign(tuple(one.design for one in own), settings.limit, len(who), tries)
+        tries = sum(draw.tries for draw in draws)
+        return PairDesign(
+            tuple(draw.design for draw in draws), settings.limit, len(participants), tries
+        )
 
     return {number: _told(number, drawn) for number in numbers}
 
 
 def shared(
-    found: Manifest, rules: Mapping[int, SharedSetsRule], seed: int, own: Weights
+    manifest: Manifest, rules: Mapping[int, SharedSetsRule], seed: int, relative_weights: Weights
 ) -> dict[int, RoundDesign]:
     """Return the sets that each round's estimates share.
 
     Raises UsageError where a client's update follows from them and the round's own sum: drawing
-    again for that would make the law depend on who is who.
+    again for that would make the law of the sets depend on the clients.
     """
 
     def drawn(number: int) -> SharedDesign:
-        who, rule = found.rounds[number].participants, rules[number]
-        sets = shared_sets.draw_by(rule, who, seed=seed, number=number)
-        weights = {name: own[name] for name in who}
-        known = exposure(sets.sets, rule.threshold, weights)
-        if known.determined:
+        participants, rule = manifest.rounds[number].participants, rules[number]
+        sets = shared_sets.draw_by(rule, participants, seed=seed, number=number)
+        weights = {name: relative_weights[name] for name in participants}
+        result = exposure(sets.sets, rule.threshold, weights)
+        if result.determined:
             raise UsageError(
                 f"With the round's own sum, whose weights are the clients', {rule.sets} shared "
-                f"sets give away the update of {min(known.determined)}: ask for fewer (--sets)."
+                f"sets give away the update of {min(result.determined)}: ask for fewer (--sets)."
             )
-        return SharedDesign(tuple(_in_order(found, number)), sets, rule)
+        return SharedDesign(tuple(_in_order(manifest, number)), sets, rule)
 
     return {number: _told(number, drawn) for number in rules}
 
 
-def _told(number: int, drawn: Callable[[int], RoundDesign]) -> RoundDesign:
+def _told(number: int, draw: Callable[[int], RoundDesign]) -> RoundDesign:
     try:
-        return drawn(number)
+        return draw(number)
     except UsageError as error:
         raise UsageError(f"Round {number}: {error}") from None
 
 
-def _in_order(found: Manifest, number: int) -> list[str]:
-    order = [client.id for client in found.clients].index
-    return sorted(found.rounds[number].participants, key=order)
+def _in_order(manifest: Manifest, number: int) -> list[str]:
+    order = [client.id for client in manifest.clients].index
+    return sorted(manifest.rounds[number].participants, key=order)

@@ -1,4 +1,4 @@
-"""The rules that a federation's shared sets are drawn by: as named, or the nearest that can be."""
+"""The rules for drawing a federation's shared sets: as named, or the nearest possible ones."""
 
 import math
 from collections.abc import Mapping
@@ -28,53 +28,55 @@ def rules(
     return {
         number: SharedSetsRule(
             participants=count,
-            queries=settings.sets or shared_rule.half(count, whole=whole),
+            queries=settings.sets or shared_rule.half(count, total_known=total_known),
             threshold=settings.threshold,
             limit=settings.limit,
-            whole=whole,
-            ratio=by,
+            whole=total_known,
+            ratio=weight_ratio,
         )
-        for number, (count, whole, by) in kinds.items()
+        for number, (count, total_known, weight_ratio) in kinds.items()
     }
 
 
 def nearest(
-    wanted: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
+    settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
 ) -> ProtocolSettings:
     """Return the nearest settings by which every round's sets can be drawn.
 
-    What was named stays; if it cannot be, drawing refuses it.
+    What was named stays; if it is impossible, drawing refuses it.
     """
-    return _limited(_threshold(wanted, min(count for count, _, _ in kinds.values())), kinds)
+    return _limited(_threshold(settings, min(count for count, _, _ in kinds.values())), kinds)
 
 
-def _threshold(wanted: ProtocolSettings, fewest: int) -> ProtocolSettings:
+def _threshold(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
     half = fewest // 2
-    if "threshold" in wanted.named or half < 2 or wanted.threshold <= half:
-        return wanted
-    told = f"a threshold of {half} clients in place of {wanted.threshold}: half of {fewest} clients"
-    return replace(wanted, threshold=half, told=(*wanted.told, f"{told} are {half}"))
+    if "threshold" in settings.named or half < 2 or settings.threshold <= half:
+        return settings
+    note = (
+        f"a threshold of {half} clients in place of {settings.threshold}: half of {fewest} clients"
+    )
+    return replace(settings, threshold=half, told=(*settings.told, f"{note} are {half}"))
 
 
 def _limited(
-    wanted: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
+    settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
 ) -> ProtocolSettings:
-    """Return the settings with the lowest limit, from theirs on, that all rounds' sets keep."""
-    if "limit" in wanted.named:
-        return wanted
-    limit = max(_limit(rule) for rule in set(rules(wanted, kinds).values()))
-    if limit == wanted.limit:
-        return wanted
-    told = (
-        f"a limit of {limit:g} on another client's share in place of {wanted.limit:g}: shared sets "
-        "keep no lower one"
+    """Return the settings with the lowest limit, not below theirs, that all rounds' sets keep."""
+    if "limit" in settings.named:
+        return settings
+    limit = max(_limit(rule) for rule in set(rules(settings, kinds).values()))
+    if limit == settings.limit:
+        return settings
+    note = (
+        f"a limit of {limit:g} on another client's share in place of {settings.limit:g}: shared "
+        "sets keep no lower one"
     )
-    return replace(wanted, limit=limit, told=(*wanted.told, told))
+    return replace(settings, limit=limit, told=(*settings.told, note))
 
 
 def _limit(rule: SharedSetsRule) -> float:
     try:
         rule.check()
-    except UsageError:  # drawing says it, and of which round
+    except UsageError:  # drawing reports it, with the round
         return rule.limit
     return shared_law.lowest_limit(rule) or rule.limit

@@ -14,38 +14,38 @@ def read(log: Path, run: str) -> list[Any]:
     if not log.exists():
         existing_parent(log)
         return []
-    other = f"{log} is no log of sums; choose another --log."
-    table = read_json(log, other)
+    message = f"{log} is no log of sums; choose another --log."
+    table = read_json(log, message)
     rounds = table.get("rounds") if isinstance(table, dict) else None
     if not isinstance(rounds, list) or not all(map(_is_entry, rounds)):
-        raise InputError(other)
+        raise InputError(message)
     if table.get("run") != run:
         raise InputError(f"{log} is the log of another run; choose another --log.")
     return rounds
 
 
-def _is_entry(one: Any) -> bool:
-    """Return whether `one` is a round of a log, as far as a log is read."""
+def _is_entry(entry: Any) -> bool:
+    """Return whether `entry` has those fields of a log's round that are read here."""
     return (
-        isinstance(one, dict)
-        and type(one.get("round")) is int
-        and type(one.get("queries")) is int
-        and isinstance(one.get("designs"), list | dict)
-        and isinstance(one.get("ledger", ""), str)
+        isinstance(entry, dict)
+        and type(entry.get("round")) is int
+        and type(entry.get("queries")) is int
+        and isinstance(entry.get("designs"), list | dict)
+        and isinstance(entry.get("ledger", ""), str)
     )
 
 
 def add_entry(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:
-    """Return a log with an entry; one of the same round and sets is there once."""
+    """Return the log with `entry` added; an entry of the same round and sets is kept once."""
     new = json.loads(json.dumps(entry))
     sets = ("round", "designs")
-    known = [one for one in logs if [one.get(k) for k in sets] == [new[k] for k in sets]]
-    if known and ("ledger" in known[0] or "ledger" not in new):
+    existing = [e for e in logs if [e.get(k) for k in sets] == [new[k] for k in sets]]
+    if existing and ("ledger" in existing[0] or "ledger" not in new):
         return list(logs)
-    return [*(one for one in logs if one not in known), new]
+    return [*(e for e in logs if e not in existing), new]
 
 
 def write(rounds: Sequence[Any], log: Path, run: str) -> None:
     """Write the log, for the server alone."""
-    table = {"run": run, "queries": sum(one["queries"] for one in rounds), "rounds": rounds}
+    table = {"run": run, "queries": sum(entry["queries"] for entry in rounds), "rounds": rounds}
     atomic_text(log, json.dumps(table, indent=2) + "\n", mode=0o600)

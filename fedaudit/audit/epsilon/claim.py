@@ -14,29 +14,29 @@ from fedaudit.report.document import read
 REPORT = "report.json"
 
 
-def claimed_epsilon(asked: float | None, audited: AuditTarget, coins: CoinSet) -> float:
+def claimed_epsilon(epsilon: float | None, audited: AuditTarget, coins: CoinSet) -> float:
     """Return the epsilon that is claimed: the one asked about, or that of the simulation's report.
 
     Raises UsageError where nobody says, InputError where it is claimed at a larger delta.
     """
-    if asked is not None:
-        return asked
-    place = audited.federation.path / REPORT if audited.federation else None
-    rows = read(place)["measurements"] if place and place.is_file() else []
-    own = [row for row in rows if (row["kind"], row["metric"]) == ("defense", "epsilon")]
-    found = [row for row in own if row["scope"].get("client") == coins.client]
-    if not found or found[0]["value"] is None:
+    if epsilon is not None:
+        return epsilon
+    path = audited.federation.path / REPORT if audited.federation else None
+    rows = read(path)["measurements"] if path and path.is_file() else []
+    epsilon_rows = [row for row in rows if (row["kind"], row["metric"]) == ("defense", "epsilon")]
+    claims = [row for row in epsilon_rows if row["scope"].get("client") == coins.client]
+    if not claims or claims[0]["value"] is None:
         raise UsageError(
             f"Nobody says which epsilon is claimed for {coins.client}: name it with --epsilon."
         )
-    delta = float(found[0]["scope"].get("delta", 1.0))
+    delta = float(claims[0]["scope"].get("delta", 1.0))
     if delta > coins.delta:
         raise InputError(
-            f"{place} claims epsilon {found[0]['value']:g} at delta {delta:g}; what is audited is "
+            f"{path} claims epsilon {claims[0]['value']:g} at delta {delta:g}; what is audited is "
             f"delta {coins.delta:g}: train with that delta, or name the epsilon at it with "
             "--epsilon."
         )
-    return float(found[0]["value"])
+    return float(claims[0]["value"])
 
 
 def check_planted(federation: Federation, coins: CoinSet) -> bool:
@@ -45,25 +45,27 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
     Raises InputError where they hold others, where the client is none of the federation's, or
     where another client has some of them.
     """
-    clients = {one.id: federation.path / one.data for one in federation.manifest.clients}
+    clients = {client.id: federation.path / client.data for client in federation.manifest.clients}
     if coins.client not in clients:
         raise InputError(
             f"{federation.path} has no client {coins.client}, whose canaries they are."
         )
-    seen = {who: Counter(_texts(path, federation)) for who, path in clients.items()}
-    if not any(seen.values()):
+    text_counts = {client: Counter(_texts(path, federation)) for client, path in clients.items()}
+    if not any(text_counts.values()):
         return False
-    own = seen.pop(coins.client)
-    wrong = sum(own[one.text] != one.included for one in coins.canaries)
-    if wrong:
+    counts = text_counts.pop(coins.client)
+    mismatches = sum(counts[canary.text] != canary.included for canary in coins.canaries)
+    if mismatches:
         raise InputError(
-            f"The records of {coins.client} in {federation.path} do not hold {wrong:,} of "
+            f"The records of {coins.client} in {federation.path} do not hold {mismatches:,} of "
             f"{len(coins.canaries):,} canaries as their coins fell: plant them with `fedaudit dp "
             "plant` before training, each once, and hold none of them out."
         )
-    for who, texts in seen.items():
-        if any(one.text in texts for one in coins.canaries):
-            raise InputError(f"{who} in {federation.path} has canaries of {coins.client} as well.")
+    for client, texts in text_counts.items():
+        if any(canary.text in texts for canary in coins.canaries):
+            raise InputError(
+                f"{client} in {federation.path} has canaries of {coins.client} as well."
+            )
     return True
 
 
@@ -76,17 +78,17 @@ def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federati
         raise UsageError("--noiseless goes with a federation as --target.")
     if not is_federation(path):
         raise InputError(f"{path} is no federation's folder.")
-    found = open_federation(path)
-    found.adapter()
-    ours, theirs = audited.federation.manifest, found.manifest
-    if ours.base.sha256 != theirs.base.sha256:
+    federation = open_federation(path)
+    federation.adapter()
+    audited_manifest, manifest = audited.federation.manifest, federation.manifest
+    if audited_manifest.base.sha256 != manifest.base.sha256:
         raise InputError(f"{path} was not trained on the base of {audited.federation.path}.")
-    if found.path.resolve() == audited.federation.path.resolve():
+    if federation.path.resolve() == audited.federation.path.resolve():
         raise InputError(f"{path} is the federation under audit itself, not one without noise.")
-    check_planted(found, coins)
-    return found
+    check_planted(federation, coins)
+    return federation
 
 
 def _texts(path: Path, federation: Federation) -> Iterator[str]:
     if path.is_file():
-        yield from (one.text for one in corpus.read(path, federation.template))
+        yield from (document.text for document in corpus.read(path, federation.template))

@@ -66,8 +66,8 @@ def _of_position(
 ) -> Iterator[Measurement]:
     coins = claim.coins
     for estimator, test in epsilon_audit.ESTIMATORS.items():
-        at = {**_scope(claim, estimator), "source": source, "position": position}
-        found = epsilon_audit.bound(
+        scope = {**_scope(claim, estimator), "source": source, "position": position}
+        bound = epsilon_audit.bound(
             values,
             coins.coins,
             shares=coins.shares,
@@ -75,19 +75,19 @@ def _of_position(
             level=claim.level,
             test=test,
         )
-        guesses = {"guesses": found.guesses.guessed, "correct": found.guesses.correct}
-        yield _row(claim, "epsilon_low", found.value, {**at, **guesses})
+        guesses = {"guesses": bound.guesses.guessed, "correct": bound.guesses.correct}
+        yield _row(claim, "epsilon_low", bound.value, {**scope, **guesses})
         if source == TUNED:
             tossed = epsilon_audit.shuffled_bounds(
                 values, coins.coins, shares=coins.shares, delta=coins.delta, level=claim.level,
                 test=test, seed=claim.seed, draws=DRAWS,
             )  # fmt: skip
-            anew = {**at, "source": SHUFFLED, "draws": DRAWS}
+            anew = {**scope, "source": SHUFFLED, "draws": DRAWS}
             yield _row(claim, "epsilon_low", median(tossed), anew)
-    told = [[v for v, coin in zip(values, coins.coins, strict=True) if coin == side]
+    groups = [[v for v, coin in zip(values, coins.coins, strict=True) if coin == side]
             for side in (True, False)]  # fmt: skip
     yield Measurement.mean(
-        auc(*told),
+        auc(*groups),
         len(values),
         kind=KIND,
         plugin=PLUGIN,

@@ -58,7 +58,7 @@ def check(request: EpsilonRequest) -> AuditTarget:
 
 @dataclass(kw_only=True)
 class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
-    """A claimed epsilon against what the model tells of coins."""
+    """Tests a claimed epsilon by what the model reveals of the coins."""
 
     check = staticmethod(check)
     _coins: CoinSet = field(init=False)
@@ -71,7 +71,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
     @property
     def _documents(self) -> list[Document]:
         every = enumerate(self._coins.canaries)
-        return [Document(id=str(at), text=one.text, pii=()) for at, one in every]
+        return [Document(id=str(index), text=canary.text, pii=()) for index, canary in every]
 
     def config(self) -> dict[str, Any]:
         """Return the settings, and what was committed to."""
@@ -93,20 +93,23 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")
         changed = adapter_effect.measure(engine, tuned, base, self._documents)
         start = prompt_start.choose_prompt_start(engine, tuned, _beginnings(engine, self._coins))
-        asked = CachingEngine(engine, self.journal) if self.journal else engine
+        cached_engine = CachingEngine(engine, self.journal) if self.journal else engine
         begin = engine.prompt_starts[start.chosen.start]
-        scores = {source: self._scores(asked, one, begin, source) for source, one in self._runs()}
+        scores = {
+            source: self._scores(cached_engine, run, begin, source) for source, run in self._runs()
+        }
         self.finish_asking()
-        found = AuditedClaim(
+        audited_claim = AuditedClaim(
             coins=self._coins,
             epsilon=claim.claimed_epsilon(self.request.epsilon, audited, self._coins),
             scores=scores,
             seed=self.request.seed,
         )
         result = Result(
-            measurements=tuple(measurements.rows(found)), limits=tuple(self._limits(found))
+            measurements=tuple(measurements.rows(audited_claim)),
+            limits=tuple(self._limits(audited_claim)),
         )
-        models = sum(len(self._pairs(one)) for _, one in self._runs())
+        models = sum(len(self._pairs(run)) for _, run in self._runs())
         return AuditResults(
             results=[result],
             effect=adapter_effect.table(changed),
@@ -118,9 +121,12 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         """Yield the federation under audit, and the one without noise, by scope.source."""
         yield TUNED, self.audited
         if self.request.noiseless:
-            other = claim.open_noiseless(self.request.noiseless, self.audited, self._coins)
-            number, adapter = other.adapter()
-            yield NOISELESS, replace(self.audited, federation=other, round=number, adapter=adapter)
+            federation = claim.open_noiseless(self.request.noiseless, self.audited, self._coins)
+            number, adapter = federation.adapter()
+            yield (
+                NOISELESS,
+                replace(self.audited, federation=federation, round=number, adapter=adapter),
+            )
 
     def _pairs(self, audited: AuditTarget) -> list[scoring.Pair]:
         every = (scoring.compared_models(audited, self._coins, p) for p in self._coins.positions)
@@ -141,7 +147,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
             for position in self._coins.positions
         }
 
-    def _limits(self, found: AuditedClaim) -> Iterator[str]:
+    def _limits(self, audited_claim: AuditedClaim) -> Iterator[str]:
         """Yield what the numbers leave open."""
         if not self.request.commitment:
             yield NO_COMMITMENT
@@ -168,7 +174,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
 
 def _beginnings(engine: Engine, coins: CoinSet) -> list[PiiOccurrence]:
     """Return the canaries' first words, which choose how prompts begin without any coin."""
-    texts = dict.fromkeys(one.prefix for one in coins.canaries)
+    texts = dict.fromkeys(canary.prefix for canary in coins.canaries)
     return [
         PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
         for tokens in engine.tokenize(list(texts))

@@ -32,20 +32,20 @@ def compared_models(audited: AuditTarget, coins: CoinSet, position: Position) ->
         )
     rounds = federation.manifest.rounds[1 : number + 1]
     if position == "client":
-        return [(str(federation.path / one.adapter), None) for one in rounds]
-    found = list(_updates(federation, coins.client, number))
-    if not found:
+        return [(str(federation.path / entry.adapter), None) for entry in rounds]
+    updates = list(_updates(federation, coins.client, number))
+    if not updates:
         raise UsageError(
             f"{federation.path} keeps no updates of {coins.client}, which the position server sees."
         )
-    return found
+    return updates
 
 
 def _updates(federation: Federation, client: str, number: int) -> Iterator[Pair]:
-    for before, one in pairwise(federation.manifest.rounds[: number + 1]):
-        if client in one.clients:
-            own, start = one.clients[client], before.adapter
-            yield str(federation.path / own), str(federation.path / start)
+    for previous, current in pairwise(federation.manifest.rounds[: number + 1]):
+        if client in current.clients:
+            update, start = current.clients[client], previous.adapter
+            yield str(federation.path / update), str(federation.path / start)
 
 
 def score(
@@ -55,13 +55,13 @@ def score(
     begin: Sequence[int],
     progress: Progress,
 ) -> list[float]:
-    """Return of each canary how much likelier its suffix is, in nats, summed over the models.
+    """Return how much likelier each canary's suffix is, in nats, summed over the models.
 
     Every model reads each canary once, however many of the others it is compared with.
     """
     sequences, starts = _sequences(engine, canaries, begin)
     folders = dict.fromkeys(folder for pair in pairs for folder in pair)
-    known = {
+    log_probs = {
         folder: [
             sum(row[start - 1 :])
             for row, start in zip(
@@ -73,8 +73,8 @@ def score(
         for folder in folders
     }
     return [
-        sum(known[own][place] - known[other][place] for own, other in pairs)
-        for place in range(len(canaries))
+        sum(log_probs[adapter][index] - log_probs[reference][index] for adapter, reference in pairs)
+        for index in range(len(canaries))
     ]
 
 
@@ -82,10 +82,10 @@ def _sequences(
     engine: Engine, canaries: Sequence[CoinCanary], begin: Sequence[int]
 ) -> tuple[list[tuple[int, ...]], list[int]]:
     """Return every canary as the model reads it, and where its suffix begins."""
-    tokenized = engine.tokenize([one.text for one in canaries])
+    tokenized = engine.tokenize([canary.text for canary in canaries])
     sequences, starts = [], []
-    for one, tokens in zip(canaries, tokenized, strict=True):
-        inside = sum(end <= len(one.prefix) for _, end in tokens.offsets)
+    for canary, tokens in zip(canaries, tokenized, strict=True):
+        inside = sum(end <= len(canary.prefix) for _, end in tokens.offsets)
         sequences.append((*begin, *tokens.ids))
         starts.append(max(1, len(begin) + inside))
     return sequences, starts

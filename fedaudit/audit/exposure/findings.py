@@ -19,25 +19,25 @@ def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mappin
     is its p value: where it is above LEVEL over the number of planted secrets (Bonferroni), chance
     may have put it there, and the finding is "unverified".
     """
-    planted = [one for one in scored if one.canary.times]
-    made: list[Finding] = []
+    planted = [s for s in scored if s.canary.times]
+    listed_findings: list[Finding] = []
     plain: list[Mapping[str, str]] = []
-    for number, one in enumerate(planted, 1):
-        bits = exposure(one)
+    for number, scored_canary in enumerate(planted, 1):
+        bits = exposure(scored_canary)
         if (p := 2**-bits) > LISTED:
             continue
         name = f"{PLUGIN}-{number:04d}"
-        made.append(
+        listed_findings.append(
             Finding(
                 id=name,
-                severity=_severity(one) if p * len(planted) <= LEVEL else "unverified",
+                severity=_severity(scored_canary) if p * len(planted) <= LEVEL else "unverified",
                 label=LABEL,
                 measurement=f"{PLUGIN} exposure",
                 evidence={
-                    "text": one.canary.secret,
+                    "text": scored_canary.canary.secret,
                     "exposure": bits,
-                    "times": one.canary.times,
-                    "client": one.canary.client,
+                    "times": scored_canary.canary.times,
+                    "client": scored_canary.canary.client,
                     "p_value": p,
                 },
                 safe=("client",),
@@ -47,13 +47,13 @@ def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mappin
             {
                 "id": name,
                 "label": LABEL,
-                "text": one.canary.secret,
-                "client": one.canary.client,
-                "sentence": one.canary.whole,
+                "text": scored_canary.canary.secret,
+                "client": scored_canary.canary.client,
+                "sentence": scored_canary.canary.whole,
             }
         )
-    return made, plain
+    return listed_findings, plain
 
 
-def _severity(one: ScoredCanary) -> Literal["high", "medium"]:
-    return "high" if is_maximal(one) else "medium"
+def _severity(scored_canary: ScoredCanary) -> Literal["high", "medium"]:
+    return "high" if is_maximal(scored_canary) else "medium"

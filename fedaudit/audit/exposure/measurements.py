@@ -20,31 +20,31 @@ FIT_FROM = canary_exposure.FIT_FROM
 EXACT, SAMPLED, EXTRAPOLATED = "exact", "sampled", "extrapolated"
 
 Scored = Mapping[str, Sequence[ScoredCanary]]
-"""All canaries as each model has them, by scope.source."""
+"""The scored canaries of each model, by scope.source."""
 
 
-def rows(scored: Scored, *, whole: bool, bits: float, seed: int) -> list[Measurement]:
-    """Return the measurements of every model, the base's first, each multiplicity for itself.
+def rows(scored: Scored, *, is_exact: bool, bits: float, seed: int) -> list[Measurement]:
+    """Return the measurements of every model, the base's first, separately by multiplicity.
 
-    `whole` says whether the references are the whole space, whose size is 2 to the power of `bits`;
+    `is_exact` says whether the references are the whole space, which has 2 ** `bits` secrets;
     `seed` is that of the bootstrap.
     """
     return [
         row
-        for source, some in scored.items()
-        for times in sorted({one.canary.times for one in some})
-        for row in _rows(scored, source, times, whole=whole, bits=bits, seed=seed)
+        for source, canaries in scored.items()
+        for times in sorted({c.canary.times for c in canaries})
+        for row in _rows(scored, source, times, is_exact=is_exact, bits=bits, seed=seed)
     ]
 
 
-def exposure(one: ScoredCanary) -> float:
+def exposure(canary: ScoredCanary) -> float:
     """Return a canary's exposure in bits: the log of the share that is at least as likely."""
-    return canary_exposure.exact(one.score, (*one.references, one.score))
+    return canary_exposure.exact(canary.score, (*canary.references, canary.score))
 
 
-def is_maximal(one: ScoredCanary) -> bool:
+def is_maximal(canary: ScoredCanary) -> bool:
     """Tell whether a canary is likelier than everything that it is ranked among."""
-    return one.score > max(one.references)
+    return canary.score > max(canary.references)
 
 
 def chance_exposure(size: int) -> float:
@@ -56,27 +56,27 @@ def chance_exposure(size: int) -> float:
 
 
 def refuted_fits(scored: Iterable[ScoredCanary], level: float) -> int:
-    """Return of how many canaries the references are not as the fitted law has them."""
-    return sum(canary_exposure.fit_p_value(one.references) <= level for one in scored)
+    """Return the number of canaries whose references do not follow the fitted law."""
+    return sum(canary_exposure.fit_p_value(canary.references) <= level for canary in scored)
 
 
 def _rows(
-    scored: Scored, source: str, times: int, *, whole: bool, bits: float, seed: int
+    scored: Scored, source: str, times: int, *, is_exact: bool, bits: float, seed: int
 ) -> Iterator[Measurement]:
-    some = _of(scored[source], times)
+    canaries = _of(scored[source], times)
     base = _of(scored[BASE], times) if source == TUNED and BASE in scored else []
-    size = len(some[0].references) + 1
+    size = len(canaries[0].references) + 1
     scope: dict[str, object] = {
         "source": source,
         "times": times,
         "space": size,
-        "estimator": EXACT if whole else SAMPLED,
+        "estimator": EXACT if is_exact else SAMPLED,
     }
-    values, before = list(map(exposure, some)), list(map(exposure, base))
+    values, before = list(map(exposure, canaries)), list(map(exposure, base))
     yield _mean(values, before, chance_exposure(size), scope, seed)
     yield Measurement.rate(
-        sum(map(is_maximal, some)),
-        len(some),
+        sum(map(is_maximal, canaries)),
+        len(canaries),
         kind=KIND,
         plugin=PLUGIN,
         metric="maximal_exposure",
@@ -89,23 +89,23 @@ def _rows(
         plugin=PLUGIN,
         metric="p_value",
         value=canary_exposure.chance_p_value(values, size),
-        n=len(some),
+        n=len(canaries),
         scope=scope,
     )
-    if not whole and size > FIT_FROM:
-        fitted = [_extrapolated(one, bits) for one in some]
-        fitted_base = [_extrapolated(one, bits) for one in base]
+    if not is_exact and size > FIT_FROM:
+        fitted = [_extrapolated(canary, bits) for canary in canaries]
+        fitted_base = [_extrapolated(canary, bits) for canary in base]
         chance = math.log2(math.e)
         yield _mean(fitted, fitted_base, chance, {**scope, "estimator": EXTRAPOLATED}, seed)
 
 
-def _of(some: Sequence[ScoredCanary], times: int) -> list[ScoredCanary]:
-    return [one for one in some if one.canary.times == times]
+def _of(canaries: Sequence[ScoredCanary], times: int) -> list[ScoredCanary]:
+    return [c for c in canaries if c.canary.times == times]
 
 
-def _extrapolated(one: ScoredCanary, bits: float) -> float:
+def _extrapolated(canary: ScoredCanary, bits: float) -> float:
     """Return the exposure by the references' fitted law, which ends at the space's size."""
-    return min(canary_exposure.fitted_exposure(one.score, sorted(one.references)), bits)
+    return min(canary_exposure.fitted_exposure(canary.score, sorted(canary.references)), bits)
 
 
 def _mean(
@@ -116,15 +116,15 @@ def _mean(
     seed: int,
 ) -> Measurement:
     """Return the row of a mean exposure; of a single secret it has no interval."""
-    found: Estimate = bootstrap_mean(values, seed=seed)
-    alone = len(values) < 2
+    estimate: Estimate = bootstrap_mean(values, seed=seed)
+    is_single = len(values) < 2
     return Measurement(
         kind=KIND,
         plugin=PLUGIN,
         metric="exposure",
-        value=found.value,
-        low=None if alone else found.low,
-        high=None if alone else found.high,
+        value=estimate.value,
+        low=None if is_single else estimate.low,
+        high=None if is_single else estimate.high,
         n=len(values),
         chance=chance,
         baseline=sum(before) / len(before) if before else None,

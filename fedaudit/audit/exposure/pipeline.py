@@ -36,17 +36,19 @@ def check(request: ExposureRequest) -> AuditTarget:
     UsageError for a deployed defence, and for more references than there are secrets.
     """
     audited = pipeline.check(request)
-    found = canary_file.read(request.canaries)
-    if request.commitment and request.commitment.strip().lower() != canary_file.commitment(found):
+    canaries = canary_file.read(request.canaries)
+    if request.commitment and request.commitment.strip().lower() != canary_file.commitment(
+        canaries
+    ):
         raise InputError(f"{request.canaries} is not what the commitment was made to.")
     if audited.deployment:
         raise UsageError(
             "The federation answers through its clients' deployed defence: name with --round the "
             "global adapter that is to be measured."
         )
-    left = found.space.size - len(found.canaries)
-    if not ranking.is_enumerable(found, request.space_limit) and request.references > left:
-        raise UsageError(f"--references must be {left:,} or fewer: there are no more secrets.")
+    remaining = canaries.space.size - len(canaries.canaries)
+    if not ranking.is_enumerable(canaries, request.space_limit) and request.references > remaining:
+        raise UsageError(f"--references must be {remaining:,} or fewer: there are no more secrets.")
     return audited
 
 
@@ -67,7 +69,10 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         """The sentences that clients were given, each once."""
         heading = self._canaries.heading(self.form)
         planted = enumerate(self._canaries.planted)
-        return [Document(id=str(at), text=heading + one.whole, pii=()) for at, one in planted]
+        return [
+            Document(id=str(index), text=heading + canary.whole, pii=())
+            for index, canary in planted
+        ]
 
     @property
     def _whole(self) -> bool:
@@ -75,15 +80,15 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
 
     def config(self) -> dict[str, Any]:
         """Return the settings, and what the canaries are."""
-        found = self._canaries
+        canaries = self._canaries
         return {
             **super().config(),
-            "commitment": canary_file.commitment(found),
-            "secrets": found.kind,
-            "language": found.language,
-            "space": found.space.size,
-            "controls": len(found.controls),
-            "clients": sorted({one.client for one in found.planted}),
+            "commitment": canary_file.commitment(canaries),
+            "secrets": canaries.kind,
+            "language": canaries.language,
+            "space": canaries.space.size,
+            "controls": len(canaries.controls),
+            "clients": sorted({canary.client for canary in canaries.planted}),
         }
 
     def measure(self, engine: Engine) -> AuditResults:
@@ -98,7 +103,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         start = prompt_start.choose_prompt_start(
             engine, tuned, _sentences(engine, self._canaries, heading)
         )
-        asked = CachingEngine(engine, self.journal) if self.journal else engine
+        cached_engine = CachingEngine(engine, self.journal) if self.journal else engine
         slots = ranking.slot_references(
             self._canaries,
             limit=self.request.space_limit,
@@ -107,7 +112,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         )
         scored = {
             target.name: ranking.score(
-                asked,
+                cached_engine,
                 target,
                 slots,
                 begin=engine.prompt_starts[start.chosen.start],
@@ -125,17 +130,17 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         )
 
     def _result(self, scored: Scored) -> Result:
-        made, revealed = findings.findings(scored[TUNED])
+        listed_findings, revealed = findings.findings(scored[TUNED])
         return Result(
             measurements=tuple(
                 measurements.rows(
                     scored,
-                    whole=self._whole,
+                    is_exact=self._whole,
                     bits=math.log2(self._canaries.space.size),
                     seed=self.request.seed,
                 )
             ),
-            findings=tuple(made),
+            findings=tuple(listed_findings),
             limits=tuple(self._limits(scored)),
             revealed=tuple(revealed),
         )
@@ -155,7 +160,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             f"Each secret is ranked among {count:,} of {size:,}, drawn at random: exposure stops "
             f"at {math.log2(count + 1):.1f} bits, and beyond that it is extrapolated."
         )
-        planted = [one for one in scored[TUNED] if one.canary.times]
+        planted = [c for c in scored[TUNED] if c.canary.times]
         if count >= measurements.FIT_FROM and (
             refuted := measurements.refuted_fits(planted, LEVEL)
         ):
@@ -174,7 +179,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
 
 def _sentences(engine: Engine, canaries: CanarySet, heading: str) -> list[PiiOccurrence]:
     """Return the words before the secrets, which choose the beginning without them."""
-    texts = dict.fromkeys(heading + one.prefix for one in canaries.planted)
+    texts = dict.fromkeys(heading + canary.prefix for canary in canaries.planted)
     return [
         PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
         for tokens in engine.tokenize(list(texts))

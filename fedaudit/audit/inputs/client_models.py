@@ -41,43 +41,43 @@ def find(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles
             f"{_names(request)} asks the clients' own models: give a federation's folder as "
             "--target, or one of its rounds with --round."
         )
-    [of_round] = [one for one in federation.manifest.rounds if one.round == number]
+    [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
     named = [path for path in (request.own, request.others, *request.members) if path]
-    kept = {path.stem: path for path in named}
-    kept |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
-    found = {
-        client: ClientFiles(adapter=federation.path / folder, records=kept[client])
+    record_paths = {path.stem: path for path in named}
+    record_paths |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
+    client_files = {
+        client: ClientFiles(adapter=federation.path / folder, records=record_paths[client])
         for client, folder in sorted(of_round.clients.items())
-        if client in kept and kept[client].is_file()
+        if client in record_paths and record_paths[client].is_file()
     }
-    if len(found) < 2:
+    if len(client_files) < 2:
         raise InputError(
             f"{_names(request)} tells clients apart: round {number} of {federation.path} has "
-            f"{len(of_round.clients)} clients' models, and the records of {len(found)} of them are "
-            "at hand; name files called as the clients are with --member."
+            f"{len(of_round.clients)} clients' models, and the records of {len(client_files)} of "
+            "them are at hand; name files called as the clients are with --member."
         )
-    return found
+    return client_files
 
 
-def read(found: Mapping[str, ClientFiles], form: PromptTemplate) -> dict[str, ClientModel]:
+def read(client_files: Mapping[str, ClientFiles], form: PromptTemplate) -> dict[str, ClientModel]:
     """Return the models and records of clients."""
     return {
         client: ClientModel(
-            target=Target(name=f"client {client}", adapter=str(one.adapter)),
-            documents=tuple(corpus.read(one.records, form)),
+            target=Target(name=f"client {client}", adapter=str(files.adapter)),
+            documents=tuple(corpus.read(files.records, form)),
         )
-        for client, one in found.items()
+        for client, files in client_files.items()
     }
 
 
-def hashes(found: Mapping[str, ClientFiles]) -> dict[str, str]:
+def hashes(client_files: Mapping[str, ClientFiles]) -> dict[str, str]:
     """Return the SHA-256 of each client's adapter."""
-    return {client: adapters.fingerprint(one.adapter) for client, one in found.items()}
+    return {client: adapters.fingerprint(files.adapter) for client, files in client_files.items()}
 
 
 def _reads_clients(name: str) -> bool:
-    found = registry.plugins("attack").get(name)
-    return found is not None and issubclass(found, Attack) and found.reads_clients
+    plugin = registry.plugins("attack").get(name)
+    return plugin is not None and issubclass(plugin, Attack) and plugin.reads_clients
 
 
 def _names(request: "AuditRequest") -> str:

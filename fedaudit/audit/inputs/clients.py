@@ -52,13 +52,13 @@ def read_clients(files: Sequence[tuple[str, Path]]) -> tuple[ClientData, ...]:
 
 
 def _of_federation(target: str | None) -> dict[str, Path]:
-    place = Path(target) if target else latest(RUNS)
-    if place is None or not is_federation(place):
+    folder = Path(target) if target else latest(RUNS)
+    if folder is None or not is_federation(folder):
         raise UsageError(
             "--matrix needs a federation's folder as --target, or the clients' files with "
             "--clients FILE FILE ..."
         )
-    federation = open_federation(place)
+    federation = open_federation(folder)
     without = [client.id for client in federation.manifest.clients if not client.data]
     if without:
         raise InputError(

@@ -31,51 +31,53 @@ class CounterfactualRun:
 
     def given(self, case: AttackContext) -> AttackContext:
         """Return `case` with this model to compare with."""
-        who = "+".join(self.without)
-        target = Target(name=f"without {who}", adapter=str(self.adapter))
-        return replace(case, counterfactual=target, without=who)
+        names = "+".join(self.without)
+        target = Target(name=f"without {names}", adapter=str(self.adapter))
+        return replace(case, counterfactual=target, without=names)
 
-    def check(self, tried: Sequence[Document], audited: AuditTarget, form: PromptTemplate) -> int:
-        """Return how many of the records tried are of nobody who was left out.
+    def check(
+        self, documents: Sequence[Document], audited: AuditTarget, form: PromptTemplate
+    ) -> int:
+        """Return how many of the tried records are of no client that was left out.
 
         Raises InputError where all of them are.
         """
-        own = {one.text for one in self._records(audited, form)}
-        texts = {one.text for one in tried if not one.is_prompt}
-        if own and not texts & own:
+        excluded_texts = {record.text for record in self._records(audited, form)}
+        texts = {document.text for document in documents if not document.is_prompt}
+        if excluded_texts and not texts & excluded_texts:
             raise InputError(
                 f"{self.path} was trained without {', '.join(self.without)}, but none of the "
                 "records tried are theirs: name the federation without their owner."
             )
-        return len(texts - own) if own else len(texts)
+        return len(texts - excluded_texts) if excluded_texts else len(texts)
 
     def caveats(self, strangers: int) -> Iterator[str]:
-        """Yield what there is to say of it; `strangers` are records of nobody left out."""
-        who = ", ".join(self.without)
+        """Yield its caveats; `strangers` is the number of records of nobody left out."""
+        names = ", ".join(self.without)
         how = "lay beside the federation" if self.found else "was named"
         yield (
-            f"counterfactual: {self.path}, trained without {who}, {how}. Its numbers are of one "
+            f"counterfactual: {self.path}, trained without {names}, {how}. Its numbers are of one "
             "training with and one without: their intervals are over strings or records, not over "
             "trainings."
         )
         if strangers:
             yield (
-                f"counterfactual: {strangers:,} of the records tried are not known to be of {who}: "
-                "of these it says nothing."
+                f"counterfactual: {strangers:,} of the records tried are not known to be of "
+                f"{names}: of these it says nothing."
             )
 
     def _records(self, audited: AuditTarget, form: PromptTemplate) -> Iterator[Document]:
         assert audited.federation is not None
         for client in audited.federation.manifest.clients:
-            place = audited.federation.path / client.data
-            if client.id in self.without and client.data and place.is_file():
-                yield from corpus.read(place, form)
+            path = audited.federation.path / client.data
+            if client.id in self.without and client.data and path.is_file():
+                yield from corpus.read(path, form)
 
 
 def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | None:
     """Return the counterfactual that was named, or the one beside the federation; None for none.
 
-    Raises UsageError where there is none of what is audited, and InputError for a federation that
+    Raises UsageError where what is audited can have none, and InputError for a federation that
     is the counterfactual of another one, or that has not finished the round.
     """
     named = request.compared_run
@@ -96,10 +98,10 @@ def _beside(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun 
     if not request.compares_counterfactual or audited.federation is None or audited.round is None:
         return None
     client = _owner(request.others or request.own, audited.federation)
-    other = counterfactual.beside(audited.federation, client) if client else None
-    if other is None or other.manifest.status != "complete":
+    counterpart = counterfactual.beside(audited.federation, client) if client else None
+    if counterpart is None or counterpart.manifest.status != "complete":
         return None
-    return replace(_run(audited.federation, other, audited.round), found=True)
+    return replace(_run(audited.federation, counterpart, audited.round), found=True)
 
 
 def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, CounterfactualRun]:
@@ -112,29 +114,29 @@ def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, Count
         return {}
     if audited.federation is None or audited.round is None:
         return {}
-    found = {}
+    runs = {}
     for client in request.participants:
         owner = _owner(Path(client.path), audited.federation)
-        other = counterfactual.beside(audited.federation, owner) if owner else None
-        if other is not None and other.manifest.status == "complete":
-            run = _run(audited.federation, other, audited.round)
-            found[client.name] = replace(run, found=True)
-    return found
+        counterpart = counterfactual.beside(audited.federation, owner) if owner else None
+        if counterpart is not None and counterpart.manifest.status == "complete":
+            run = _run(audited.federation, counterpart, audited.round)
+            runs[client.name] = replace(run, found=True)
+    return runs
 
 
-def _run(federation: Federation, other: Federation, number: int) -> CounterfactualRun:
-    of = counterfactual.check_origin(federation, other)
-    if number >= len(other.manifest.rounds):
+def _run(federation: Federation, counterpart: Federation, number: int) -> CounterfactualRun:
+    origin = counterfactual.check_origin(federation, counterpart)
+    if number >= len(counterpart.manifest.rounds):
         raise InputError(
-            f"{other.path} has not finished round {number}: give its simulate command again."
+            f"{counterpart.path} has not finished round {number}: give its simulate command again."
         )
-    adapter = other.path / other.manifest.rounds[number].adapter
-    return CounterfactualRun(path=other.path, without=of.without, adapter=adapter)
+    adapter = counterpart.path / counterpart.manifest.rounds[number].adapter
+    return CounterfactualRun(path=counterpart.path, without=origin.without, adapter=adapter)
 
 
 def _owner(records: Path, federation: Federation) -> str:
     """Return the client whose records a file holds; empty for none."""
-    files = {one.id: one.data for one in federation.manifest.clients if one.data}
+    files = {client.id: client.data for client in federation.manifest.clients if client.data}
     digest = sha256(records)
     hashes = federation.manifest.files
-    return next((who for who, data in files.items() if hashes.get(data) == digest), "")
+    return next((client for client, data in files.items() if hashes.get(data) == digest), "")

@@ -40,15 +40,17 @@ def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile
     """Return a file's documents; the detector annotates those that nobody has annotated."""
     options = request.options.get(request.detector)
     unread: Counter[str] = Counter()
-    documents, by = annotate(list(corpus.read(path, form, unread)), request.detector, options)
-    return InputFile(path=path, documents=documents, annotation=by, unread=unread)
+    documents, annotator = annotate(
+        list(corpus.read(path, form, unread)), request.detector, options
+    )
+    return InputFile(path=path, documents=documents, annotation=annotator, unread=unread)
 
 
 def reading_caveats(files: Sequence[InputFile]) -> list[str]:
     """Return the limits of how files were read: PII that a detector found, fields left unread."""
-    found = "{} was not annotated; PII in it was found by {}"
-    limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]
+    template = "{} was not annotated; PII in it was found by {}"
+    limits = [template.format(file.path.name, file.annotation) for file in files if file.annotation]
     return [
         *limits,
-        *(limit for one in files for limit in corpus.unread_caveat(one.path, one.unread)),
+        *(limit for file in files for limit in corpus.unread_caveat(file.path, file.unread)),
     ]

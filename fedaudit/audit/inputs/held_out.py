@@ -23,7 +23,7 @@ FILE = "data/held_out.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """Held-out records that are of use, and what there is to say of them."""
+    """The usable held-out records, and the caveats about them."""
 
     file: InputFile
     documents: Sequence[Document]
@@ -48,38 +48,43 @@ def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
         return request.unseen
     if request.others is None or audited.federation is None or not _compared(request):
         return None
-    found = audited.federation.path / FILE
-    return found if found.is_file() else None
+    path = audited.federation.path / FILE
+    return path if path.is_file() else None
 
 
 def read(
-    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, known: Sequence[InputFile]
+    request: "AuditRequest",
+    audited: AuditTarget,
+    form: PromptTemplate,
+    input_files: Sequence[InputFile],
 ) -> HeldOut | None:
     """Return the held-out records; None where there are none to compare with.
 
     Left out are those whose text somebody trained on, as far as the files at hand tell, and those
-    of a group of the last of the `known` files, whose records are tried: of the same people.
+    of the same groups (people) as the last of the `input_files`, whose records are tried.
     Raises InputError where nothing is left of a file that was named.
     """
-    place = held_out_path(request, audited)
-    if place is None:
+    path = held_out_path(request, audited)
+    if path is None:
         return None
-    documents = [one for one in corpus.read(place, form) if not one.is_prompt]
-    trained = [*(one for file in known for one in file.documents), *_clients(audited, form)]
-    texts, own = {one.text for one in trained}, _groups(known[-1].documents)
-    new = [one for one in documents if one.text not in texts]
-    left = [one for one in new if one.group not in own]
-    if request.unseen is not None and not left:
+    documents = [d for d in corpus.read(path, form) if not d.is_prompt]
+    trained = [*(d for file in input_files for d in file.documents), *_clients(audited, form)]
+    texts, groups = {d.text for d in trained}, _groups(input_files[-1].documents)
+    new = [d for d in documents if d.text not in texts]
+    remaining = [d for d in new if d.group not in groups]
+    if request.unseen is not None and not remaining:
         raise InputError(
-            f"Nothing in {place} is held out: every record was trained on, or is of a group "
+            f"Nothing in {path} is held out: every record was trained on, or is of a group "
             "that the records tried are of."
         )
-    related = bool(_groups(left) & _groups(trained))
-    told = _told(place, left, len(documents) - len(new), len(new) - len(left), related=related)
+    related = bool(_groups(remaining) & _groups(trained))
+    limits = _told(
+        path, remaining, len(documents) - len(new), len(new) - len(remaining), related=related
+    )
     if request.unseen is None:
-        told = (f"{place.name}, which the simulation held out, was compared with.", *told)
-    file = InputFile(path=place, documents=documents, annotation=None)
-    return HeldOut(file=file, documents=left, related=related, limits=told)
+        limits = (f"{path.name}, which the simulation held out, was compared with.", *limits)
+    file = InputFile(path=path, documents=documents, annotation=None)
+    return HeldOut(file=file, documents=remaining, related=related, limits=limits)
 
 
 def _compared(request: "AuditRequest") -> bool:
@@ -87,8 +92,8 @@ def _compared(request: "AuditRequest") -> bool:
 
 
 def _compares(name: str) -> bool:
-    found = registry.plugins("attack").get(name)
-    return found is not None and issubclass(found, Attack) and found.compares
+    plugin = registry.plugins("attack").get(name)
+    return plugin is not None and issubclass(plugin, Attack) and plugin.compares
 
 
 def _clients(audited: AuditTarget, form: PromptTemplate) -> Iterable[Document]:
@@ -102,15 +107,15 @@ def _clients(audited: AuditTarget, form: PromptTemplate) -> Iterable[Document]:
 
 
 def _groups(documents: Iterable[Document]) -> set[str]:
-    return {one.group for one in documents} - {""}
+    return {document.group for document in documents} - {""}
 
 
 def _told(
-    place: Path, left: Sequence[Document], trained: int, own: int, *, related: bool
+    path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, related: bool
 ) -> tuple[str, ...]:
     counts = (
-        f"held out: {len(left):,} records of {place.name} were compared with; {trained:,} were "
-        f"left out because they were trained on, {own:,} because they are of groups tried."
+        f"held out: {len(remaining):,} records of {path.name} were compared with; {trained:,} were "
+        f"left out because they were trained on, {grouped:,} because they are of groups tried."
     )
     if not related:
         return (counts,)

@@ -29,27 +29,27 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
     named = {path.stem: path for path in request.members}
     if len(named) < len(request.members):
         named = {str(path): path for path in request.members}
-    kept = named or _kept(audited)
-    here = {path.resolve() for path in (request.own, request.others)}
-    return {name: path for name, path in kept.items() if path.resolve() not in here}
+    files = named or _kept(audited)
+    excluded_paths = {path.resolve() for path in (request.own, request.others)}
+    return {name: path for name, path in files.items() if path.resolve() not in excluded_paths}
 
 
-def victim_copies(victim: "InputFile | None", kept: Mapping[str, "InputFile"]) -> list[str]:
+def victim_copies(victim: "InputFile | None", members: Mapping[str, "InputFile"]) -> list[str]:
     """Return who has every one of the victim's records: the victim itself, under its own name.
 
     Its records may have been named from another place than the federation's folder, or in part.
     """
     if victim is None or not victim.documents:
         return []
-    texts = {one.text for one in victim.documents}
-    return [name for name, file in kept.items() if texts <= {one.text for one in file.documents}]
+    texts = {document.text for document in victim.documents}
+    return [name for name, file in members.items() if texts <= {d.text for d in file.documents}]
 
 
 def victim_copies_caveat(names: Sequence[str]) -> str:
     """Return a line that says who was taken for the victim."""
-    who = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (
-        f"{who} of the federation's folder {'have' if names[1:] else 'has'} all of the victim's "
+        f"{listed} of the federation's folder {'have' if names[1:] else 'has'} all of the victim's "
         "records, and counts as the victim, not as another member; --member names other members."
     )
 

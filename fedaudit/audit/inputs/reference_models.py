@@ -30,8 +30,8 @@ class ReferenceRun:
 
     def model(self, form: PromptTemplate) -> ReferenceModel:
         """Return the model and the texts that it was trained on."""
-        every = (one for path in self.records for one in corpus.read(path, form))
-        texts = frozenset(one.text for one in every if not one.is_prompt)
+        every = (document for path in self.records for document in corpus.read(path, form))
+        texts = frozenset(document.text for document in every if not document.is_prompt)
         return ReferenceModel(
             target=Target(name=f"reference {self.path}", adapter=str(self.adapter)), texts=texts
         )
@@ -45,11 +45,11 @@ def check(request: "AuditRequest") -> None:
     if not any(map(_reads, request.attacks)):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _reads(name)))
         raise UsageError(f"--reference goes with an attack that compares with models: {names}.")
-    seen: set[Path] = set()
+    resolved_paths: set[Path] = set()
     for path in named:
-        if path.resolve() in seen:
+        if path.resolve() in resolved_paths:
             raise UsageError(f"--reference {path} is named twice.")
-        seen.add(path.resolve())
+        resolved_paths.add(path.resolve())
 
 
 def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
@@ -64,62 +64,62 @@ def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
         raise UsageError(
             "--reference goes with an adapter or a federation's global adapter as the target."
         )
-    own = adapters.fingerprint(audited.adapter)
-    return [_checked(path, audited, own) for path in request.reference_runs]
+    audited_fingerprint = adapters.fingerprint(audited.adapter)
+    return [_checked(path, audited, audited_fingerprint) for path in request.reference_runs]
 
 
-def hashes(found: Sequence[ReferenceRun]) -> dict[str, str]:
+def hashes(runs: Sequence[ReferenceRun]) -> dict[str, str]:
     """Return the SHA-256 of each reference federation's adapter."""
-    return {str(one.path): adapters.fingerprint(one.adapter) for one in found}
+    return {str(run.path): adapters.fingerprint(run.adapter) for run in runs}
 
 
-def caveats(found: Sequence[ReferenceRun]) -> Iterator[str]:
-    """Yield what there is to say of them."""
-    if found:
+def caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
+    """Yield the caveats about them."""
+    if runs:
         yield (
-            f"references: {len(found):,} federations were compared with. Whether a record was in "
+            f"references: {len(runs):,} federations were compared with. Whether a record was in "
             "one is told by its text in the clients' files; that they were trained as the target "
             "was is not checked."
         )
 
 
-def _checked(path: Path, audited: AuditTarget, own: str) -> ReferenceRun:
+def _checked(path: Path, audited: AuditTarget, audited_fingerprint: str) -> ReferenceRun:
     if not is_federation(path):
         hint = "" if path.exists() else suggest_neighbour(path)
         raise InputError(f"--reference {path} is no federation's folder.{hint}")
-    found = open_federation(path)
-    if found.manifest.status != "complete":
+    federation = open_federation(path)
+    if federation.manifest.status != "complete":
         raise InputError(f"{path} is not finished: give its simulate command again.")
-    if audited.base_sha256 and found.manifest.base.sha256 != audited.base_sha256:
+    if audited.base_sha256 and federation.manifest.base.sha256 != audited.base_sha256:
         raise InputError(f"{path} is of another base than what is audited.")
-    _, adapter = found.adapter()
-    if adapters.fingerprint(adapter) == own:
+    _, adapter = federation.adapter()
+    if adapters.fingerprint(adapter) == audited_fingerprint:
         raise InputError(f"--reference {path} is what is audited: it says nothing of itself.")
-    return ReferenceRun(path=path, adapter=adapter, records=tuple(_records(found)))
+    return ReferenceRun(path=path, adapter=adapter, records=tuple(_records(federation)))
 
 
-def _records(found: Federation) -> Iterator[Path]:
+def _records(federation: Federation) -> Iterator[Path]:
     """Yield the records of every client; InputError where some are missing."""
-    for client in found.manifest.clients:
-        place = found.path / client.data
-        if not client.data or not place.is_file():
+    for client in federation.manifest.clients:
+        path = federation.path / client.data
+        if not client.data or not path.is_file():
             raise InputError(
-                f"{found.path} does not hold the records of {client.id}: which records it was "
+                f"{federation.path} does not hold the records of {client.id}: which records it was "
                 "trained on is not known."
             )
-        yield place
+        yield path
 
 
-def models(found: Sequence[ReferenceRun], form: PromptTemplate) -> tuple[ReferenceModel, ...]:
+def models(runs: Sequence[ReferenceRun], form: PromptTemplate) -> tuple[ReferenceModel, ...]:
     """Return the models with what each was trained on."""
-    return tuple(one.model(form) for one in found)
+    return tuple(run.model(form) for run in runs)
 
 
-def facts(found: Sequence[ReferenceRun]) -> Mapping[str, object]:
-    """Return what a run is known by of them; nothing where there are none."""
-    return {"references' SHA-256": hashes(found)} if found else {}
+def facts(runs: Sequence[ReferenceRun]) -> Mapping[str, object]:
+    """Return what of them identifies a run; nothing where there are none."""
+    return {"references' SHA-256": hashes(runs)} if runs else {}
 
 
 def _reads(name: str) -> bool:
-    found = registry.plugins("attack").get(name)
-    return found is not None and issubclass(found, Attack) and found.reads_references
+    plugin = registry.plugins("attack").get(name)
+    return plugin is not None and issubclass(plugin, Attack) and plugin.reads_references

@@ -14,36 +14,36 @@ from fedaudit.federation.folder import is_federation, latest, open_federation
 from fedaudit.system.files import existing_path
 
 
-def client_files(place: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
-    """Return the clients, by name: of `files`, or of the federation `place` or the latest one.
+def client_files(folder: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
+    """Return the clients, by name: of `files`, or of the federation `folder` or the latest one.
 
     A file's client is called like it, without `.jsonl`. Raises UsageError without a federation,
     InputError for one that keeps no documents, and for a file that is named twice.
     """
-    named = [(path.stem, path) for path in files] if files else _of_federation(place)
+    named = [(path.stem, path) for path in files] if files else _of_federation(folder)
     for _, path in named:
         existing_path(path, "file")  # samefile would say it in other words
     for name, path in named:
-        if sum(path.samefile(other) for _, other in named) > 1:
+        if sum(path.samefile(p) for _, p in named) > 1:
             raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
     if len({name for name, _ in named}) < len(named):
         named = [(str(path), path) for _, path in named]
     return read_clients(named)
 
 
-def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
-    place = place or latest(RUNS)
-    if place is None:
+def _of_federation(folder: Path | None) -> list[tuple[str, Path]]:
+    folder = folder or latest(RUNS)
+    if folder is None:
         raise UsageError(
             "There is no federation below runs/: name one (fedaudit memorize RUN), or the "
             "clients' files with --clients FILE FILE ..."
         )
-    if not is_federation(place):
+    if not is_federation(folder):
         raise UsageError(
-            f"{place} is no federation, so whose texts are looked for is unknown: name the "
+            f"{folder} is no federation, so whose texts are looked for is unknown: name the "
             "clients' files with --clients FILE FILE ..."
         )
-    federation = open_federation(place)
+    federation = open_federation(folder)
     clients = federation.manifest.clients
     if without := [client.id for client in clients if not client.data]:
         raise InputError(
@@ -56,5 +56,5 @@ def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
 def read(party: ClientData, form: PromptTemplate) -> InputFile:
     """Return a client's documents; an empty file is a client without any."""
     path, unread = Path(party.path), Counter[str]()
-    found = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
-    return InputFile(path=path, documents=found, annotation=None, unread=unread)
+    documents = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
+    return InputFile(path=path, documents=documents, annotation=None, unread=unread)

@@ -40,21 +40,21 @@ def compare_all(
     workers: int = 0,
     progress: Progress = no_progress,
 ) -> dict[Pair, Overlap]:
-    """Return what the continuations have of the suffixes, without the pairs that have nothing.
+    """Return the overlaps of continuations and suffixes, without pairs that share nothing.
 
     The result does not depend on the number of processes, nor on the order of the pairs; 0
     workers are as many as there are cores.
     """
     chunks = list(_chunks(pairs))
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
-    found: dict[Pair, Overlap] = {}
+    pair_overlaps: dict[Pair, Overlap] = {}
     done = 0
     for chunk, overlaps in _answered(chunks, settings, count if len(pairs) > FEW else 1):
         for (suffix, texts), row in zip(chunk, overlaps, strict=True):
-            found |= {(suffix, texts[at]): overlap for at, overlap in row}
+            pair_overlaps |= {(suffix, texts[index]): overlap for index, overlap in row}
             done += len(texts)
         progress(done, len(pairs))
-    return found
+    return pair_overlaps
 
 
 def _chunks(pairs: Collection[Pair]) -> Iterator[list[Row]]:
@@ -93,12 +93,12 @@ def _answered(
 def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> Found:
     """Compare a chunk; this is what runs in a process."""
     ready = _prepared({text for suffix, texts in chunk for text in (suffix, *texts)}, settings)
-    found: Found = []
+    rows: Found = []
     for suffix, texts in chunk:
-        own = ready[suffix]
-        overlaps = ((at, compare_prepared(own, ready[text])) for at, text in enumerate(texts))
-        found.append([(at, one) for at, one in overlaps if one.verdict != "none"])
-    return found
+        prepared = ready[suffix]
+        overlaps = ((i, compare_prepared(prepared, ready[text])) for i, text in enumerate(texts))
+        rows.append([(i, overlap) for i, overlap in overlaps if overlap.verdict != "none"])
+    return rows
 
 
 def _prepared(texts: Collection[str], settings: OverlapSettings) -> dict[str, Prepared]:

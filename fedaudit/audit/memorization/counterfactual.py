@@ -25,17 +25,17 @@ def rows(
     without: Mapping[str, ModelMatches],
     clients: Clients,
 ) -> Iterator[Measurement]:
-    """Yield what each client that was left out once gave away, to each client's prefixes.
+    """Yield what each client that was left out of a run gave away, to each client's prefixes.
 
     `without` are the models trained without a client, by its name. Prefixes count that both models
     continued without repeating themselves.
     """
-    for victim, other in without.items():
+    for victim, matches in without.items():
         if not clients[victim].parts:
             continue
-        for attacker, one in clients.items():
-            if one.parts:
-                yield from _pair(tuned, base, other, attacker, victim)
+        for attacker, client in clients.items():
+            if client.parts:
+                yield from _pair(tuned, base, matches, attacker, victim)
 
 
 def _pair(
@@ -46,34 +46,34 @@ def _pair(
     victim: str,
 ) -> Iterator[Measurement]:
     drew = {
-        source: _drew(found.answers, attacker, victim)
-        for source, found in (("tuned", tuned), (KIND, without), ("base", base))
-        if found
+        source: _drew(matches.answers, attacker, victim)
+        for source, matches in (("tuned", tuned), (KIND, without), ("base", base))
+        if matches
     }
-    both = sorted(drew["tuned"].keys() & drew[KIND].keys())
-    at = {"attacker": attacker, "victim": victim, "unit": "prefix", "without": victim}
-    if not both:
+    prefixes = sorted(drew["tuned"].keys() & drew[KIND].keys())
+    scope = {"attacker": attacker, "victim": victim, "unit": "prefix", "without": victim}
+    if not prefixes:
         yield Measurement.missing(
             f"every continuation of a prefix of {attacker} repeats itself in one of the models",
             kind=KIND,
             plugin=PLUGIN,
             metric="counterfactual_memorization",
-            scope=at,
+            scope=scope,
         )
         return
     shares = {
-        source: _share([drawn[prefix] for prefix in both if prefix in drawn])
-        for source, drawn in drew.items()
+        source: _share([draws[prefix] for prefix in prefixes if prefix in draws])
+        for source, draws in drew.items()
     }
     gain = difference(shares["tuned"], shares[KIND])
-    yield _row("counterfactual_memorization", gain, len(both), at)
+    yield _row("counterfactual_memorization", gain, len(prefixes), scope)
     for source, share in shares.items():
-        yield _row("mean_chance", share, len(both), {**at, "source": source})
+        yield _row("mean_chance", share, len(prefixes), {**scope, "source": source})
     if "base" in shares:
         gap = difference(shares[KIND], shares["base"])
-        yield _row("control_gap", gap, len(both), {**at, "control": "base"})
-    gained = sum(drew["tuned"][prefix] > drew[KIND][prefix] for prefix in both)
-    lost = sum(drew["tuned"][prefix] < drew[KIND][prefix] for prefix in both)
+        yield _row("control_gap", gap, len(prefixes), {**scope, "control": "base"})
+    gained = sum(drew["tuned"][prefix] > drew[KIND][prefix] for prefix in prefixes)
+    lost = sum(drew["tuned"][prefix] < drew[KIND][prefix] for prefix in prefixes)
     yield Measurement(
         kind=KIND,
         plugin=PLUGIN,
@@ -81,18 +81,18 @@ def _pair(
         value=mcnemar(gained, lost),
         n=gained + lost,
         hits=gained,
-        scope={**at, "test": KIND},
+        scope={**scope, "test": KIND},
     )
 
 
 def _drew(answers: Sequence[MatchedContinuation], attacker: str, victim: str) -> dict[Prefix, bool]:
-    """Return of each prefix of a client whether it drew a text of another, or of its own."""
-    own = (answer for answer in answers if answer.continued.client == attacker)
+    """Return for each prefix of `attacker` whether it drew a text of `victim`."""
+    client_answers = (answer for answer in answers if answer.continued.client == attacker)
     return {
         (attacker, answer.continued.part.document, answer.continued.part.prompt): any(
             hit.victim == victim for hit in answer.hits
         )
-        for answer in own
+        for answer in client_answers
     }
 
 
@@ -100,8 +100,8 @@ def _share(drew: Sequence[bool]) -> Estimate:
     return wilson(sum(drew), len(drew)) if drew else Estimate(0.0, 0.0, 1.0)
 
 
-def _row(metric: str, found: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
-    return Measurement.mean(found, n, kind=KIND, plugin=PLUGIN, metric=metric, scope=scope)
+def _row(metric: str, estimate: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
+    return Measurement.mean(estimate, n, kind=KIND, plugin=PLUGIN, metric=metric, scope=scope)
 
 
 def suffixes(without: Mapping[str, ModelMatches]) -> dict[str, set[str]]:
@@ -109,9 +109,9 @@ def suffixes(without: Mapping[str, ModelMatches]) -> dict[str, set[str]]:
     return {
         victim: {
             hit.part.suffix
-            for answer in found.answers
+            for answer in matches.answers
             for hit in answer.hits
             if hit.victim == victim
         }
-        for victim, found in without.items()
+        for victim, matches in without.items()
     }

@@ -27,7 +27,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContinuations:
-    """All that one model said: what counts, and how many continuations of each client do not."""
+    """One model's continuations: those that count, and how many of each client do not."""
 
     source: str
     texts: tuple[Continuation, ...]
@@ -47,15 +47,15 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedContinuation:
-    """A continuation, and all that it has of anybody."""
+    """A continuation, and its matches with clients' suffixes."""
 
     continued: Continuation
     hits: tuple[Match, ...]
 
     def probed(self) -> Probed:
         """Return what the ratios count."""
-        found = {(hit.victim, name): None for hit in self.hits for name in hit.categories}
-        return Probed(self.continued.client, tuple(found))
+        pairs = {(hit.victim, name): None for hit in self.hits for name in hit.categories}
+        return Probed(self.continued.client, tuple(pairs))
 
 
 def continue_prefixes(
@@ -73,10 +73,10 @@ def continue_prefixes(
     Texts of one prefix get a sample each, in the order of their suffixes; a text that several
     clients have gets the same one. So neither the clients' names nor their order matter.
     """
-    parts = [(name, part) for name, one in clients.items() for part in one.parts]
+    client_splits = [(name, split) for name, sample in clients.items() for split in sample.parts]
     suffixes: dict[tuple[int, ...], set[str]] = {}
-    for _, part in parts:
-        suffixes.setdefault(part.prompt, set()).add(part.suffix)
+    for _, split in client_splits:
+        suffixes.setdefault(split.prompt, set()).add(split.suffix)
     prompts = sorted(suffixes)
     new = new_token_count(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
     greedy = protocol.decoding == "greedy"
@@ -88,26 +88,26 @@ def continue_prefixes(
         )
         for prompt in prompts
     ]
-    given = engine.generate(
+    completions = engine.generate(
         target,
         GenerationBatch(requests, seed=seed, decoding=protocol.sampling_params()),
         progress=progress,
     )
-    said = {
-        (prompt, suffix): answer.texts[0 if greedy else at]
-        for prompt, answer in zip(prompts, given, strict=True)
-        for at, suffix in enumerate(sorted(suffixes[prompt]))
+    sampled_texts = {
+        (prompt, suffix): answer.texts[0 if greedy else index]
+        for prompt, answer in zip(prompts, completions, strict=True)
+        for index, suffix in enumerate(sorted(suffixes[prompt]))
     }
     every = [
-        Continuation(client=name, part=part, text=said[part.prompt, part.suffix])
-        for name, part in parts
+        Continuation(client=name, part=split, text=sampled_texts[split.prompt, split.suffix])
+        for name, split in client_splits
     ]
-    odd = [has_repeats(one.text) for one in every]
+    odd = [has_repeats(c.text) for c in every]
     return ModelContinuations(
         source=target.name,
-        texts=tuple(one for one, left_out in zip(every, odd, strict=True) if not left_out),
+        texts=tuple(c for c, left_out in zip(every, odd, strict=True) if not left_out),
         repetitive={
-            name: sum(o for one, o in zip(every, odd, strict=True) if one.client == name)
+            name: sum(o for c, o in zip(every, odd, strict=True) if c.client == name)
             for name in clients
         },
     )
@@ -150,7 +150,7 @@ def new_token_count(engine: Engine, lengths: Sequence[int], protocol: Protocol) 
 
 
 def candidate_pairs(
-    heard: ModelContinuations,
+    continuations: ModelContinuations,
     clients: Clients,
     protocol: Protocol,
     progress: Progress = no_progress,
@@ -158,32 +158,34 @@ def candidate_pairs(
     """Return for each continuation the (client, suffix) pairs that it is compared with.
 
     A text that the prefix's own client has as well, or that ends like one of its own, is not looked
-    for at another: what both have is nobody's secret, and it counts as the own client's.
+    for in another client: a shared text is no secret, and counts as the own client's.
     """
-    found: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in heard.texts]
-    names = [name for name, one in clients.items() if one.parts]
+    candidates: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in continuations.texts]
+    names = [name for name, sample in clients.items() if sample.parts]
     for number, (asker, owner) in enumerate((j, k) for j in names for k in names):
-        rows = [at for at, one in enumerate(heard.texts) if one.client == asker and one.text]
-        parts = looked_for(clients, asker, owner)
-        texts = {heard.texts[at].text: None for at in rows}
+        rows = [i for i, c in enumerate(continuations.texts) if c.client == asker and c.text]
+        splits = looked_for(clients, asker, owner)
+        texts = {continuations.texts[i].text: None for i in rows}
         best = (
-            nearest_documents(list(texts), [p.suffix for p in parts], _most(protocol))
-            if parts
+            nearest_documents(list(texts), [p.suffix for p in splits], _most(protocol))
+            if splits
             else []
         )
         chosen = dict(zip(texts, best, strict=False))
-        for at in rows:
-            found[at] += [(owner, parts[i]) for i in chosen.get(heard.texts[at].text, ())]
+        for row in rows:
+            candidates[row] += [
+                (owner, splits[i]) for i in chosen.get(continuations.texts[row].text, ())
+            ]
         progress(number + 1, len(names) ** 2)
-    return found
+    return candidates
 
 
 def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
     """Return the suffixes of `owner` that a prefix of `asker` may draw, in one fixed order."""
-    parts = sorted(clients[owner].parts, key=lambda part: (part.suffix, part.document))
+    splits = sorted(clients[owner].parts, key=lambda split: (split.suffix, split.document))
     if asker == owner:
-        return parts
-    return [part for part in parts if not clients[asker].has(part)]
+        return splits
+    return [split for split in splits if not clients[asker].has(split)]
 
 
 def _most(protocol: Protocol) -> int | None:
@@ -193,35 +195,38 @@ def _most(protocol: Protocol) -> int | None:
 def shared_text_caveats(clients: Clients) -> Iterator[str]:
     """Yield what the report says of texts that two clients have."""
     names = sorted(clients)
-    for at, one in enumerate(names):
-        for other in names[at + 1 :]:
-            ours, theirs = clients[one], clients[other]
-            wholes, ends = ours.wholes & theirs.wholes, ours.suffixes & theirs.suffixes
-            if both := max(len(wholes), len(ends)):
+    for index, left in enumerate(names):
+        for right in names[index + 1 :]:
+            left_sample, right_sample = clients[left], clients[right]
+            texts, suffixes = (
+                left_sample.wholes & right_sample.wholes,
+                left_sample.suffixes & right_sample.suffixes,
+            )
+            if count := max(len(texts), len(suffixes)):
                 yield (
-                    f"{one} and {other} share {both:,} texts: what their prefixes draw of these "
+                    f"{left} and {right} share {count:,} texts: what their prefixes draw of these "
                     "counts as their own, not as the other's."
                 )
 
 
 def match_continuations(
-    heard: ModelContinuations,
+    continuations: ModelContinuations,
     compared_with: Sequence[Sequence[tuple[str, PrefixSuffix]]],
     overlaps: Mapping[tuple[str, str], Overlap],
     named: Mapping[tuple[str, str], tuple[Category, ...]],
 ) -> list[MatchedContinuation]:
     """Return the answers: each continuation with its hits, `named` by (suffix, continuation)."""
     answers = []
-    for one, parts in zip(heard.texts, compared_with, strict=True):
+    for continuation, candidates in zip(continuations.texts, compared_with, strict=True):
         hits = (
             Match(
                 victim=owner,
-                part=part,
-                overlap=overlaps[part.suffix, one.text],
-                categories=named[part.suffix, one.text],
+                part=split,
+                overlap=overlaps[split.suffix, continuation.text],
+                categories=named[split.suffix, continuation.text],
             )
-            for owner, part in parts
-            if named.get((part.suffix, one.text))
+            for owner, split in candidates
+            if named.get((split.suffix, continuation.text))
         )
-        answers.append(MatchedContinuation(continued=one, hits=tuple(hits)))
+        answers.append(MatchedContinuation(continued=continuation, hits=tuple(hits)))
     return answers

@@ -26,29 +26,29 @@ BATCH = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMatches:
-    """What one model said, and what of it is somebody's."""
+    """One model's continuations, and their matches with clients' texts."""
 
     heard: ModelContinuations
     answers: Sequence[MatchedContinuation]
 
 
 def rows(
-    found: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
+    matches: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> list[Measurement]:
     """Return every measurement, of the tuned model first; it is set beside the base."""
     measured: dict[tuple[str, str], Ratios] = {}
-    for one in found:
+    for model in matches:
         for category in (ALL, *protocol.categories()):
-            measured[one.heard.source, category] = _ratios(one, clients, category)
-    made: list[Measurement] = []
+            measured[model.heard.source, category] = _ratios(model, clients, category)
+    measurements: list[Measurement] = []
     for (source, category), ratio in measured.items():
         base = measured.get(("base", category)) if source != "base" else None
         scope = {"source": source, "category": category, **protocol.scope()}
-        made += _of_ratios(ratio, base, clients, scope)
-    for one in found:
-        scope = {"source": one.heard.source, **protocol.scope()}
-        made += [*_left_out(one.heard, clients, scope), *_hit_most(one, scope)]
-    return [*made, *_lengths(found, clients, protocol, engine)]
+        measurements += _of_ratios(ratio, base, clients, scope)
+    for model in matches:
+        scope = {"source": model.heard.source, **protocol.scope()}
+        measurements += [*_left_out(model.heard, clients, scope), *_hit_most(model, scope)]
+    return [*measurements, *_lengths(matches, clients, protocol, engine)]
 
 
 def missing_rows(protocol: Protocol) -> list[Measurement]:
@@ -59,10 +59,10 @@ def missing_rows(protocol: Protocol) -> list[Measurement]:
     return [_ratio(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
 
 
-def _ratios(found: ModelMatches, clients: Clients, category: str) -> Ratios:
+def _ratios(model: ModelMatches, clients: Clients, category: str) -> Ratios:
     """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
-    sizes = {name: one.documents for name, one in clients.items() if one.parts}
-    probed = [answer.probed() for answer in found.answers]
+    sizes = {name: sample.documents for name, sample in clients.items() if sample.parts}
+    probed = [answer.probed() for answer in model.answers]
     return ratios(probed, sizes, None if category == ALL else (category,))
 
 
@@ -72,16 +72,18 @@ def _of_ratios(
     """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
     yield _ratio("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
     yield _ratio("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
-    why = ALONE if sum(bool(one.parts) for one in clients.values()) < 2 else _unheard(ratio)
+    why = ALONE if sum(bool(s.parts) for s in clients.values()) < 2 else _unheard(ratio)
     yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
     for pair in product(clients, clients):
-        at = {**scope, "attacker": pair[0], "victim": pair[1]}
+        pair_scope = {**scope, "attacker": pair[0], "victim": pair[1]}
         if short := [name for name in pair if not clients[name].parts]:
             why = f"{short[0]} has no texts that are long enough"
-            yield _ratio("mr_pair", Rate(None, 0, 0), None, at, why)
+            yield _ratio("mr_pair", Rate(None, 0, 0), None, pair_scope, why)
             continue
         why = f"every continuation of a prefix of {pair[0]} repeats itself"
-        yield _ratio("mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, at, why)
+        yield _ratio(
+            "mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, pair_scope, why
+        )
 
 
 def _unheard(ratio: Ratios) -> str:
@@ -114,12 +116,15 @@ def _ratio(
 
 
 def _left_out(
-    heard: ModelContinuations, clients: Clients, scope: Mapping[str, object]
+    continuations: ModelContinuations, clients: Clients, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield the share of all continuations, and of each client's, that repeat themselves."""
-    for who in _everybody(clients):
-        some = [name for name, one in clients.items() if one.parts and who in (name, ALL)]
-        hits, n = sum(heard.repetitive[s] for s in some), sum(len(clients[s].parts) for s in some)
+    for client in _everybody(clients):
+        names = [name for name, s in clients.items() if s.parts and client in (name, ALL)]
+        hits, n = (
+            sum(continuations.repetitive[s] for s in names),
+            sum(len(clients[s].parts) for s in names),
+        )
         if n:
             yield Measurement.rate(
                 hits,
@@ -127,7 +132,7 @@ def _left_out(
                 kind="memorization",
                 plugin=PLUGIN,
                 metric="repetitive",
-                scope={**scope, **_whose(who)},
+                scope={**scope, **_whose(client)},
             )
 
 
@@ -140,40 +145,42 @@ def _whose(name: str) -> dict[str, str]:
     return {} if name == ALL else {"attacker": name}
 
 
-def _hit_most(found: ModelMatches, scope: Mapping[str, object]) -> Iterator[Measurement]:
+def _hit_most(model: ModelMatches, scope: Mapping[str, object]) -> Iterator[Measurement]:
     """Yield how many prefixes drew the suffixes that most of them drew."""
-    drawn = ({(hit.victim, hit.part.document) for hit in answer.hits} for answer in found.answers)
+    drawn_sets = (
+        {(hit.victim, hit.part.document) for hit in answer.hits} for answer in model.answers
+    )
     # The measure counts suffixes by number; here their documents' names stand for them.
-    pairs = [pair for one in drawn for pair in one]
+    pairs = [pair for drawn_set in drawn_sets for pair in drawn_set]
     names = sorted({document for _, document in pairs})
-    number = {document: at for at, document in enumerate(names)}
-    for (victim, at), times in most_hit(((k, number[d]) for k, d in pairs), MOST_HIT):
+    number = {document: index for index, document in enumerate(names)}
+    for (victim, index), times in most_hit(((k, number[d]) for k, d in pairs), MOST_HIT):
         yield Measurement(
             kind="memorization",
             plugin=PLUGIN,
             metric="drawn",
             value=float(times),
-            n=len(found.answers),
-            scope={**scope, "victim": victim, "document": names[at]},
+            n=len(model.answers),
+            scope={**scope, "victim": victim, "document": names[index]},
         )
 
 
 def _lengths(
-    found: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
+    matches: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> Iterator[Measurement]:
     """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
     for name in _everybody(clients):
-        parts = [p for k, one in clients.items() if name in (k, ALL) for p in one.parts]
+        splits = [p for k, sample in clients.items() if name in (k, ALL) for p in sample.parts]
         for text, sizes in (
-            ("input", [part.given for part in parts]),
-            ("output", [part.output for part in parts if part.output]),
+            ("input", [split.given for split in splits]),
+            ("output", [split.output for split in splits if split.output]),
         ):
             yield from _median(sizes, {**protocol.scope(), "text": text, **_whose(name)})
-        for one in found:
-            scope = {**protocol.scope(), "source": one.heard.source, "text": "generation"}
-            texts = [c.text for c in one.heard.texts if name in (c.client, ALL)]
+        for model in matches:
+            scope = {**protocol.scope(), "source": model.heard.source, "text": "generation"}
+            texts = [c.text for c in model.heard.texts if name in (c.client, ALL)]
             yield from _median(_tokens(engine, texts), {**scope, **_whose(name)})
-            hits, n = sum(too_short(one, protocol) for one in texts), len(texts)
+            hits, n = sum(too_short(text, protocol) for text in texts), len(texts)
             if n:
                 yield Measurement.rate(
                     hits,
@@ -198,9 +205,9 @@ def too_short(text: str, protocol: Protocol) -> bool:
 def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:
     """Return how many tokens each text has, without holding all of them."""
     return [
-        len(one.ids)
+        len(tokens.ids)
         for first in range(0, len(texts), BATCH)
-        for one in engine.tokenize(texts[first : first + BATCH])
+        for tokens in engine.tokenize(texts[first : first + BATCH])
     ]
 
 

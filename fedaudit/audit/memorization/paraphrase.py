@@ -46,23 +46,23 @@ def pair_categories(
 ) -> dict[tuple[str, str], tuple[Category, ...]]:
     """Return the categories that each pair counts for; pairs that count for none are left out."""
     if scorer is None:
-        found = {pair: hit_categories(overlap) for pair, overlap in overlaps.items()}
-        return {pair: names for pair, names in found.items() if names}
-    asked = {
+        categories = {pair: hit_categories(overlap) for pair, overlap in overlaps.items()}
+        return {pair: names for pair, names in categories.items() if names}
+    pairs = {
         pair: None
         for (suffix, text), overlap in overlaps.items()
         for pair in sentence_pairs(suffix, text, overlap, compat=compat)
     }
-    scores = CachedScores(dict(zip(asked, map(float, scorer.score(list(asked))), strict=True)))
+    scores = CachedScores(dict(zip(pairs, map(float, scorer.score(list(pairs))), strict=True)))
     finder = Entities(detector())
-    finder.find([s.lower() if compat else s for s in dict.fromkeys(s for p in asked for s in p)])
-    found = {
+    finder.find([s.lower() if compat else s for s in dict.fromkeys(s for p in pairs for s in p)])
+    categories = {
         (suffix, text): hit_categories(
             overlap, paraphrases(suffix, text, overlap, scores, finder, compat=compat)
         )
         for (suffix, text), overlap in overlaps.items()
     }
-    return {pair: names for pair, names in found.items() if names}
+    return {pair: names for pair, names in categories.items() if names}
 
 
 def paraphrase_caveats(scorer: Paraphraser | None, detector: Callable[[], PiiDetector]) -> str:

@@ -90,7 +90,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         return {**super().config(), "protocol": protocol, "sentences": splitter()}
 
     def measure(self, engine: Engine) -> AuditResults:
-        """Have every prefix continued and compare with what the clients have."""
+        """Let the models continue every prefix, and compare with the clients' texts."""
         if why := why_lacking(engine, decoding_abilities(self.request.protocol.sampling_params())):
             raise TargetError(f"{why.capitalize()}: choose another --decoding, such as greedy.")
         texts = {client: file.documents for client, file in self._files.items()}
@@ -99,10 +99,10 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         )
         request, protocol = self.request, self.request.protocol
         clients = {
-            client: splits.sample_splits(own, engine, self.form, protocol, seed=request.seed)
-            for client, own in texts.items()
+            client: splits.sample_splits(documents, engine, self.form, protocol, seed=request.seed)
+            for client, documents in texts.items()
         }
-        if not any(one.parts for one in clients.values()):
+        if not any(sample.parts for sample in clients.values()):
             raise TooShortError(
                 prefix_length.too_short(texts.values(), engine, self.form, protocol)
             )
@@ -110,10 +110,10 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         without = counterfactual_runs.find_every(request, self.audited)
         changed = None
         if base := self.audited.untuned:
-            every = [document for own in texts.values() for document in own]
+            every = [document for documents in texts.values() for document in documents]
             changed = adapter_effect.measure(engine, models[0], base, every)
         start = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
-        heard = matching.continue_all(
+        continuations = matching.continue_all(
             CachingEngine(engine, self.journal) if self.journal else engine,
             [*models, *(_without(name, run) for name, run in without.items())],
             clients,
@@ -123,13 +123,13 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             watch=self.watch,
         )
         self.finish_asking()
-        found, notes = _found(heard, clients, request, self.watch)
-        matches = found[: len(models)]
-        left_out = dict(zip(without, found[len(models) :], strict=True))
+        all_matches, notes = _found(continuations, clients, request, self.watch)
+        matches = all_matches[: len(models)]
+        left_out = dict(zip(without, all_matches[len(models) :], strict=True))
         rows = memorization_rows.rows(matches, clients, protocol, engine)
-        untuned = next((one for one in matches if one.heard.source == "base"), None)
+        untuned = next((m for m in matches if m.heard.source == "base"), None)
         rows += counterfactual.rows(matches[0], untuned, left_out, clients)
-        notes += [one for run in without.values() for one in run.caveats(0)]
+        notes += [note for run in without.values() for note in run.caveats(0)]
         result = self._result(matches, clients, rows, notes, counterfactual.suffixes(left_out))
         return AuditResults(
             results=evidence.replace_hashed_ids([result], self.redactor),
@@ -147,7 +147,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         without: Mapping[str, Collection[str]],
     ) -> Result:
         """Return what was measured, the texts that were drawn, and what is to be said of both."""
-        answers = {one.heard.source: one.answers for one in matches}
+        answers = {m.heard.source: m.answers for m in matches}
         examples = findings.examples(answers["tuned"], answers.get("base"))
         leaks, revealed = findings.findings(examples, compared="base" in answers, without=without)
         limits = [*self._shortened, *_limits(clients, self.request, rows, len(examples)), *notes]
@@ -167,8 +167,8 @@ def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
     """Return the models to measure: the tuned one first, its base, and the central one."""
     tuned = replace(audited.tuned, name="tuned")
     base = [audited.untuned] if audited.untuned else []
-    wanted = request.protocol.central
-    central = [Target(name="central", adapter=str(_central(audited)))] if wanted else []
+    has_central = request.protocol.central
+    central = [Target(name="central", adapter=str(_central(audited)))] if has_central else []
     return [tuned, *base, *central]
 
 
@@ -191,21 +191,21 @@ def _central(audited: AuditTarget) -> Path:
 
 
 def _found(
-    heard: Sequence[ModelContinuations],
+    continuations: Sequence[ModelContinuations],
     clients: Clients,
     request: MemorizationRequest,
     watch: Watcher,
 ) -> tuple[list[ModelMatches], list[str]]:
-    """Return what of it is somebody's; all models are compared together."""
+    """Return each model's matches with clients' texts; all models are compared together."""
     protocol, scorer = request.protocol, _scorer(request)
     beside = [
         matching.candidate_pairs(
-            one, clients, protocol, watch(f"retrieving suffixes: {one.source}")
+            model, clients, protocol, watch(f"retrieving suffixes: {model.source}")
         )
-        for one in heard
+        for model in continuations
     ]
     overlaps = comparison.compare_all(
-        _pairs(heard, beside),
+        _pairs(continuations, beside),
         ORIGINAL if protocol.compat else DEFAULT,
         workers=request.workers,
         progress=watch("comparing texts"),
@@ -214,55 +214,58 @@ def _found(
         overlaps, scorer, lambda: _detector(request), compat=protocol.compat
     )
     answers = [
-        matching.match_continuations(one, parts, overlaps, named)
-        for one, parts in zip(heard, beside, strict=True)
+        matching.match_continuations(model, candidates, overlaps, named)
+        for model, candidates in zip(continuations, beside, strict=True)
     ]
-    found = [ModelMatches(heard=one, answers=row) for one, row in zip(heard, answers, strict=True)]
-    return found, [paraphrase.paraphrase_caveats(scorer, lambda: _detector(request))]
+    matches = [
+        ModelMatches(heard=model, answers=row)
+        for model, row in zip(continuations, answers, strict=True)
+    ]
+    return matches, [paraphrase.paraphrase_caveats(scorer, lambda: _detector(request))]
 
 
 def _pairs(
-    heard: Sequence[ModelContinuations],
+    continuations: Sequence[ModelContinuations],
     beside: Sequence[Sequence[Sequence[tuple[str, splits.PrefixSuffix]]]],
 ) -> set[tuple[str, str]]:
     """Return every (suffix, continuation) to be compared, once."""
     return {
-        (part.suffix, one.text)
-        for model, rows in zip(heard, beside, strict=True)
-        for one, parts in zip(model.texts, rows, strict=True)
-        for _, part in parts
+        (split.suffix, continuation.text)
+        for model, rows in zip(continuations, beside, strict=True)
+        for continuation, candidates in zip(model.texts, rows, strict=True)
+        for _, split in candidates
     }
 
 
 def _scorer(request: MemorizationRequest) -> Paraphraser | None:
     name = request.protocol.paraphraser
-    made: Paraphraser | None = (
+    scorer: Paraphraser | None = (
         registry.create("paraphraser", name, request.protocol.scoring) if name else None
     )
-    return made
+    return scorer
 
 
 def _detector(request: MemorizationRequest) -> PiiDetector:
     options = request.options.get(request.detector)
-    made: PiiDetector = registry.create("detector", request.detector, options)
-    return made
+    detector: PiiDetector = registry.create("detector", request.detector, options)
+    return detector
 
 
 def _known(clients: Clients) -> list[PiiOccurrence]:
     """Return known texts from their first token on, by which the beginning is chosen."""
     return [
-        PiiOccurrence(prefix=part.prompt[:1], tokens=part.prompt[1 : 1 + KNOWN], at_start=True)
-        for one in clients.values()
-        for part in one.parts
-        if len(part.prompt) > 1
+        PiiOccurrence(prefix=split.prompt[:1], tokens=split.prompt[1 : 1 + KNOWN], at_start=True)
+        for sample in clients.values()
+        for split in sample.parts
+        if len(split.prompt) > 1
     ]
 
 
 def _spent(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
     """Return how many continuations the tuned model was asked for, and of how many prompts."""
-    parts = [part for one in clients.values() for part in one.parts]
-    prompts = {part.prompt for part in parts}
-    texts = {(part.prompt, part.suffix) for part in parts}
+    client_splits = [split for sample in clients.values() for split in sample.parts]
+    prompts = {split.prompt for split in client_splits}
+    texts = {(split.prompt, split.suffix) for split in client_splits}
     greedy = protocol.decoding == "greedy"
     return {"queries": len(prompts if greedy else texts), "prefixes": len(prompts)}
 
@@ -275,15 +278,15 @@ def _limits(
     yield from matching.shared_text_caveats(clients)
     if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):
         yield NO_BASE
-    chinese = [n for n, one in clients.items() if any(has_han(p.suffix) for p in one.parts)]
+    chinese = [n for n, sample in clients.items() if any(has_han(p.suffix) for p in sample.parts)]
     if request.protocol.compat and chinese:
         yield f"The published detector reads English only: {', '.join(chinese)} have Chinese texts."
     for row in rows:
         if (row.metric, row.scope.get("source")) == ("too_short", "tuned") and row.value:
-            whose = row.scope.get("attacker", "all clients")
+            client = row.scope.get("attacker", "all clients")
             if row.value >= OFTEN:
                 yield (
-                    f"{row.hits:,} of {row.n:,} continuations of the prefixes of {whose} have "
+                    f"{row.hits:,} of {row.n:,} continuations of the prefixes of {client} have "
                     "fewer than 50 characters (a Chinese one counts for 2.5): the detector can "
                     "find nothing in so short a text."
                 )

@@ -31,11 +31,11 @@ def choose_prefix_length(
     length = median_low(sizes) - HARDLY if sizes else 0
     if not 0 < length < protocol.prefix_length:
         return request, []
-    told = (
+    note = (
         f"A prefix has {length:,} tokens, not {protocol.prefix_length:,}: half of the texts have "
         f"fewer than {protocol.least:,} tokens."
     )
-    return replace(request, protocol=replace(protocol, prefix_length=length)), [told]
+    return replace(request, protocol=replace(protocol, prefix_length=length)), [note]
 
 
 def too_short(
@@ -53,5 +53,5 @@ def text_lengths(
     files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate
 ) -> list[int]:
     """Return how many tokens the different input texts of each client have."""
-    own = ([d for d in documents if not d.is_prompt] for documents in files)
-    return [size for some in own for size in splits.text_sizes(some, engine, form)]
+    corpora = ([d for d in documents if not d.is_prompt] for documents in files)
+    return [size for corpus in corpora for size in splits.text_sizes(corpus, engine, form)]

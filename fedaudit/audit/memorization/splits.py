@@ -44,13 +44,13 @@ class ClientSample:
     prompts: int
     """Lines that are ready-made prompts, which nobody was trained on."""
     suffixes: frozenset[str] = field(repr=False)
-    """Every suffix of its documents, as `same` spells it, those not drawn too."""
+    """Every suffix of its documents by `normalize_copy`, those not drawn too."""
     wholes: frozenset[bytes] = field(repr=False)
     """The same of its whole texts."""
 
-    def has(self, part: PrefixSuffix) -> bool:
+    def has(self, split: PrefixSuffix) -> bool:
         """Tell whether the client has a text, or one that ends alike, in any of its documents."""
-        return part.whole in self.wholes or normalize_copy(part.suffix) in self.suffixes
+        return split.whole in self.wholes or normalize_copy(split.suffix) in self.suffixes
 
 
 def normalize_copy(text: str) -> str:
@@ -71,25 +71,25 @@ def sample_splits(
     Which texts are drawn follows from the seed and the texts alone: neither their order nor whose
     they are matters. Copies count once, and texts of fewer than prefix + 20 tokens not at all.
     """
-    own = [document for document in documents if not document.is_prompt]
-    drawn = _distinct(own, form, seed)
-    parts: list[PrefixSuffix] = []
+    training_documents = [document for document in documents if not document.is_prompt]
+    unique_documents = _distinct(training_documents, form, seed)
+    splits: list[PrefixSuffix] = []
     suffixes: set[str] = set()
     wholes: set[bytes] = set()
     long_enough = 0
-    for part in _cut(drawn, engine, form, protocol):
+    for split in _cut(unique_documents, engine, form, protocol):
         long_enough += 1
-        suffixes.add(normalize_copy(part.suffix))
-        wholes.add(part.whole)
-        if len(parts) < protocol.sample:
-            parts.append(part)
+        suffixes.add(normalize_copy(split.suffix))
+        wholes.add(split.whole)
+        if len(splits) < protocol.sample:
+            splits.append(split)
     return ClientSample(
-        documents=len(own),
-        parts=tuple(parts),
+        documents=len(training_documents),
+        parts=tuple(splits),
         long_enough=long_enough,
-        too_short=len(drawn) - long_enough,
-        copies=len(own) - len(drawn),
-        prompts=len(documents) - len(own),
+        too_short=len(unique_documents) - long_enough,
+        copies=len(training_documents) - len(unique_documents),
+        prompts=len(documents) - len(training_documents),
         suffixes=frozenset(suffixes),
         wholes=frozenset(wholes),
     )
@@ -98,7 +98,7 @@ def sample_splits(
 def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) -> list[Document]:
     """Return one document for each input text, in the order in which they are drawn."""
     first: dict[str, Document] = {}
-    for document in sorted(documents, key=lambda one: one.id):
+    for document in sorted(documents, key=lambda d: d.id):
         start, end = place(document, form)
         first.setdefault(normalize_copy(document.text[start:end]), document)
 
@@ -114,13 +114,13 @@ def place(document: Document, form: PromptTemplate) -> tuple[int, int]:
 
     The input is what the record is about (App. E.3); of a record without one, its instruction.
     """
-    text, given = document.text, document.input or document.instruction
-    if not given:
+    text, input_text = document.text, document.input or document.instruction
+    if not input_text:
         return 0, len(text)
     filled = (document.instruction, MARK) if document.input else (MARK, "")
     head = form.prompt(*filled).partition(MARK)[0]
-    start = len(head) if text.startswith(head + given) else text.find(given)
-    return (start, start + len(given)) if start >= 0 else (0, len(text))
+    start = len(head) if text.startswith(head + input_text) else text.find(input_text)
+    return (start, start + len(input_text)) if start >= 0 else (0, len(text))
 
 
 def _cut(
@@ -130,26 +130,26 @@ def _cut(
     header = form.header() if protocol.prompt == "header" else ""
     [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
     for document, tokens in _tokenized(documents, engine):
-        whole = protocol.prompt == "record" or not document.instruction
-        part = _part(document, tokens, place(document, form), protocol.prefix_length)
-        if part is not None:
-            cut, begin = part
-            yield cut if whole else _after(cut, ahead.ids, begin)
+        is_whole = protocol.prompt == "record" or not document.instruction
+        result = _part(document, tokens, place(document, form), protocol.prefix_length)
+        if result is not None:
+            cut, begin = result
+            yield cut if is_whole else _after(cut, ahead.ids, begin)
 
 
 def _tokenized(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
     """Yield each document with its tokens, without holding those of all."""
     for first in range(0, len(documents), BATCH):
         batch = documents[first : first + BATCH]
-        yield from zip(batch, engine.tokenize([one.text for one in batch]), strict=True)
+        yield from zip(batch, engine.tokenize([document.text for document in batch]), strict=True)
 
 
 def text_sizes(
     documents: Sequence[Document], engine: Engine, form: PromptTemplate
 ) -> Iterator[int]:
     """Yield how many tokens each different input text has."""
-    own = [document for document in documents if not document.is_prompt]
-    for document, tokens in _tokenized(_distinct(own, form, seed=0), engine):
+    training_documents = [document for document in documents if not document.is_prompt]
+    for document, tokens in _tokenized(_distinct(training_documents, form, seed=0), engine):
         begin, after = _input(tokens, place(document, form))
         yield after - begin
 
@@ -180,7 +180,7 @@ def _part(
     cut = max(last for _, last in offsets[begin:stop])
     while stop < after and offsets[stop][0] < cut:
         cut, stop = max(cut, offsets[stop][1]), stop + 1
-    part = PrefixSuffix(
+    split = PrefixSuffix(
         document=document.id,
         prompt=tuple(tokens.ids[:stop]),
         suffix=document.text[cut:end].strip(),
@@ -188,7 +188,7 @@ def _part(
         output=_answered(document, offsets[after:]),
         whole=_digest(normalize_copy(document.text[start:end])),
     )
-    return part, begin
+    return split, begin
 
 
 def _answered(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
@@ -201,28 +201,28 @@ def _answered(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
     return sum(first < end and last > begin for first, last in offsets) if begin >= 0 else 0
 
 
-def _after(part: PrefixSuffix, header: tuple[int, ...], begin: int) -> PrefixSuffix:
+def _after(split: PrefixSuffix, header: tuple[int, ...], begin: int) -> PrefixSuffix:
     """Return a part whose prefix stands behind the header alone."""
-    return replace(part, prompt=(*header, *part.prompt[begin:]))
+    return replace(split, prompt=(*header, *split.prompt[begin:]))
 
 
 def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol) -> Iterator[str]:
     """Yield what the report says of texts that were not used, client by client."""
-    for name, one in clients.items():
-        if not one.documents:
+    for name, sample in clients.items():
+        if not sample.documents:
             yield f"{name} has no documents: nothing is asked with its prefixes, or looked for."
             continue
-        if one.too_short:
+        if sample.too_short:
             yield (
-                f"{name}: {one.too_short:,} of {one.documents - one.copies:,} different texts have "
-                f"fewer than {protocol.least:,} tokens and were left out."
+                f"{name}: {sample.too_short:,} of {sample.documents - sample.copies:,} different "
+                f"texts have fewer than {protocol.least:,} tokens and were left out."
             )
-        if one.copies:
-            yield f"{name}: {one.copies:,} copies of other texts of its own were left out."
-        if one.prompts:
-            yield f"{name}: {one.prompts:,} ready-made prompts are no training texts: left out."
-        if 0 < one.long_enough < protocol.sample:
+        if sample.copies:
+            yield f"{name}: {sample.copies:,} copies of other texts of its own were left out."
+        if sample.prompts:
+            yield f"{name}: {sample.prompts:,} ready-made prompts are no training texts: left out."
+        if 0 < sample.long_enough < protocol.sample:
             yield (
-                f"{name} has {one.long_enough:,} texts that are long enough, fewer than the "
+                f"{name} has {sample.long_enough:,} texts that are long enough, fewer than the "
                 f"{protocol.sample:,} to be drawn: all were used."
             )

@@ -12,8 +12,8 @@ TEXTS, TOKENS = 32, 128
 NOTHING = 1e-3
 """A change of log-probability, in nats, below which an adapter has done nothing."""
 UNSTEADY = 2.0
-"""So many times as large as what the same model answers otherwise at another time, a change must
-be, of an engine that is not in this process."""
+"""For an engine outside this process a change must be this many times as large as the difference
+between two answers of the same model."""
 PROMPTS, SHOWN, NEW = 16, 24, 16
 """Prompts, tokens of each, and tokens of an answer, where answers are all that can be compared."""
 
@@ -66,21 +66,23 @@ def measure(
     )
 
 
-def _differences(some: LogProbabilities, other: LogProbabilities) -> list[float]:
+def _differences(left: LogProbabilities, right: LogProbabilities) -> list[float]:
     return [
-        a - b for row, rest in zip(some, other, strict=True) for a, b in zip(row, rest, strict=True)
+        a - b
+        for row, other_row in zip(left, right, strict=True)
+        for a, b in zip(row, other_row, strict=True)
     ]
 
 
 def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str]) -> AnswerEffect:
-    """Return how many greedy answers differ, and how many do without any reason."""
+    """Return how many greedy answers differ, and how many differ when the base is asked again."""
     prompts = {t.ids[:SHOWN] for t in engine.tokenize(texts[:PROMPTS]) if t.ids}
     batch = GenerationBatch(
         [GenerationRequest(prompt=p, samples=1, max_new_tokens=NEW) for p in sorted(prompts)],
         seed=0,
         decoding=SamplingParams(temperature=0),
     )
-    with_, without, again = (engine.generate(one, batch) for one in (tuned, base, base))
+    with_, without, again = (engine.generate(target, batch) for target in (tuned, base, base))
     changed = sum(a != b for a, b in zip(with_, without, strict=True))
     unsteady = sum(a != b for a, b in zip(without, again, strict=True))
     if changed <= unsteady:

@@ -37,7 +37,7 @@ class PromptStartScores:
 
 
 def choose_prompt_start(
-    engine: Engine, target: Target, places: Sequence[PiiOccurrence]
+    engine: Engine, target: Target, occurrences: Sequence[PiiOccurrence]
 ) -> PromptStartScores:
     """Return the prompt starts under which `target` finds the auditor's own PII likeliest.
 
@@ -47,11 +47,13 @@ def choose_prompt_start(
     names = sorted(engine.prompt_starts.keys() - {"text"}, key=_preference)
     untold = "bos" if text_start(engine) and "bos" in names else "bare"
     if why_lacking(engine, {"score"}):
-        places = ()
+        occurrences = ()
     scores = {}
     for at_start in (True, False):
-        known = sorted({p for p in places if p.at_start is at_start and p.tokens}, key=_order)
-        sample = known[:: -(-len(known) // SAMPLE)] if known else []
+        candidates = sorted(
+            {p for p in occurrences if p.at_start is at_start and p.tokens}, key=_order
+        )
+        sample = candidates[:: -(-len(candidates) // SAMPLE)] if candidates else []
         scores[at_start] = {
             name: _mean(engine, target, engine.prompt_starts[name], sample)
             for name in names
@@ -65,14 +67,14 @@ def choose_prompt_start(
 
 
 def _mean(
-    engine: Engine, target: Target, begin: Sequence[int], places: Sequence[PiiOccurrence]
+    engine: Engine, target: Target, begin: Sequence[int], occurrences: Sequence[PiiOccurrence]
 ) -> float:
     """Return the mean log-probability of the PII's tokens behind `begin` and their prefix."""
-    rows = engine.score(target, [(*begin, *p.prefix, *p.tokens[:LONGEST]) for p in places])
+    rows = engine.score(target, [(*begin, *p.prefix, *p.tokens[:LONGEST]) for p in occurrences])
     values = [
         value
-        for place, row in zip(places, rows, strict=True)
-        for value in row[len(row) - len(place.tokens[:LONGEST]) :]
+        for occurrence, row in zip(occurrences, rows, strict=True)
+        for value in row[len(row) - len(occurrence.tokens[:LONGEST]) :]
     ]
     return sum(values) / len(values)
 
@@ -86,5 +88,5 @@ def _preference(name: str) -> int:
     return ("bos", "bare", "template").index(name)
 
 
-def _order(place: PiiOccurrence) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return place.prefix, place.tokens
+def _order(occurrence: PiiOccurrence) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return occurrence.prefix, occurrence.tokens

@@ -32,10 +32,10 @@ def stated_masks(report: Mapping[str, Any]) -> set[str]:
     return set(_hmacs([report["findings"], scopes]))
 
 
-def key_at_hand(place: Path) -> bytes | None:
+def key_at_hand(folder: Path) -> bytes | None:
     """Return the key of masks for a report in a folder; None where nobody has made one."""
     try:
-        paths = (place / OLD_KEY_FILE, config_folder() / KEY_FILE)
+        paths = (folder / OLD_KEY_FILE, config_folder() / KEY_FILE)
         path = next((path for path in paths if path.is_file()), None)
         return load_key(path) if path else None
     except InputError:  # a key that others can read, or no home for any
@@ -62,8 +62,8 @@ def _hmacs(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping):
         if isinstance(value.get("hmac"), str) and (is_mask(value) or "length" in value):
             yield value["hmac"]
-        for one in value.values():
-            yield from _hmacs(one)
+        for item in value.values():
+            yield from _hmacs(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _hmacs(one)
+        for item in value:
+            yield from _hmacs(item)

@@ -36,79 +36,81 @@ class Check:
         return f"{self.state}: {self.kind} {self.name}" + (f" ({self.why})" if self.why else "")
 
 
-def verify_report(report: Report, place: Path, root: Path | None = None) -> Iterator[Check]:
-    """Check a valid report that lies in the folder `place`: its verdict and all that it names.
+def verify_report(report: Report, folder: Path, root: Path | None = None) -> Iterator[Check]:
+    """Check a valid report that lies in `folder`: its verdict and all that it names.
 
     Relative names begin at `root`; without one, in the working directory, or in the nearest
-    folder from `place` upwards that has them. Nothing is fetched, and no model is loaded.
+    folder from `folder` upwards that has them. Nothing is fetched, and no model is loaded.
     """
     yield verdict(report)
-    places = [root] if root else [Path(), place, *place.absolute().parents]
-    yield from _target(report["target"], places)
-    data = [_file("data", row, places) for row in report["data"]]
+    folders = [root] if root else [Path(), folder, *folder.absolute().parents]
+    yield from _target(report["target"], folders)
+    data = [_file("data", row, folders) for row in report["data"]]
     yield from data
-    same = [_at_hand(one.name, places) for one in data if one.state == "same"]
-    yield from _masks(report, place, [path for path in same if path])
+    same = [_at_hand(check.name, folders) for check in data if check.state == "same"]
+    yield from _masks(report, folder, [path for path in same if path])
     for row in report["artifacts"]:
-        yield _file("artifact", row, [place, *places])
+        yield _file("artifact", row, [folder, *folders])
 
 
 def verdict(report: Report) -> Check:
     """Judge a report's measurements again and compare."""
     from fedaudit.report.verdict.recheck import recheck
 
-    found = recheck(report)
+    result = recheck(report)
     states: dict[bool | None, State] = {True: "same", False: "differs", None: "not checked"}
     name = report["verdict"]["status"]
-    return Check(state=states[found.holds], kind="verdict", name=name, why=found.told.rstrip("."))
+    return Check(state=states[result.holds], kind="verdict", name=name, why=result.told.rstrip("."))
 
 
-def _masks(report: Report, place: Path, files: Sequence[Path]) -> Iterator[Check]:
+def _masks(report: Report, folder: Path, files: Sequence[Path]) -> Iterator[Check]:
     """Tell how many masks are of strings in the files of records, where there are any."""
     stated = masks.stated_masks(report)
     if not stated:
         return
-    key = masks.key_at_hand(place)
-    found = stated & masks.known_masks(files, masks.record_template(report), key) if key else set()
-    one = Check(state="same", kind="masks", name=f"{len(found):,} of {len(stated):,}")
-    if found == stated:
-        yield replace(one, why="of strings in these records")
+    key = masks.key_at_hand(folder)
+    matches = (
+        stated & masks.known_masks(files, masks.record_template(report), key) if key else set()
+    )
+    check = Check(state="same", kind="masks", name=f"{len(matches):,} of {len(stated):,}")
+    if matches == stated:
+        yield replace(check, why="of strings in these records")
         return
     why = OTHERS if key else "the key that they were made with is not here"
-    yield replace(one, state="not checked", why=why)
+    yield replace(check, state="not checked", why=why)
 
 
-def _target(target: Report, places: Sequence[Path]) -> Iterator[Check]:
+def _target(target: Report, folders: Sequence[Path]) -> Iterator[Check]:
     if base := target["base"]:
         stated = target.get("base_sha256") or (None if target["adapter"] else target["sha256"])
-        yield _base(base, stated, places)
+        yield _base(base, stated, folders)
     if target["adapter"]:
-        folder = _at_hand(target["adapter"], places)
+        folder = _at_hand(target["adapter"], folders)
         yield _folder("adapter", target["adapter"], target["sha256"], folder, _of_adapter)
 
 
-def _base(name: str, stated: str | None, places: Sequence[Path]) -> Check:
-    folder = nano.folder() if name == nano.BASE else _at_hand(name, places) or _cached(name)
+def _base(name: str, stated: str | None, folders: Sequence[Path]) -> Check:
+    folder = nano.folder() if name == nano.BASE else _at_hand(name, folders) or _cached(name)
     return _folder("base", name, stated, folder, _of_base)
 
 
 def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashes: Any) -> Check:
     """Compare the fingerprint of a folder, which each version of fedaudit made in its own way."""
-    one = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
+    check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
     if not stated:
-        return one
-    one = replace(one, state="not at hand", why="", digest={"dirHash": stated})
+        return check
+    check = replace(check, state="not at hand", why="", digest={"dirHash": stated})
     if folder is None or not folder.is_dir():
-        return one
+        return check
     try:
-        found = dict(hashes(folder))
+        fingerprints = dict(hashes(folder))
     except (InputError, OSError) as error:
-        return replace(one, why=_reason(error))
-    if stated not in found:
-        return _differing(one, next(iter(found), ""), stated)
-    why = EARLIER.format(found[stated]) if found[stated] else ""
-    algorithm = "sha256" if found[stated] == adapters.CONFIG else "dirHash"
-    return replace(one, state="same", why=why, digest={algorithm: stated})
+        return replace(check, why=_reason(error))
+    if stated not in fingerprints:
+        return _differing(check, next(iter(fingerprints), ""), stated)
+    why = EARLIER.format(fingerprints[stated]) if fingerprints[stated] else ""
+    algorithm = "sha256" if fingerprints[stated] == adapters.CONFIG else "dirHash"
+    return replace(check, state="same", why=why, digest={algorithm: stated})
 
 
 def _of_adapter(folder: Path) -> Iterator[tuple[str, str]]:
@@ -134,37 +136,37 @@ def _of_base(folder: Path) -> Iterator[tuple[str, str]]:
         yield earlier, "files of the tokenizer"
 
 
-def _file(kind: str, row: Report, places: Sequence[Path]) -> Check:
+def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:
     name, stated = row["path"], row["sha256"]
-    one = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
+    check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
     if not stated:
-        return one
-    one = replace(one, state="not at hand", why="", digest={"sha256": stated})
-    path = _at_hand(name, places)
+        return check
+    check = replace(check, state="not at hand", why="", digest={"sha256": stated})
+    path = _at_hand(name, folders)
     if path is None:
-        return one
+        return check
     try:
-        found = sha256(path)
+        digest = sha256(path)
     except (InputError, OSError) as error:
-        return replace(one, why=_reason(error))
-    return replace(one, state="same") if found == stated else _differing(one, found, stated)
+        return replace(check, why=_reason(error))
+    return replace(check, state="same") if digest == stated else _differing(check, digest, stated)
 
 
-def _differing(one: Check, found: str, stated: str) -> Check:
-    why = f"its SHA-256 is {found[:12]}…, not {stated[:12]}…"
-    return replace(one, state="differs", why=why, digest={})
+def _differing(check: Check, digest: str, stated: str) -> Check:
+    why = f"its SHA-256 is {digest[:12]}…, not {stated[:12]}…"
+    return replace(check, state="differs", why=why, digest={})
 
 
 def _reason(error: InputError | OSError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def _at_hand(name: str, places: Sequence[Path]) -> Path | None:
-    """Return the first of `places` that has what a report calls `name`."""
-    for place in places:
+def _at_hand(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return the first of `folders` that has what a report calls `name`."""
+    for folder in folders:
         try:
-            if (place / name).exists():
-                return place / name
+            if (folder / name).exists():
+                return folder / name
         except (OSError, ValueError):  # too long a name, or none at all
             return None
     return None

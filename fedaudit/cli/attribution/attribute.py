@@ -125,14 +125,19 @@ def attribute(
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    known = pipeline.check(request)
+    resolved_request = pipeline.check(request)
     if dry_run:
         return sums_options.print_dry_run(
-            sums_options.planned(rounds, request.wish), known.marks, request.machine, helpers
+            sums_options.planned(rounds, request.wish),
+            resolved_request.marks,
+            request.machine,
+            helpers,
         )
-    place = report_folder(out, Path("runs") / "attribute" / pipeline.name_of(request, known), json)
+    folder = report_folder(
+        out, Path("runs") / "attribute" / pipeline.name_of(request, resolved_request), json
+    )
     with progress_bars(quiet) as bar:
-        return report_and_exit_code(pipeline.run(request, bar), place, json, quiet)
+        return report_and_exit_code(pipeline.run(request, bar), folder, json, quiet)
 
 
 app.command()(estimate.estimate)
@@ -162,10 +167,10 @@ def score(
     from fedaudit.federation import watermark_keys as marks_file
     from fedaudit.system.files import existing_parent
 
-    found = files.read(estimates)
+    stored_estimates = files.read(estimates)
     marks = [mark.with_options(plugin_options(set_)) for mark in marks_file.read(watermark)]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
-    known = scoring.read_known(out)
+    known_scores = scoring.read_known(out)
     with (
         progress_bars(quiet) as bar,
         DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
@@ -173,10 +178,10 @@ def score(
         progress = bar("testing estimates")
         scored = scoring.score(
             estimates,
-            found,
+            stored_estimates,
             marks,
             pool,
-            known=known,
+            known=known_scores,
             keep=lambda so_far: scores_file.write(so_far, out),
             progress=progress,
         )
@@ -184,7 +189,7 @@ def score(
         f"{len(scored.rounds)} rounds of {len(scored.clients)} clients scored for "
         f"{len(scored.marks)} marks in {out}, {scored.seconds:.0f} s."
     )
-    if not found.base.sha256:
+    if not stored_estimates.base.sha256:
         print_note(f"Integrity not checked: {files.NAME} has no hash of its base.")
     return 0
 
@@ -208,19 +213,19 @@ def decide(
     from fedaudit.attribution import scores as scores_file
     from fedaudit.cli.console import report_and_exit_code, report_folder
 
-    started = datetime.now(UTC)
-    found = scores_file.read(scores)
+    start_time = datetime.now(UTC)
+    stored_scores = scores_file.read(scores)
     report = reporting.decided_report(
-        found,
+        stored_scores,
         scores,
         threshold=tau,
         alpha=alpha,
-        started=started,
+        start_time=start_time,
         commitments=commitments,
         log=log,
     )
-    place = report_folder(out, Path("runs") / "attribute" / str(report.run["id"]), json)
-    return report_and_exit_code(report, place, json, quiet)
+    folder = report_folder(out, Path("runs") / "attribute" / str(report.run["id"]), json)
+    return report_and_exit_code(report, folder, json, quiet)
 
 
 app.command()(bundle.bundle)

@@ -29,7 +29,7 @@ def bundle(
     from fedaudit.attribution.evidence import bundle as bundles
     from fedaudit.cli.console import print_note
 
-    parts = bundles.BundleParts(
+    bundle_parts = bundles.BundleParts(
         estimates=estimates,
         marks=watermark,
         scores=scores,
@@ -38,8 +38,8 @@ def bundle(
         opened=tuple(mark or ()),
         options=plugin_options(set_),
     )
-    made = bundles.make(parts, out)
-    print(f"{len(made.files)} files in {out}.")
+    new_bundle = bundles.make(bundle_parts, out)
+    print(f"{len(new_bundle.files)} files in {out}.")
     print_note(f"{out} opens marks: whoever has it can find, plant and avoid them.")
     return 0
 
@@ -70,6 +70,6 @@ def verify(
         DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
     ):
         progress = bar("testing estimates")
-        found = list(verification.verify_bundle(folder, pool, client=client, progress=progress))
-    evidence.print_checks(found)
-    return evidence.DIFFERS if any(one.state == "differs" for one in found) else 0
+        checks = list(verification.verify_bundle(folder, pool, client=client, progress=progress))
+    evidence.print_checks(checks)
+    return evidence.DIFFERS if any(check.state == "differs" for check in checks) else 0

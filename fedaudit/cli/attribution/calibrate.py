@@ -32,10 +32,10 @@ def calibrate(
     from fedaudit.cli.console import progress_bars
 
     check_limits(tau, alpha)
-    found = scores_file.read(scores)
+    stored_scores = scores_file.read(scores)
     with progress_bars(quiet) as bar:
         lines = calibration.calibrate(
-            found,
+            stored_scores,
             threshold=tau,
             alpha=alpha,
             federations=federations,
@@ -43,8 +43,8 @@ def calibrate(
             progress=bar("making up federations"),
         )
     print(
-        f"Federations of {len(found.clients)} clients, {len(found.rounds)} rounds and "
-        f"{len(found.marks)} marks like these, {federations} of each kind:\n"
+        f"Federations of {len(stored_scores.clients)} clients, {len(stored_scores.rounds)} rounds "
+        f"and {len(stored_scores.marks)} marks like these, {federations} of each kind:\n"
     )
     print("\n".join(_table(lines, tau)))
     least = calibration.least_found(lines)

@@ -61,24 +61,26 @@ def estimate(
     rounds = sums_options.native(rounds, quiet=quiet)
     planned = estimation.remaining_plan(sums_options.planned(rounds, wish, secret=True), out)
     beside = out if out.name else out.absolute()
-    place = log or beside.with_name(f"{beside.name}.log.json")
-    logs = log_of.read(place, estimation.identity(planned.federation))
+    log_path = log or beside.with_name(f"{beside.name}.log.json")
+    logs = log_of.read(log_path, estimation.identity(planned.federation))
     planned = ledger.resume_plan(planned, logs) if seed is None else planned
     entries = ledger.check(planned, estimation.identity(planned.federation), logs)
-    again = [one.round for one in entries if one.round in planned.designs]
+    again = [entry.round for entry in entries if entry.round in planned.designs]
     if dry_run:
         return sums_options.print_dry_run(
             planned, (), None, helpers, ledger.describe_releases(planned.federation, again)
         )
     with progress_bars(quiet) as bar:
-        found, seconds = estimation.estimate(planned, out, place, progress=bar("asking for sums"))
+        estimates, seconds = estimation.estimate(
+            planned, out, log_path, progress=bar("asking for sums")
+        )
     print(
-        f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
+        f"{len(estimates.rounds)} rounds with {sum(len(r.estimates) for r in estimates.rounds)} "
         f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
     )
     given_away = (*forecast.describe_choices(planned), *forecast.describe_exposure(planned))
     print("\n".join([*given_away, *ledger.describe_releases(planned.federation, again)]))
-    for told in unchecked_caveats(planned.federation):
-        print_note(told)
-    print_note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
+    for caveat in unchecked_caveats(planned.federation):
+        print_note(caveat)
+    print_note(f"What was asked for is in {log_path}; it stays with the server.", quiet=quiet)
     return 0

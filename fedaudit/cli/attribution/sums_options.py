@@ -104,11 +104,15 @@ def planned(rounds: Path, wish: "ProtocolConfig", *, secret: bool = False) -> "S
 
 
 def print_dry_run(
-    plan: "SumPlan", marks: Any, machine: Any, colluding: Sequence[str], more: Sequence[str] = ()
+    plan: "SumPlan",
+    marks: Any,
+    machine: Any,
+    colluding: Sequence[str],
+    extra_lines: Sequence[str] = (),
 ) -> int:
     """Print what a plan would ask and give away."""
     from fedaudit.attribution.server import collusion, dry_run
 
-    worse = collusion.lines(plan, colluding)
-    print("\n".join([*dry_run.describe_plan(plan, marks, machine), *worse, *more]))
+    collusion_lines = collusion.lines(plan, colluding)
+    print("\n".join([*dry_run.describe_plan(plan, marks, machine), *collusion_lines, *extra_lines]))
     return 0

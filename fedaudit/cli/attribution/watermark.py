@@ -53,7 +53,7 @@ def make(
     from fedaudit.data.corpus import unread_caveat
 
     with progress_bars(quiet) as bar:
-        made = watermarking.make(
+        result = watermarking.make(
             watermarking.WatermarkOrder(
                 documents=documents,
                 out=out,
@@ -70,9 +70,9 @@ def make(
             ),
             bar,
         )
-    print(f"{made.count} documents with mark {made.mark.id} in {out}.")
-    print(f"Its commitment is {made.commitment}: publish it before anybody trains.")
-    for line in unread_caveat(documents, made.unread):
+    print(f"{result.count} documents with mark {result.mark.id} in {out}.")
+    print(f"Its commitment is {result.commitment}: publish it before anybody trains.")
+    for line in unread_caveat(documents, result.unread):
         print_note(f"{line}; {out} is without them.", quiet=quiet)
     print_note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
     return 0
@@ -92,9 +92,9 @@ def commitment(
     """
     from fedaudit.attribution.owner import watermarking
 
-    found = watermarking.publish_commitments(watermark, out)
-    for one in found.commitments:
-        print(f"{one.sha256}  {one.id}  {one.plugin}")
+    public_commitments = watermarking.publish_commitments(watermark, out)
+    for entry in public_commitments.commitments:
+        print(f"{entry.sha256}  {entry.id}  {entry.plugin}")
     return 0
 
 
@@ -125,7 +125,7 @@ def check(
     if sum((texts is not None, adapter is not None, base)) != 1:
         raise UsageError("Name one thing to test: a file of texts, --adapter FOLDER, or --base.")
     with progress_bars(quiet) as bar:
-        found = watermarking.check(
+        scores = watermarking.check(
             watermark,
             texts=texts,
             model=model,
@@ -135,17 +135,17 @@ def check(
             dtype=dtype,
             progress=bar("testing"),
         )
-    print("\n".join(_lines(found, z)))
-    return 1 if any(score.z > z for _, score in found) else 0
+    print("\n".join(_lines(scores, z)))
+    return 1 if any(score.z > z for _, score in scores) else 0
 
 
-def _lines(found: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
+def _lines(scores: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
     from fedaudit.report.redaction import make_visible
 
     return [f"{'mark':<16} {'z':>8} {'p':>9} {'hits':>7} {'of':>7} {'chance':>7}  found"] + [
         f"{make_visible(mark):<16} {score.z:>8.2f} {score.p_value:>9.2g} {score.hits:>7} "
         f"{score.n:>7} {score.chance:>7.1%}  {'yes' if score.z > z else 'no'}"
-        for mark, score in found
+        for mark, score in scores
     ]
 
 

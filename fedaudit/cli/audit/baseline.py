@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from fedaudit.report.baseline import BaselineComparison
 
 
-def read_baseline(place: Path) -> dict[str, Any]:
+def read_baseline(source: Path) -> dict[str, Any]:
     """Return the report that others are held against: a file, or a folder with a report.json."""
     from fedaudit.report import document
     from fedaudit.report.baseline import check_baseline
 
-    path = place / "report.json" if place.is_dir() else place
+    path = source / "report.json" if source.is_dir() else source
     return dict(check_baseline(document.read(path)))
 
 
@@ -27,30 +27,32 @@ def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "Basel
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison.baseline import baseline_tables
 
-    found = against_baseline(baseline, report)
-    print_tables(baseline_tables(found), console())
-    print_lines(f"* {reason}" for reason in found.reasons)
+    comparison = against_baseline(baseline, report)
+    print_tables(baseline_tables(comparison), console())
+    print_lines(f"* {reason}" for reason in comparison.reasons)
     verdicts = baseline["verdict"]["status"], report["verdict"]["status"]
-    print(f"\nAgainst the baseline: {found.status} (verdicts: {verdicts[0]}, then {verdicts[1]})")
-    return found
+    print(
+        f"\nAgainst the baseline: {comparison.status} (verdicts: {verdicts[0]}, then {verdicts[1]})"
+    )
+    return comparison
 
 
-def gate_table(found: "BaselineComparison") -> dict[str, Any]:
+def gate_table(comparison: "BaselineComparison") -> dict[str, Any]:
     """Return a comparison with a baseline as JSON has it."""
     from fedaudit.report import document
 
-    return dict(document.to_plain(asdict(found), "gate"))
+    return dict(document.to_plain(asdict(comparison), "gate"))
 
 
-def write_gate(found: "BaselineComparison", path: Path) -> None:
+def write_gate(comparison: "BaselineComparison", path: Path) -> None:
     """Write a comparison with a baseline as a JSON file."""
     from fedaudit.system.files import atomic_text
 
-    atomic_text(path, json.dumps(gate_table(found), indent=2, sort_keys=True) + "\n")
+    atomic_text(path, json.dumps(gate_table(comparison), indent=2, sort_keys=True) + "\n")
 
 
-def gate_code(found: "BaselineComparison") -> int:
+def gate_code(comparison: "BaselineComparison") -> int:
     """Return the exit code of a comparison with a baseline."""
     from fedaudit.cli.console import VERDICT_CODES
 
-    return VERDICT_CODES[found.status]
+    return VERDICT_CODES[comparison.status]

@@ -200,9 +200,9 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     if documents:
         engine, _ = pipeline.load(material.audited, files.form, request)
         adapter = material.audited.adapter
-        tried = Target(name="tuned", adapter=str(adapter) if adapter else None)
+        tuned = Target(name="tuned", adapter=str(adapter) if adapter else None)
         plain = not material.audited.deployment
-        speed = try_speed(engine, tried if plain else Target(name="base"), documents)
+        speed = try_speed(engine, tuned if plain else Target(name="base"), documents)
     print_lines(plan_lines(material, plan, costs, speed))
     if prepared.defenses:
         print_lines(defense_lines(prepared.defenses))
@@ -251,6 +251,6 @@ def _run(
     if baseline is None:
         return verdict_code(report)
     print()
-    found = print_gate(baseline, report)
-    write_gate(found, session.folder / "baseline.json")
-    return gate_code(found)
+    comparison = print_gate(baseline, report)
+    write_gate(comparison, session.folder / "baseline.json")
+    return gate_code(comparison)

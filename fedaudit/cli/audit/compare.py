@@ -35,19 +35,19 @@ def compare(
 
     if json is not None:
         check_target(json)
-    paths = [one / "report.json" if one.is_dir() else one for one in (first, second)]
+    paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
     reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
-    found = compare_reports(*reports)
+    comparison = compare_reports(*reports)
     verdicts = [report["verdict"]["status"] for report in reports]
-    judged = None
+    gate_result = None
     if gate:
-        judged = print_gate(*reports)
+        gate_result = print_gate(*reports)
     else:
-        print_tables(comparison_tables(found), console())
+        print_tables(comparison_tables(comparison), console())
         print(f"Verdicts: {verdicts[0]}, then {verdicts[1]}.")
     if json is not None:
-        table = {**document.to_plain(asdict(found), "comparison"), "verdicts": verdicts}
-        table |= {"gate": gate_table(judged)} if judged else {}
+        table = {**document.to_plain(asdict(comparison), "comparison"), "verdicts": verdicts}
+        table |= {"gate": gate_table(gate_result)} if gate_result else {}
         atomic_text(json, texts.dumps(table, indent=2, sort_keys=True) + "\n")
         print_note(f"Written: {json}")
-    return gate_code(judged) if judged else 0
+    return gate_code(gate_result) if gate_result else 0

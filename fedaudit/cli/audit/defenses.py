@@ -1,4 +1,4 @@
-"""The trainings under defences that an audit is asked for: their plan, and its report with them."""
+"""Trainings under defences as a part of an audit: their plan, and the report with their results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     """Yield what would be trained under which defences, what that takes, and what is left out."""
     from fedaudit.cli.audit.plan_text import duration
 
-    names = ", ".join(one.name for one in plan.applicable)
+    names = ", ".join(defense.name for defense in plan.applicable)
     seeds = ", ".join(map(str, plan.seeds))
     yield ""
     yield "Defences"
@@ -29,18 +29,18 @@ def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     if plan.earlier is None:
         yield "  how long a training takes is not known: the federation's folder has no report"
     else:
-        whole = duration(plan.earlier * plan.trainings)
+        total = duration(plan.earlier * plan.trainings)
         yield (
             f"  about {duration(plan.earlier)} a training, as the audited federation took: about "
-            f"{whole} in all; a defence may take several times as long"
+            f"{total} in all; a defence may take several times as long"
         )
     if plan.size:
-        told = plan.size * plan.trainings / 1e6
-        yield f"  about {told:,.0f} MB of trained federations are kept in the output folder"
+        megabytes = plan.size * plan.trainings / 1e6
+        yield f"  about {megabytes:,.0f} MB of trained federations are kept in the output folder"
     yield f"  {plan.attacker} attacks {plan.victim} each time: {', '.join(plan.request.attacks)}"
-    for one in plan.candidates:
-        if one.reason:
-            yield f"  {one.name} is left out: {one.reason.rstrip('.')}"
+    for candidate in plan.candidates:
+        if candidate.reason:
+            yield f"  {candidate.name} is left out: {candidate.reason.rstrip('.')}"
 
 
 def finished_report(session: "AuditSession") -> dict[str, Any] | None:
@@ -50,9 +50,9 @@ def finished_report(session: "AuditSession") -> dict[str, Any] | None:
     path = session.folder / "report.json"
     if not path.exists():
         return None
-    found = read(path)
-    same = found["run"]["id"] == session.fingerprint.run
-    return found if same and found["status"] == "success" else None
+    report = read(path)
+    same = report["run"]["id"] == session.fingerprint.run
+    return report if same and report["status"] == "success" else None
 
 
 def add_defenses(
@@ -63,7 +63,7 @@ def add_defenses(
     copy: Path | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Train under defences what is not yet, and return the report with it, written anew."""
+    """Run the trainings under defences that are missing; rewrite the report and return it."""
     from fedaudit.assessment.defenses.pipeline import run_defenses
     from fedaudit.assessment.defenses.training import DefenseWatch
     from fedaudit.cli.audit_runner import watching
@@ -77,9 +77,9 @@ def add_defenses(
         watch = DefenseWatch(
             note=lambda line: print_note(line, quiet=quiet), training=listener, bar=bar
         )
-        found = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
-    whole = {**report, "defenses": document.to_plain(found, "defenses")}
-    document.validate(whole)
+        section = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
+    full_report = {**report, "defenses": document.to_plain(section, "defenses")}
+    document.validate(full_report)
     for path in filter(None, (folder / "report.json", copy)):
-        atomic_text(path, document.dumps(whole))
-    return whole
+        atomic_text(path, document.dumps(full_report))
+    return full_report

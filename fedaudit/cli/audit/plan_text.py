@@ -48,7 +48,7 @@ def plan_lines(
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines at 80 columns; what is wrapped stands further in than what it belongs to."""
+    """Print lines at 80 columns; continuation lines are indented further than their first line."""
     from fedaudit.report.redaction import make_visible
 
     for line in map(make_visible, lines):
@@ -57,15 +57,15 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, as it is worth to know it."""
+    """Return a duration in words, as precise as is useful."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _attacks(plan: "Plan", name: str) -> str:
-    own = {"canaries": ("canary",), "memorization": ("memorize",)}
-    return ", ".join(plan.steps[name].attacks or own.get(name, (name,)))
+    defaults = {"canaries": ("canary",), "memorization": ("memorize",)}
+    return ", ".join(plan.steps[name].attacks or defaults.get(name, (name,)))
 
 
 def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
@@ -74,10 +74,10 @@ def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
     audited = material.audited
     yield "model", f"{audited.base}, adapter {audited.adapter or 'none'}"
     if audited.federation:
-        rounds = name_rounds([one.round for one in audited.federation.manifest.rounds])
+        rounds = name_rounds([r.round for r in audited.federation.manifest.rounds])
         yield "federation", f"{audited.federation.path}, {rounds}"
     if material.clients:
-        yield "clients with documents", ", ".join(one.name for one in material.clients)
+        yield "clients with documents", ", ".join(client.name for client in material.clients)
     yield "attacker", material.who(material.prefixes)
     yield "victim", material.who(material.victim)
     yield "held-out records", material.held_out.name if material.held_out else "none"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 INDEX = "index.html"
 MOST_ROUNDS = 4
-"""Columns that 80 columns have room for."""
+"""Columns of rounds that fit a width of 80."""
 
 
-def is_folder_of_runs(place: Path) -> bool:
-    """Tell whether a folder is of runs, and not of one: it has no report itself."""
-    return place.is_dir() and not (place / "report.json").exists()
+def is_folder_of_runs(folder: Path) -> bool:
+    """Tell whether a folder holds several runs: it has no report of its own."""
+    return folder.is_dir() and not (folder / "report.json").exists()
 
 
 def print_index(folder: Path, format_: str | None, out: Path | None) -> int:

@@ -46,15 +46,15 @@ def check(
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.simulation.config import Training
 
-    found = canary_file.read(canaries)
+    canary_set = canary_file.read(canaries)
     model = load_base(base, device="cpu")
     rows = _rows(model, records, template, Training(max_length=max_length, learned=learned))
-    covered = loss_coverage(found, client, rows, model.tokenizer.decode)
+    covered = loss_coverage(canary_set, client, rows, model.tokenizer.decode)
     print(describe(covered, client))
-    whole = all(one.is_whole for one in covered)
-    if not whole:
+    complete = all(c.is_whole for c in covered)
+    if not complete:
         print_note("Mend the training, or plant in another form.", quiet=quiet)
-    return 0 if whole else 1
+    return 0 if complete else 1
 
 
 def _rows(
@@ -68,6 +68,6 @@ def _rows(
     from fedaudit.simulation.data.loss_mask import prompt_length
 
     documents = list(corpus.read(records, named(template)))
-    for one in training_sequences(training, base, documents):
-        given = prompt_length(one)
-        yield one, [*([IGNORED] * given), *one[given:]]
+    for tokens in training_sequences(training, base, documents):
+        prompt_len = prompt_length(tokens)
+        yield tokens, [*([IGNORED] * prompt_len), *tokens[prompt_len:]]

@@ -71,7 +71,7 @@ def make(
     if out.exists() or out.is_symlink():
         raise InputError(f"{out} exists already; choose another place for the canaries.")
     existing_parent(out.absolute().parent)
-    made = generator.make(
+    canary_set = generator.make(
         generator.CanaryOrder(
             kind=kind,
             language=language,
@@ -88,13 +88,16 @@ def make(
             seed=seed,
         )
     )
-    canary_file.write(made, out)
-    copies = sum(one.times for one in made.planted)
+    canary_file.write(canary_set, out)
+    copies = sum(canary.times for canary in canary_set.planted)
     print(
-        f"{len(made.planted):,} canaries in {copies:,} copies and {len(made.controls):,} controls, "
-        f"of {made.space.size:,} secrets, in {out}."
+        f"{len(canary_set.planted):,} canaries in {copies:,} copies and "
+        f"{len(canary_set.controls):,} controls, of {canary_set.space.size:,} secrets, in {out}."
     )
-    print(f"Their commitment is {canary_file.commitment(made)}: publish it before anybody trains.")
+    print(
+        f"Their commitment is {canary_file.commitment(canary_set)}: "
+        "publish it before anybody trains."
+    )
     if not corpus:
         print_note("No --corpus was named: records may hold one of the secrets.", quiet=quiet)
     print_note(f"{out} holds the secrets: keep it to yourself.", quiet=quiet)

@@ -42,46 +42,46 @@ def import_(
     from fedaudit.cli.console import print_note
     from fedaudit.conversion.pipeline import ImportRequest, import_federation
 
-    made = import_federation(
+    imported = import_federation(
         ImportRequest(
             source=source, out=out, layout=layout, base=base, config=config, template=template
         )
     )
-    _show(made, out)
+    _show(imported, out)
     print_note(f"Audit it with --target {out}.", quiet=quiet)
     return 0
 
 
-def _show(made: "Imported", out: Path) -> None:
+def _show(imported: "Imported", out: Path) -> None:
     """Print what was made, a fact a line, so that it reads well at 80 columns."""
     import textwrap
 
     from fedaudit.cli.console import WIDTH
     from fedaudit.report.redaction import make_visible
 
-    for fact, indent in _facts(made, out):
+    for fact, indent in _facts(imported, out):
         fill = textwrap.TextWrapper(
             width=WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
         )
         print("\n".join(fill.wrap(make_visible(fact))))
 
 
-def _facts(made: "Imported", out: Path) -> Iterator[tuple[str, str]]:
+def _facts(imported: "Imported", out: Path) -> Iterator[tuple[str, str]]:
     from fedaudit.federation.folder import name_rounds
 
-    found = made.manifest
-    numbers = [one.round for one in found.rounds]
-    kept = sum(len(one.clients) for one in found.rounds)
-    yield f"{out}: imported from {made.run} ({made.layout})", "  "
+    manifest = imported.manifest
+    numbers = [r.round for r in manifest.rounds]
+    adapter_count = sum(len(r.clients) for r in manifest.rounds)
+    yield f"{out}: imported from {imported.run} ({imported.layout})", "  "
     gap = "" if numbers == list(range(numbers[0], numbers[-1] + 1)) else "; others were not kept"
     rows = {
         "rounds": name_rounds(numbers).partition(" ")[2] + gap,
-        "clients": f"{len(found.clients)}, {kept} adapters of theirs" if found.clients else
-        "not known: nothing can be attributed to anybody",
-        "base": f"{found.base.name}{'' if found.base.sha256 else ' (not on this machine)'}",
-        "template": found.template.name,
+        "clients": f"{len(manifest.clients)}, {adapter_count} adapters of theirs"
+        if manifest.clients else "not known: nothing can be attributed to anybody",
+        "base": f"{manifest.base.name}{'' if manifest.base.sha256 else ' (not on this machine)'}",
+        "template": manifest.template.name,
     }  # fmt: skip
     for name, value in rows.items():
         yield f"  {name:<9} {value}", " " * 12
-    for note in made.notes:
+    for note in imported.notes:
         yield note, "  "

@@ -88,11 +88,13 @@ def make(
         seed=seed,
     )
     tokenizer = load_base(base, device="cpu").tokenizer
-    made = coin_generator.make(order, [tokenizer.decode([one]) for one in range(len(tokenizer))])
-    coin_file.write(made, out)
-    print(f"{count:,} canaries for {client} in {out}: {sum(made.coins):,} of them are in.")
-    print(_power(made))
-    print(f"Their commitment is {coin_file.commitment(made)}: publish it before anybody trains.")
+    coin_set = coin_generator.make(order, [tokenizer.decode([i]) for i in range(len(tokenizer))])
+    coin_file.write(coin_set, out)
+    print(f"{count:,} canaries for {client} in {out}: {sum(coin_set.coins):,} of them are in.")
+    print(_power(coin_set))
+    print(
+        f"Their commitment is {coin_file.commitment(coin_set)}: publish it before anybody trains."
+    )
     print_note(f"{out} holds the coins: keep it to yourself.", quiet=quiet)
     return 0
 
@@ -100,23 +102,24 @@ def make(
 def _position(name: str) -> "Position":
     from fedaudit.api.errors import unknown_name_error
 
-    known = ("outsider", "client", "server")
-    if name not in known:
-        raise unknown_name_error("position", name, known)
+    positions = ("outsider", "client", "server")
+    if name not in positions:
+        raise unknown_name_error("position", name, positions)
     return cast("Literal['outsider', 'client', 'server']", name)
 
 
-def _power(made: "CoinSet") -> str:
+def _power(coin_set: "CoinSet") -> str:
     """Say before training what so many canaries can refute at most."""
     from fedaudit.audit.epsilon.measurements import AuditedClaim, cap
     from fedaudit.metrics.privacy.epsilon_audit import ESTIMATORS
 
-    claim = AuditedClaim(coins=made, epsilon=0.0)
+    claim = AuditedClaim(coins=coin_set, epsilon=0.0)
     most = {name: cap(claim, test) for name, test in ESTIMATORS.items()}
-    other = "f_dp" if made.estimator == "one_run" else "one_run"
+    alternative = "f_dp" if coin_set.estimator == "one_run" else "one_run"
     names = {"f_dp": "of the Gaussian mechanism", "one_run": "of any mechanism"}
     return (
-        f"A perfect attack proves an epsilon of {most[made.estimator]:.2f} at most "
-        f"({names[made.estimator]}, which is judged; {most[other]:.2f} {names[other]}), at delta "
-        f"{made.delta:g} and level {made.level:g}: no larger claim can be refuted."
+        f"A perfect attack proves an epsilon of {most[coin_set.estimator]:.2f} at most "
+        f"({names[coin_set.estimator]}, which is judged; {most[alternative]:.2f} "
+        f"{names[alternative]}), at delta {coin_set.delta:g} and level "
+        f"{coin_set.level:g}: no larger claim can be refuted."
     )

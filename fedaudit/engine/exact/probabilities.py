@@ -1,9 +1,9 @@
 """Exact extraction probabilities: how likely continuations begin with strings, without drawing any.
 
 A walk over all token sequences that spell a string, under the model, with the distribution that
-`sampling` draws from. Each prompt is read once; branches of all prompts go through the model
+`sampler` draws from. Each prompt is read once; branches of all prompts go through the model
 together, and each has its own row of the cache. What is too unlikely is not followed (branch and
-bound); `branches` has the book-keeping.
+bound); `search` has the book-keeping.
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ from fedaudit.engine.generation.sampler import probe_key
 from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
 
 TABLES = 20
-"""A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
-memory for a moment. Of 27 MB each, the allocator hands them out again; from 32 MB on it gets every
-one anew from the system, which took two to three times as long (glibc, 112,000 tokens)."""
+"""Rows of logits that take as much memory as one row of probabilities: several tables of float64
+exist at once. The allocator reuses tables of 27 MB; from 32 MB on each comes anew from the system,
+which took two to three times as long (glibc, 112,000 tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class SearchLevel:
     rows: Integers
     tokens: Integers
     used: int
-    """New tokens with these."""
+    """New tokens, these included."""
 
 
 @torch.inference_mode()
@@ -70,14 +70,14 @@ def prefix_probabilities(
     which might have spelt the string. Batches are of prompts of one padded length; a prompt is
     named by its index.
     """
-    place = {string: index for index, string in enumerate(walk.spelling.strings)}
-    columns = np.array([place[string] for string in request.strings], dtype=np.int64)
+    indices = {string: index for index, string in enumerate(walk.spelling.strings)}
+    columns = np.array([indices[string] for string in request.strings], dtype=np.int64)
     for batch in _batches(request.prompts, walk.new, bounds):
-        some = request.select(batch)
-        sums = SearchTotals(len(place), some.trials or [0] * len(batch))
-        room = _room(padded_length(len(some.prompts[0])) + walk.new, bounds)
+        batch_request = request.select(batch)
+        sums = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
+        room = _room(padded_length(len(batch_request.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
-        BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
+        BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).go(batch_request)
         yield batch, list(sums.chances(columns))
 
 
@@ -85,7 +85,7 @@ def _batches(prompts: TokenRows, new: int, bounds: BatchLimits) -> Iterator[list
     """Yield the indices of prompts of one padded length, longest first."""
     widths = [padded_length(len(prompt)) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
-        alike = [index for index, own in enumerate(widths) if own == width]
+        alike = [index for index, w in enumerate(widths) if w == width]
         room = _room(width + new, bounds)
         for start in range(0, len(alike), room):
             yield alike[start : start + room]
@@ -97,7 +97,7 @@ def _room(width: int, bounds: BatchLimits) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSearch:
-    """One batch on its way: prompts of one padded length."""
+    """The search for one batch of prompts of one padded length."""
 
     model: PreTrainedModel
     walk: SearchConfig
@@ -109,10 +109,10 @@ class BatchSearch:
 
     def go(self, request: PrefixProbabilityRequest) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
-        begun = SearchBranches.start(
+        roots = SearchBranches.start(
             [probe_key(request.seed, prompt) for prompt in request.prompts]
         )
-        levels = list(self._next(*_prefilled(self.model, request.prompts), begun, 0))
+        levels = list(self._next(*_prefilled(self.model, request.prompts), roots, 0))
         while levels:
             level = levels.pop()
             np.add.at(self.found.rows, level.branches.prompts, 1)
@@ -124,23 +124,23 @@ class BatchSearch:
         """Yield the branches one token on, at most `room` at a time; `logits` are of `branches`."""
         rows, tokens, longer = list[Integers](), list[Integers](), list[SearchBranches]()
         for start in range(0, len(branches), self.rows):
-            part = slice(start, start + self.rows)
-            table = distribution(logits[part], self.walk)
-            ends = used + 1 == self.walk.new
-            row, token, one = expand_branches(
-                table, branches[part], self.walk, self.found, ends=ends
+            chunk = slice(start, start + self.rows)
+            table = distribution(logits[chunk], self.walk)
+            is_last = used + 1 == self.walk.new
+            row, token, children = expand_branches(
+                table, branches[chunk], self.walk, self.found, is_last=is_last
             )
             rows.append(row + start)
             tokens.append(token)
-            longer.append(one)
+            longer.append(children)
         row, token, all_ = (
             np.concatenate(rows),
             np.concatenate(tokens),
             SearchBranches.joined(longer),
         )
         for start in range(0, len(row), self.room):
-            part = slice(start, start + self.room)
-            yield SearchLevel(all_[part], read, row[part], token[part], used + 1)
+            chunk = slice(start, start + self.room)
+            yield SearchLevel(all_[chunk], read, row[chunk], token[chunk], used + 1)
 
 
 def _prefilled(model: PreTrainedModel, prompts: TokenRows) -> tuple[PrefilledRows, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What a walk found of one prompt, for each of the questions that it was asked for."""
+"""Splitting the result of a walk over one prompt among the questions that share it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,27 +9,30 @@ from fedaudit.engine.generation.sampler import probe_key
 
 
 def scatter_probabilities(
-    found: PrefixProbabilities, prompt: Sequence[int], trials: Sequence[int], seed: int
+    probabilities: PrefixProbabilities, prompt: Sequence[int], trials: Sequence[int], seed: int
 ) -> list[PrefixProbabilities]:
-    """Return the chances of each question, which wanted `trials` draws of all that were made.
+    """Return the probabilities of each question; `trials` are the draws that each asked for.
 
     Draws that completed a string fall to the questions by lot, in proportion to their trials: such
     parts of a Poisson number are Poisson numbers, and independent. The rows that the model read
     count for the first question.
     """
     if len(trials) == 1:
-        return [found]
-    return list(_shared(found, prompt, np.asarray(trials, dtype=np.float64), seed))
+        return [probabilities]
+    return list(_shared(probabilities, prompt, np.asarray(trials, dtype=np.float64), seed))
 
 
 def _shared(
-    found: PrefixProbabilities, prompt: Sequence[int], trials: np.ndarray, seed: int
+    probabilities: PrefixProbabilities, prompt: Sequence[int], trials: np.ndarray, seed: int
 ) -> Iterator[PrefixProbabilities]:
     lots = np.random.default_rng(probe_key(seed, prompt))
     total = trials.sum()
     shares = trials / total if total else np.full(len(trials), 1 / len(trials))
-    drawn = lots.multinomial(found.drawn, shares)
-    for number, own in enumerate(drawn.T):
+    draws = lots.multinomial(probabilities.drawn, shares)
+    for number, counts in enumerate(draws.T):
         yield PrefixProbabilities(
-            least=found.least, most=found.most, drawn=own, rows=0 if number else found.rows
+            least=probabilities.least,
+            most=probabilities.most,
+            drawn=counts,
+            rows=0 if number else probabilities.rows,
         )

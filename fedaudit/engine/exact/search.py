@@ -1,8 +1,8 @@
-"""Branches of a walk over token sequences: how they part, what is followed, what is given up.
+"""Branches of a walk over token sequences: how they split, what is followed, what is given up.
 
 A branch less likely than its threshold is given up and its mass is added up. The threshold falls
-with every byte that is spelt: the ways to spell a long string are unlikely each, and who has spelt
-most of it will mostly go on, which costs few branches. Besides, some of that
+with every byte that is spelt: each way to spell a long string is unlikely, and a branch that has
+spelt most of it mostly goes on, which costs few branches. Besides, some of that
 mass is drawn from: a Poisson number of draws goes into what is given up, each as likely as its
 branch, and every draw is followed by drawing its next tokens until it spells nothing any more. So
 the draws that complete strings are a Poisson number too, whose mean is what the walk has missed.
@@ -26,8 +26,8 @@ Keys = npt.NDArray[np.uint64]
 Chosen = npt.NDArray[np.bool_]
 
 RATE = 0.75
-"""With every byte that a branch has spelt its threshold falls to this much: docs/exact.md has the
-rates that were tried."""
+"""The factor on a branch's threshold for every byte that it has spelt: docs/exact.md has the rates
+that were tried."""
 
 _STEP, _DRAW, _LAUNCH = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 1))
 
@@ -56,14 +56,14 @@ class SearchBranches:
     prompts: Integers
     nodes: Integers
     mass: Floats
-    """Of one that is followed; of a draw 0."""
+    """The probability of a followed branch; 0 for a draw."""
     drawn: Chosen
     """Whether it is a draw from what was given up."""
     keys: Keys
     """What its random numbers derive from: prompt and tokens, and which draw it is."""
 
     def __getitem__(self, chosen: Integers | Chosen | slice) -> "SearchBranches":
-        return SearchBranches(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})
+        return SearchBranches(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -81,10 +81,10 @@ class SearchBranches:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence["SearchBranches"]) -> "SearchBranches":
-        """Return the branches of all `parts`, of which there is one at least."""
-        names = [one.name for one in fields(cls)]
-        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+    def joined(cls, groups: Sequence["SearchBranches"]) -> "SearchBranches":
+        """Return the branches of all `groups`, of which there is one at least."""
+        names = [f.name for f in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(p, name) for p in groups]) for name in names})
 
 
 class SearchTotals:
@@ -98,10 +98,10 @@ class SearchTotals:
         self._lost: Floats = np.zeros((prompts, strings + 1))
         self._drawn: Integers = np.zeros((prompts, strings), dtype=np.int64)
 
-    def add(self, at: SearchBranches, strings: Integers, run: Floats, hit: Chosen) -> None:
+    def add(self, branches: SearchBranches, strings: Integers, run: Floats, hit: Chosen) -> None:
         """Add what completes strings: the mass that is followed, and the draws that are `hit`."""
-        np.add.at(self._least, (at.prompts, strings), run * at.mass)
-        np.add.at(self._drawn, (at.prompts[hit], strings[hit]), 1)
+        np.add.at(self._least, (branches.prompts, strings), run * branches.mass)
+        np.add.at(self._drawn, (branches.prompts[hit], strings[hit]), 1)
 
     def lose(self, lost: SearchBranches, below: tuple[Integers, Integers]) -> None:
         """Add branches that are given up, to all strings that they might have spelt."""
@@ -114,9 +114,9 @@ class SearchTotals:
         least = self._least.clip(0, 1)
         most = (least + self._lost[:, :-1].cumsum(axis=1)).clip(least, 1)
         for row, count in enumerate(self.rows.tolist()):
-            drawn = self._drawn[row, columns]
+            draws = self._drawn[row, columns]
             yield PrefixProbabilities(
-                least=least[row, columns], most=most[row, columns], drawn=drawn, rows=count
+                least=least[row, columns], most=most[row, columns], drawn=draws, rows=count
             )
 
 
@@ -133,85 +133,85 @@ def expand_branches(
     table: torch.Tensor,
     branches: SearchBranches,
     walk: SearchConfig,
-    found: SearchTotals,
+    totals: SearchTotals,
     *,
-    ends: bool,
+    is_last: bool,
 ) -> tuple[Integers, Integers, SearchBranches]:
     """Return the row, the token and the branch of every way to go on.
 
     What completes a string is added up, whether it goes on or not, and so is what is given up.
-    `ends` says that no token follows the next one.
+    `is_last` says that no token follows the next one.
     """
     steps = [walk.spelling.steps(node) for node in branches.nodes.tolist()]
-    at = np.repeat(np.arange(len(steps)), [len(one.strings) for one in steps])
-    first, last = (np.concatenate([getattr(one, n) for one in steps]) for n in ("first", "last"))
-    # A run of tokens weighs what the sum up to its end has more than that up to its beginning.
+    rows = np.repeat(np.arange(len(steps)), [len(step.strings) for step in steps])
+    first, last = (np.concatenate([getattr(step, n) for step in steps]) for n in ("first", "last"))
+    # A run of tokens has the mass of the sum up to its end less that up to its beginning.
     sums = torch.nn.functional.pad(table.cumsum(dim=-1), (1, 0))
-    run = (_taken(sums, at, last) - _taken(sums, at, first)).clip(0)
+    run = (_taken(sums, rows, last) - _taken(sums, rows, first)).clip(0)
     token = _token(sums, branches)
-    strings = np.concatenate([one.strings for one in steps])
-    found.add(branches[at], strings, run, (first <= token[at]) & (token[at] < last))
-    if ends:
+    strings = np.concatenate([step.strings for step in steps])
+    totals.add(branches[rows], strings, run, (first <= token[rows]) & (token[rows] < last))
+    if is_last:
         none = np.zeros(0, dtype=np.int64)
         return none, none, branches[none]
-    at = np.repeat(np.arange(len(steps)), [len(one.tokens) for one in steps])
+    rows = np.repeat(np.arange(len(steps)), [len(step.tokens) for step in steps])
     tokens, nodes = (
-        np.concatenate([getattr(one, n) for one in steps]) for n in ("tokens", "nodes")
+        np.concatenate([getattr(step, n) for step in steps]) for n in ("tokens", "nodes")
     )
-    before = branches[at]
+    before = branches[rows]
     longer = SearchBranches(
         prompts=before.prompts,
         nodes=nodes,
-        mass=_taken(table, at, tokens) * before.mass,
+        mass=_taken(table, rows, tokens) * before.mass,
         drawn=before.drawn,
         keys=splitmix64(before.keys + tokens.astype(np.uint64) * _STEP),
     )
-    follow = np.where(before.drawn, tokens == token[at], walk.followed(longer))
+    follow = np.where(before.drawn, tokens == token[rows], walk.followed(longer))
     given_up = np.flatnonzero(~follow & ~before.drawn)
-    found.lose(longer[given_up], walk.spelling.below())
-    out, launched = _launched(longer[given_up], found)
+    totals.lose(longer[given_up], walk.spelling.below())
+    out, launched = _launched(longer[given_up], totals)
     chosen = np.concatenate([np.flatnonzero(follow), given_up[out]])
     ids = walk.spelling.words.order[tokens[chosen]]
-    return at[chosen], ids, SearchBranches.joined([longer[follow], launched])
+    return rows[chosen], ids, SearchBranches.joined([longer[follow], launched])
 
 
 def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
-    """Return the place of the next token of every draw; -1 of what is followed, or where it ends.
+    """Return the position of every draw's next token; -1 for followed branches, or at an end.
 
-    What is missing from the sums are the tokens that end an answer: they come behind all others.
+    Tokens that end an answer are missing from the sums: they come after all others.
     """
-    found = np.full(len(branches), -1, dtype=np.int64)
+    next_tokens = np.full(len(branches), -1, dtype=np.int64)
     rows = np.flatnonzero(branches.drawn)
     if len(rows):
-        wanted = to_device(_uniform(branches.keys[rows], _DRAW), sums.device)
-        places = torch.searchsorted(sums[rows, 1:].contiguous(), wanted[:, None], right=True)
+        quantiles = to_device(_uniform(branches.keys[rows], _DRAW), sums.device)
+        places = torch.searchsorted(sums[rows, 1:].contiguous(), quantiles[:, None], right=True)
         token = places.squeeze(-1).cpu().numpy()
-        found[rows] = np.where(token < sums.shape[1] - 1, token, -1)
-    return found
+        next_tokens[rows] = np.where(token < sums.shape[1] - 1, token, -1)
+    return next_tokens
 
 
-def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, SearchBranches]:
-    """Return draws from branches that are given up: the place of each one's branch, and the draws.
+def _launched(given_up: SearchBranches, totals: SearchTotals) -> tuple[Integers, SearchBranches]:
+    """Return draws from branches that are given up: the index of each one's branch, and the draws.
 
     Their number is Poisson with mean trials times mass.
     """
-    mean = found.trials[given_up.prompts] * given_up.mass
+    mean = totals.trials[given_up.prompts] * given_up.mass
     uniform = _uniform(given_up.keys, _LAUNCH)
-    some = np.flatnonzero(uniform > np.exp(-mean))
-    out = np.repeat(some, _poisson(uniform[some], mean[some]))
-    which = np.arange(len(out)) - np.searchsorted(out, out)
-    one = given_up[out]
+    indices = np.flatnonzero(uniform > np.exp(-mean))
+    out = np.repeat(indices, _poisson(uniform[indices], mean[indices]))
+    draw_number = np.arange(len(out)) - np.searchsorted(out, out)
+    parents = given_up[out]
     return out, SearchBranches(
-        prompts=one.prompts,
-        nodes=one.nodes,
+        prompts=parents.prompts,
+        nodes=parents.nodes,
         mass=np.zeros(len(out)),
         drawn=np.ones(len(out), dtype=np.bool_),
-        keys=splitmix64(one.keys + (which.astype(np.uint64) + np.uint64(1)) * _DRAW),
+        keys=splitmix64(parents.keys + (draw_number.astype(np.uint64) + np.uint64(1)) * _DRAW),
     )
 
 
 def _poisson(uniform: Floats, mean: Floats) -> Integers:
-    """Return the numbers at quantiles: the least whose distribution function reaches each."""
+    """Return Poisson quantiles: the least numbers whose distribution function reaches `uniform`."""
     if not len(uniform):  # as always without trials: then no scipy is needed
         return np.zeros(0, dtype=np.int64)
     from scipy.special import pdtr, pdtrik
@@ -228,6 +228,6 @@ def _uniform(keys: Keys, salt: np.uint64) -> Floats:
 
 def _taken(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
     """Return the numbers at (row, column)."""
-    row, column = (to_device(one, table.device) for one in (rows, columns))
-    taken: Floats = table[row, column].cpu().numpy()
-    return taken
+    row, column = (to_device(indices, table.device) for indices in (rows, columns))
+    values: Floats = table[row, column].cpu().numpy()
+    return values

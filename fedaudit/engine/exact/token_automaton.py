@@ -42,24 +42,24 @@ class Vocabulary:
         """Return the places in `order` of tokens that write nothing, special ones for instance."""
         return range(len(self.spelt), len(self.order))
 
-    def run(self, begun: bytes, low: int, high: int) -> tuple[int, int]:
-        """Return the first and last + 1 of the tokens from `low` to `high` that begin so."""
-        first = bisect_left(self.spelt, begun, low, high)
+    def run(self, prefix: bytes, low: int, high: int) -> tuple[int, int]:
+        """Return the first and last + 1 token from `low` to `high` that begins with `prefix`."""
+        first = bisect_left(self.spelt, prefix, low, high)
         return first, bisect_right(
-            self.spelt, begun, first, high, key=lambda spelt: spelt[: len(begun)]
+            self.spelt, prefix, first, high, key=lambda spelt: spelt[: len(prefix)]
         )
 
 
-def vocabulary(tokenizer: Any, size: int, ends: Collection[int], name: str) -> Vocabulary:
+def vocabulary(tokenizer: Any, size: int, end_tokens: Collection[int], name: str) -> Vocabulary:
     """Return the vocabulary of a model with `size` logits; raises InputError without bytes."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     read = _reader(backend, name)
     if _rewrites(tokenizer):
         raise InputError(_NO_BYTES.format(name))
-    special = {i for i, one in backend.get_added_tokens_decoder().items() if one.special}
+    special = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
     pieces: list[tuple[bytes, int]] = []
     silent: list[int] = []
-    for token in set(range(size)) - set(ends):
+    for token in set(range(size)) - set(end_tokens):
         piece = None if token in special else backend.id_to_token(token)
         if spelt := read(piece) if piece else b"":
             pieces.append((spelt, token))
@@ -98,9 +98,9 @@ def _reader(backend: Any, name: str) -> Any:
 
 def _alphabet() -> dict[str, int]:
     """Return the byte behind each character of byte-level BPE (GPT-2's table)."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): b for i, b in enumerate(hidden)}
 
 
 _BYTES = _alphabet()
@@ -120,7 +120,7 @@ def _sentence(piece: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TokenSteps:
-    """What one token does at a node of the automaton; tokens by their place in the order."""
+    """What each token does at a node of the automaton; tokens by their position in the order."""
 
     tokens: Integers
     nodes: Integers
@@ -141,7 +141,7 @@ class TokenAutomaton:
     def __init__(self, strings: Collection[str], words: Vocabulary) -> None:
         self.words = words
         self.strings = sorted(set(strings), key=_encoded)
-        if any(not one or one[0].isspace() for one in self.strings):
+        if any(not string or string[0].isspace() for string in self.strings):
             raise ValueError("A string to spell is empty or begins with white space.")
         self._children: list[dict[int, int]] = [{}]
         self._string: list[int] = [-1]
@@ -174,25 +174,25 @@ class TokenAutomaton:
 
     def below(self) -> tuple[Integers, Integers]:
         """Return, for every node, the first and last + 1 string that is still to be spelt there."""
-        ends = np.array(self._string) >= 0
-        return np.array(self._from) + ends, np.array(self._to)
+        is_end = np.array(self._string) >= 0
+        return np.array(self._from) + is_end, np.array(self._to)
 
     def steps(self, node: int) -> TokenSteps:
-        """Return what every token does at a node; made when it is asked for first."""
+        """Return what every token does at a node, computed on first use."""
         if node not in self._steps:
             self._steps[node] = self._made(node)
         return self._steps[node]
 
     def _made(self, start: int) -> TokenSteps:
         spelt = self.words.spelt
-        leads = [(place, start) for place in self.words.silent]
+        leads = [(position, start) for position in self.words.silent]
         completes: list[tuple[int, int, int]] = []
         open_ = [(start, b"", 0, len(spelt))]
         while open_:
             node, so_far, low, high = open_.pop()
             if so_far and self._children[node]:
-                ended = bisect_right(spelt, so_far, low, high)
-                leads += [(place, node) for place in range(low, ended)]
+                stop = bisect_right(spelt, so_far, low, high)
+                leads += [(position, node) for position in range(low, stop)]
             for byte, child in self._children[node].items():
                 longer = so_far + bytes([byte])
                 begin, end = self.words.run(longer, low, high)
@@ -201,12 +201,12 @@ class TokenAutomaton:
                         completes.append((begin, end, self._string[child]))
                     open_.append((child, longer, begin, end))
         to = np.array(sorted(leads), dtype=np.int64).reshape(-1, 2)
-        of = np.array(sorted(completes), dtype=np.int64).reshape(-1, 3)
-        return TokenSteps(to[:, 0], to[:, 1], of[:, 0], of[:, 1], of[:, 2])
+        runs = np.array(sorted(completes), dtype=np.int64).reshape(-1, 3)
+        return TokenSteps(to[:, 0], to[:, 1], runs[:, 0], runs[:, 1], runs[:, 2])
 
 
 class AutomatonCache:
-    """The spellings that one base was asked for last: both models of an audit share them."""
+    """The automaton that one base used last: both models of an audit share it."""
 
     def __init__(self, base: LoadedBase) -> None:
         self._base = base
@@ -214,17 +214,17 @@ class AutomatonCache:
         self._tables: dict[tuple[int, ...], list[bytes]] = {}
         self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], TokenAutomaton] = {}
 
-    def of(self, strings: Collection[str], ends: Collection[int]) -> TokenAutomaton:
-        """Return the spelling of `strings` where `ends` end an answer."""
-        stops = tuple(sorted(set(ends)))
-        asked = tuple(sorted(set(strings))), stops
-        if asked not in self._last:
-            self._last = {asked: TokenAutomaton(asked[0], self._vocabulary(stops))}
-        return self._last[asked]
+    def of(self, strings: Collection[str], end_tokens: Collection[int]) -> TokenAutomaton:
+        """Return the spelling of `strings` where `end_tokens` end an answer."""
+        stops = tuple(sorted(set(end_tokens)))
+        key = tuple(sorted(set(strings))), stops
+        if key not in self._last:
+            self._last = {key: TokenAutomaton(key[0], self._vocabulary(stops))}
+        return self._last[key]
 
-    def table(self, ends: Collection[int]) -> list[bytes]:
-        """Return the bytes of every token by its number; those of `ends` write nothing."""
-        stops = tuple(sorted(set(ends)))
+    def table(self, end_tokens: Collection[int]) -> list[bytes]:
+        """Return the bytes of every token by its number; those of `end_tokens` write nothing."""
+        stops = tuple(sorted(set(end_tokens)))
         if stops not in self._tables:
             words = self._vocabulary(stops)
             table = [b""] * self._size

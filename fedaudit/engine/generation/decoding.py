@@ -1,8 +1,8 @@
 """Continuing prompts: each prompt is read once, however many samples it asks for.
 
 Prompts of one padded length are read together, and the samples of all are drawn side by side. As
-they end, further prompts take their place. Where the kind of model does not allow for it, the
-samples of one reading are drawn by themselves.
+they end, further prompts take their place. Where the kind of model does not allow that, each batch
+of prompts is decoded by itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ ENTRIES = 256
 
 
 class DecodeRows(Protocol):
-    """What goes through the model once the prompts were read."""
+    """The rows that go through the model once the prompts are read."""
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
         """Take prompts in as they were read; return the row of the first.
@@ -50,20 +50,20 @@ class DecodeRows(Protocol):
         ...
 
     def remembered(self) -> Integers:
-        """Return the groups that take room."""
+        """Return the groups whose keys and values are in memory."""
         ...
 
 
 @torch.inference_mode()
 def decode_batch(
-    model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], kept: Kept
+    model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], on_keep: Kept
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an end token.
 
-    All prompts have one padded length and one number of new tokens. `kept` is told, whenever the
-    rows change, which of the rows before (the prompts at first) each goes on from, in order.
+    All prompts have one padded length and one number of new tokens. `on_keep` is called
+    whenever the rows change, with the earlier row (at first, the prompt) that each continues.
     """
-    course = DecodeLoop(model, work, batch, kept)
+    course = DecodeLoop(model, work, batch, on_keep)
     course.admit(batch)
     while course.going:
         course.step()
@@ -76,18 +76,18 @@ def decode_refilled(
 ) -> Iterator[Answered]:
     """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
 
-    All have one number of new tokens; no piece has more than `rows` samples. So many are drawn at
-    once. Prompts that stand side by side are read together where they have one padded length. Once
-    a quarter of the samples has left, others are taken in: all samples of a prompt leave together,
-    and what they do not share stays until then.
+    All have one number of new tokens; no piece has more than `rows` samples, the most that are
+    drawn at once. Adjacent prompts of one padded length are read together. Once a quarter of the
+    samples has left, others are admitted: all samples of a prompt leave together, and what they do
+    not share stays until then.
     """
-    course, begun = DecodeLoop(model, work, waiting, lambda rows: None), 0
-    while begun < len(waiting) or course.going:
-        while begun < len(waiting) and course.takes(rows):
-            batch = _fitting(work, islice(waiting, begun, None), rows - course.held())
+    course, position = DecodeLoop(model, work, waiting, lambda rows: None), 0
+    while position < len(waiting) or course.going:
+        while position < len(waiting) and course.takes(rows):
+            batch = _fitting(work, islice(waiting, position, None), rows - course.held())
             if not batch:
                 break
-            begun += len(batch)
+            position += len(batch)
             course.admit(batch)
         if course.going:
             course.step()
@@ -108,13 +108,17 @@ def _fitting(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> li
 
 
 class DecodeLoop:
-    """Samples on their way, of one number of new tokens."""
+    """The decoding of samples that have one number of new tokens."""
 
     def __init__(
-        self, model: PreTrainedModel, work: SamplingJob, pieces: Sequence[SampleRange], kept: Kept
+        self,
+        model: PreTrainedModel,
+        work: SamplingJob,
+        pieces: Sequence[SampleRange],
+        on_keep: Kept,
     ) -> None:
-        """Begin none; `pieces` are all that may be admitted."""
-        self._model, self._work, self._kept = model, work, kept
+        """Start without samples; `pieces` are all that may be admitted."""
+        self._model, self._work, self._kept = model, work, on_keep
         new = work.requests[pieces[0].index].max_new_tokens
         self._most = max(1, ENTRIES // new)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
@@ -129,11 +133,11 @@ class DecodeLoop:
         return self._samples is not None and len(self._samples.index) > 0
 
     def held(self) -> int:
-        """Return how many samples there is room taken for."""
+        """Return how many samples take up room."""
         return int(self._sizes[self._rows.remembered()].sum()) if self.going else 0
 
     def _begin(self) -> None:
-        """Forget what was remembered: there is no sample that goes on."""
+        """Drop the cache: no sample is running."""
         self._rows: DecodeRows = CopiedPrefixRows(self._model, self._kept)
         if self._refills:
             self._rows = shared_prefix.SharedPrefixRows(self._model, self._kept, room=self._entries)
@@ -164,10 +168,10 @@ class DecodeLoop:
     def step(self) -> None:
         """Let each sample read the token that it drew, and draw the next."""
         assert self._samples is not None
-        own = self._samples
-        logits, row = self._rows.grow(own.group, own.row, own.token)
-        own.row[:] = row
-        self._samples = self.drawn.draw(own, logits)
+        samples = self._samples
+        logits, row = self._rows.grow(samples.group, samples.row, samples.token)
+        samples.row[:] = row
+        self._samples = self.drawn.draw(samples, logits)
 
 
 def prefill(
@@ -175,7 +179,7 @@ def prefill(
 ) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
     """Read prompts of one padded length, padded ahead.
 
-    Return the logits of what follows each (prompts, vocabulary), the mask, and what is remembered.
+    Return the logits of what follows each (prompts, vocabulary), the mask, and the cache.
     """
     ids, mask = left_padded(prompts, padded_length(len(prompts[0])), model.device)
     cache = DynamicCache(config=model.config)
@@ -193,16 +197,16 @@ def prefill(
 
 
 class CopiedPrefixRows:
-    """Each sample a row with a copy of its prompt's keys: the way for any kind of model.
+    """One row for each sample, with a copy of its prompt's keys: works for any kind of model.
 
     Rows of samples that have ended leave the batch once they are a quarter of it.
     """
 
-    def __init__(self, model: PreTrainedModel, kept: Kept) -> None:
-        self._model, self._kept = model, kept
+    def __init__(self, model: PreTrainedModel, on_keep: Kept) -> None:
+        self._model, self._kept = model, on_keep
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
-        """Take the prompts in, in place of all that there were before."""
+        """Take the prompts in, replacing all earlier ones."""
         self._cache, self._mask = cache, mask
         self._position = mask.sum(-1, keepdim=True) - 1
         self._prompts = True

@@ -1,4 +1,4 @@
-"""What is remembered of prompts that are continued together: keys, values and who sees which."""
+"""The KV cache of prompts that are continued together, and which rows see which keys."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,8 @@ from fedaudit.engine.device import to_device
 Integers = npt.NDArray[np.int64]
 
 ALIGNED = {"cuda": 8}
-"""Attention looks at a multiple of so many keys: CUDA's kernel would copy any other mask, in every
-layer."""
+"""Attention looks at a multiple of this many keys: CUDA's kernel would copy any other mask, in
+every layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class LayerCache(CacheLayerMixin):
 
     def leave(self, stay: torch.Tensor) -> None:
         """Forget all groups but those of `stay`."""
-        self.keys, self.values = (held[stay] for held in self.tensors())
+        self.keys, self.values = (tensor[stay] for tensor in self.tensors())
 
     def join(self, other: "LayerCache") -> None:
-        """Take in the groups of another layer, behind."""
-        most = max(held.shape[2] for held in (*self.tensors(), *other.tensors()))
-        mine, theirs = (
-            [pad(held, (0, 0, 0, most - held.shape[2])) for held in layer.tensors()]
+        """Append the groups of another layer."""
+        most = max(tensor.shape[2] for tensor in (*self.tensors(), *other.tensors()))
+        own_tensors, other_tensors = (
+            [pad(tensor, (0, 0, 0, most - tensor.shape[2])) for tensor in layer.tensors()]
             for layer in (self, other)
         )
-        self.keys, self.values = map(torch.cat, zip(mine, theirs, strict=True))
+        self.keys, self.values = map(torch.cat, zip(own_tensors, other_tensors, strict=True))
 
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and the values, (groups, heads, entries, size) each."""
@@ -88,7 +88,7 @@ class LayerCache(CacheLayerMixin):
 
 
 class KVCache(Cache):
-    """What is remembered of all groups, and who sees what of it."""
+    """The keys and values of all groups, and which rows see which of them."""
 
     def __init__(self, read: DynamicCache, mask: torch.Tensor, owner: Integers, room: int) -> None:
         """Take the prompts as read; group i continues prompt owner[i] with `room` entries."""
@@ -102,20 +102,20 @@ class KVCache(Cache):
         self.position = self.seen.sum(1)[owner] - 1
         """The last position that was read of each group."""
 
-    def join(self, others: "KVCache") -> None:
-        """Take in other groups: their rows and they come behind; all get the most entries."""
-        for layer, other in zip(self.rows, others.rows, strict=True):
-            layer.join(other)
-        most = max(self.seen.shape[1], others.seen.shape[1])
-        self.seen, others.seen = (
-            np.pad(seen, ((0, 0), (0, most - seen.shape[1]))) for seen in (self.seen, others.seen)
+    def join(self, cache: "KVCache") -> None:
+        """Append the groups and rows of another cache; all get the larger number of entries."""
+        for layer, other_layer in zip(self.rows, cache.rows, strict=True):
+            layer.join(other_layer)
+        most = max(self.seen.shape[1], cache.seen.shape[1])
+        self.seen, cache.seen = (
+            np.pad(mask, ((0, 0), (0, most - mask.shape[1]))) for mask in (self.seen, cache.seen)
         )
-        self.used = np.concatenate([self.used, others.used])
-        self.position = np.concatenate([self.position, others.position])
-        self.seen = np.concatenate([self.seen, others.seen])
+        self.used = np.concatenate([self.used, cache.used])
+        self.position = np.concatenate([self.position, cache.position])
+        self.seen = np.concatenate([self.seen, cache.seen])
 
     def advance(self, parents: Integers, group: Integers) -> CachePositions:
-        """Give each row, the child of a row before and in order of groups, a place of its own."""
+        """Give each row its own place; rows are children of earlier rows, in order of groups."""
         counts = np.bincount(group, minlength=len(self.used))
         rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[group]
         entry = self.used[group] + rank
@@ -137,7 +137,7 @@ class KVCache(Cache):
         return places
 
     def _length(self) -> int:
-        """Return how many keys attention looks at: those that there are, and what aligns them."""
+        """Return how many keys attention looks at: all that there are, rounded up for alignment."""
         step = ALIGNED.get(self.device.type, 1)
         return min(-(-int(self.used.max()) // step) * step, self.seen.shape[1])
 
@@ -149,27 +149,29 @@ class KVCache(Cache):
         self.used, self.position = self.used[stay], self.position[stay]
 
     def mask(self, places: CachePositions, dtype: torch.dtype, repeats: int) -> torch.Tensor:
-        """Return what is added to scores: 0 where a row sees a key.
+        """Return the additive attention mask: 0 where a row sees a key.
 
         (groups, 1, repeats x slots, length): once for each of the heads that share a key.
         """
-        seen = to_device(self.seen[:, : places.length], self.device)
+        visible = to_device(self.seen[:, : places.length], self.device)
         shape = (places.groups * places.slots, places.length)
         # Slots without a row see all: their answers are not read, but must be finite.
         added = torch.zeros(shape, device=self.device, dtype=dtype)
-        added[places.slot] = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
+        added[places.slot] = torch.zeros_like(visible, dtype=dtype).masked_fill(
+            ~visible, -torch.inf
+        )
         added = added.view(places.groups, 1, places.slots, places.length)
         return added.repeat(1, 1, repeats, 1) if repeats > 1 else added
 
 
 def _layer(read: Any, chosen: torch.Tensor, room: int) -> LayerCache:
     """Return a layer with prompts in front of `room` empty entries."""
-    made = []
+    tensors = []
     for source in (read.keys, read.values):
         _, heads, width, size = source.shape
         # Zero, not empty: what is masked is multiplied by 0, and 0 x NaN is NaN.
         new = source.new_zeros(len(chosen), heads, width + room, size)
         new[:, :, :width] = source[chosen]
-        made.append(new)
-    keys, values = made
+        tensors.append(new)
+    keys, values = tensors
     return LayerCache(keys, values)

@@ -18,7 +18,7 @@ NO_NUMBERS = (
 NO_TOKEN = -1
 """What is drawn where the logits are no numbers."""
 BLOCK = 64
-"""Tokens that are drawn from together, once their sum was drawn."""
+"""Tokens of a block; first a block is drawn, then a token of it."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -65,8 +65,8 @@ def probabilities(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tenso
     if decoding.top_p < 1.0:
         ordered, order = chances.sort(dim=-1, descending=True, stable=True)
         ahead = ordered.cumsum(dim=-1) - ordered
-        kept = torch.zeros_like(chances).scatter(-1, order, (ahead < decoding.top_p).double())
-        chances = chances * kept
+        nucleus = torch.zeros_like(chances).scatter(-1, order, (ahead < decoding.top_p).double())
+        chances = chances * nucleus
         chances = chances / chances.sum(dim=-1, keepdim=True)
     return chances
 
@@ -114,8 +114,8 @@ def _draw(
     blocks = blocks.view(len(chances), -1, BLOCK)
     # First the block, then the token in it: only sums over blocks are made of every row.
     totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
-    block, rest = _found(totals[where], number)
-    token, _ = _found(blocks[where, block].double().cumsum(dim=-1), rest)
+    block, remainder = _found(totals[where], number)
+    token, _ = _found(blocks[where, block].double().cumsum(dim=-1), remainder)
     return (block * BLOCK + token).where(totals[where, -1].isfinite(), NO_TOKEN)
 
 
@@ -123,18 +123,18 @@ def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor
     """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
     total = cumulative[:, -1]
     # Below the total whatever is rounded: then an entry without weight is never found.
-    wanted = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
-    entry = torch.searchsorted(cumulative, wanted[:, None], right=True)
+    thresholds = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
+    entry = torch.searchsorted(cumulative, thresholds[:, None], right=True)
     entry = entry.clamp(max=cumulative.shape[-1] - 1)  # of NaN; any number falls on an entry
     before = torch.nn.functional.pad(cumulative, (1, 0))
     start, end = before.gather(-1, entry).squeeze(-1), cumulative.gather(-1, entry).squeeze(-1)
-    return entry.squeeze(-1), (wanted - start) / (end - start)
+    return entry.squeeze(-1), (thresholds - start) / (end - start)
 
 
 def sampling_weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
     """Return numbers in proportion to the chances of tokens, (rows, vocabulary).
 
-    In float32, which is all that the logits have, but where top-p asks for more.
+    In float32, the precision of the logits; for top-p in float64.
     """
     if decoding.top_p < 1.0:
         return probabilities(logits, decoding)

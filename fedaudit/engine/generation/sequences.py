@@ -27,7 +27,7 @@ class SamplingJob:
     decoding: SamplingParams
     end: Sequence[int]
     sought: StopStrings | None = None
-    """Nothing but which of these strings a sample begins with counts."""
+    """If given, only which of these strings a sample begins with counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class RunningSequences:
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> "RunningSequences":
         """Return those of `chosen`."""
-        return RunningSequences(*(getattr(self, one.name)[chosen] for one in fields(self)))
+        return RunningSequences(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
-    def and_(self, others: "RunningSequences") -> "RunningSequences":
-        """Return these, and `others` behind them."""
-        mine, theirs = ([getattr(s, one.name) for one in fields(self)] for s in (self, others))
-        return RunningSequences(*map(np.concatenate, zip(mine, theirs, strict=True)))
+    def and_(self, samples: "RunningSequences") -> "RunningSequences":
+        """Return these, and `samples` behind them."""
+        left, right = ([getattr(s, f.name) for f in fields(self)] for s in (self, samples))
+        return RunningSequences(*map(np.concatenate, zip(left, right, strict=True)))
 
     @staticmethod
     def start(
@@ -125,10 +125,10 @@ class OutputBuffer:
         """Yield the pieces that have ended since the last time, if any, all at once."""
         over, self._over = sorted(self._over), []
         if over:
-            pieces = [self._pieces[place] for place in over]
+            pieces = [self._pieces[index] for index in over]
             spans = [
-                slice(self._starts[place], self._starts[place] + piece.last - piece.first)
-                for place, piece in zip(over, pieces, strict=True)
+                slice(self._starts[index], self._starts[index] + piece.last - piece.first)
+                for index, piece in zip(over, pieces, strict=True)
             ]
             yield pieces, self._cut(np.concatenate([self._tokens[span] for span in spans]))
 

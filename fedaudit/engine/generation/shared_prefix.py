@@ -24,9 +24,9 @@ KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen
 
 
 def supports_grouping(model: PreTrainedModel) -> bool:
-    """Say whether this model can be asked in groups: plain attention in all its layers.
+    """Tell whether this model can decode in groups: it has plain attention in all its layers.
 
-    And positions that mean the same whatever the longest row of a batch is.
+    And its positions do not depend on the longest row of a batch.
     """
     config = model.config
     if config.model_type not in KINDS or _rope(config) in ("dynamic", "longrope"):
@@ -36,7 +36,7 @@ def supports_grouping(model: PreTrainedModel) -> bool:
 
 
 def _rope(config: PreTrainedConfig) -> str:
-    """Return how a model turns positions, as transformers names it."""
+    """Return the type of a model's rotary positions, as transformers names it."""
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
@@ -64,10 +64,10 @@ class SharedPrefixRows:
     """
 
     def __init__(
-        self, model: PreTrainedModel, kept: Callable[[torch.Tensor], None], *, room: int
+        self, model: PreTrainedModel, on_keep: Callable[[torch.Tensor], None], *, room: int
     ) -> None:
-        """Begin without any; each group may have `room` drawn tokens."""
-        self._model, self._kept, self._room = model, kept, room
+        """Start without groups; each may have `room` drawn tokens."""
+        self._model, self._kept, self._room = model, on_keep, room
         self._groups: KVCache | None = None
         self._count = 0
         self._left = np.zeros(0, dtype=np.int64)
@@ -99,10 +99,10 @@ class SharedPrefixRows:
             self._groups.leave(np.searchsorted(self._left, alive))
             self._left = alive
         # Samples of one group that drew the same from the same row are one row from now on.
-        told = np.stack([np.searchsorted(self._left, group), row, tokens])
-        (group, parents, tokens), own = np.unique(told, axis=1, return_inverse=True)
+        triples = np.stack([np.searchsorted(self._left, group), row, tokens])
+        (group, parents, tokens), inverse = np.unique(triples, axis=1, return_inverse=True)
         self._kept(torch.as_tensor(parents))
-        return self._forward(parents, group, tokens), own.reshape(-1)
+        return self._forward(parents, group, tokens), inverse.reshape(-1)
 
     def _forward(self, parents: Integers, group: Integers, tokens: Integers) -> torch.Tensor:
         """Return the logits (rows, vocabulary) of rows that each read one token."""
@@ -151,22 +151,22 @@ def _attend(
     _, heads, count, size = query.shape
     groups, slots, shared = places.groups, places.slots, key.shape[1]
     repeats, rows = heads // shared, query[0].transpose(0, 1)
-    whole = groups * slots == count  # then rows stand in their slots as they are
+    dense = groups * slots == count  # then rows stand in their slots as they are
     spread = rows
-    if not whole:
+    if not dense:
         spread = rows.new_zeros(groups * slots, heads, size)
         spread[places.slot] = rows
     spread = spread.reshape(groups, slots, shared, repeats, size).permute(0, 2, 3, 1, 4)
-    found = torch.nn.functional.scaled_dot_product_attention(
+    output = torch.nn.functional.scaled_dot_product_attention(
         spread.reshape(groups, shared, repeats * slots, size),
         key,
         value,
         attn_mask=attention_mask,
         scale=scaling,
     )
-    found = found.reshape(groups, shared, repeats, slots, size).permute(0, 3, 1, 2, 4)
-    found = found.reshape(groups * slots, heads, size)
-    return (found if whole else found[places.slot])[None], None
+    output = output.reshape(groups, shared, repeats, slots, size).permute(0, 3, 1, 2, 4)
+    output = output.reshape(groups * slots, heads, size)
+    return (output if dense else output[places.slot])[None], None
 
 
 AttentionInterface.register(NAME, _attend)

@@ -28,14 +28,14 @@ class StopStrings:
         self._strings = sorted(self._known)
         self.table = table
 
-    def open(self, said: bytes, *, spelling: bool = False) -> bool:
-        """Say whether it may still change which of the strings an answer with `said` begins with.
+    def open(self, prefix: bytes, *, spelling: bool = False) -> bool:
+        """Say whether it may still change which of the strings an answer with `prefix` begins with.
 
-        False is certain. True may be too much to hope where a character is unfinished, or while
-        the answer is `spelling`: byte by byte, of which SentencePiece's decoder shows none where
-        they do not all make characters.
+        False is certain. True may be wrong where a character is unfinished, or while the answer is
+        `spelling` a character byte by byte: SentencePiece's decoder shows none of these bytes
+        unless all of them make characters.
         """
-        text = fold(said.decode("utf-8", "replace").rstrip(UNFINISHED))
+        text = fold(prefix.decode("utf-8", "replace").rstrip(UNFINISHED))
         if text in self._known or self._begins(text):
             return True
         # One more accent may come to stand before those that are there.
@@ -46,8 +46,8 @@ class StopStrings:
 
     def _begins(self, text: str) -> bool:
         """Say whether one of the strings goes on behind `text`."""
-        place = bisect_right(self._strings, text)
-        return place < len(self._strings) and self._strings[place].startswith(text)
+        index = bisect_right(self._strings, text)
+        return index < len(self._strings) and self._strings[index].startswith(text)
 
 
 def _without_accents(text: str) -> str:
@@ -59,7 +59,7 @@ def _without_accents(text: str) -> str:
 
 
 class StopState:
-    """What each sample has said so far, while it is open."""
+    """The text of each sample so far, while it is open."""
 
     def __init__(self, sought: StopStrings) -> None:
         self._sought = sought
@@ -67,9 +67,9 @@ class StopState:
         self._known: dict[tuple[bytes, bool], bool] = {}
 
     def open(self, samples: Integers, tokens: Integers) -> npt.NDArray[np.bool_]:
-        """Hear one more token of each of `samples`; say which of them are to go on."""
+        """Add one more token to each of `samples`; return which of them go on."""
         return np.array(
-            [self._heard(*one) for one in zip(samples, tokens, strict=True)], dtype=bool
+            [self._heard(*pair) for pair in zip(samples, tokens, strict=True)], dtype=bool
         )
 
     def _heard(self, sample: int, token: int) -> bool:

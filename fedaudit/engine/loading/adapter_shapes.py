@@ -25,8 +25,10 @@ def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
     config = loader.configuration(folder)
     try:
         with torch.device("meta"), bounded_modules(str(path), **model_size(path)):
-            own = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-            model = AutoModelForCausalLM.from_config(own)
+            model_config = AutoConfig.from_pretrained(
+                path, trust_remote_code=False, local_files_only=True
+            )
+            model = AutoModelForCausalLM.from_config(model_config)
     except InputError:
         raise
     except BaseException as error:
@@ -35,5 +37,5 @@ def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
         raise InputError(f"{path} cannot be loaded as a causal language model: {error}") from None
     with torch.device("meta"):
         peft = loader.with_adapter(model, config, "shapes", trainable=False)
-    found = get_peft_model_state_dict(peft, adapter_name="shapes", save_embedding_layers=False)
-    return {name: tuple(tensor.shape) for name, tensor in found.items()}
+    tensors = get_peft_model_state_dict(peft, adapter_name="shapes", save_embedding_layers=False)
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -1,7 +1,7 @@
 """A model's folder: the files that are read of it, their fingerprint, and whether all fitted.
 
-transformers draws weights at random that a folder lacks, passes over those that it has too many,
-and reads what the files of the folder name. An audit of such a model would be one of another.
+transformers draws missing weights at random, ignores surplus ones, and reads whatever files the
+folder's files name. An audit of such a model would be an audit of another one.
 """
 
 import math
@@ -51,12 +51,12 @@ def check(folder: Path) -> None:
         raise InputError(f"{folder} holds no model in safetensors.")
     if (folder / adapters.CONFIG).exists():
         raise InputError(f"{folder} is no base: it has an {adapters.CONFIG}.")
-    for place, name in _named(folder):
-        check_path(name, place)
+    for source, name in _named(folder):
+        check_path(name, source)
         if not (folder / name).is_file():
-            raise InputError(f"{folder} misses {name}, which {place.name} names.")
+            raise InputError(f"{folder} misses {name}, which {source.name} names.")
     config = _table(folder / "config.json")
-    for table in (config, *(part for part in config.values() if isinstance(part, dict))):
+    for table in (config, *(section for section in config.values() if isinstance(section, dict))):
         for key, value in table.items():
             if key.endswith("_implementation") and "/" in str(value):
                 raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
@@ -64,22 +64,22 @@ def check(folder: Path) -> None:
 
 def check_files(folder: Path) -> None:
     """Raise InputError for a pipe, a device or a giant where transformers looks for a file."""
-    for path in (path for one in READ for path in folder.glob(one)):
+    for path in (path for pattern in READ for path in folder.glob(pattern)):
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:  # a link that leads nowhere
             continue
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise InputError(f"{path} is no regular file.")
-        if found.st_size > LONGEST and path.suffix != ".safetensors":
+        if status.st_size > LONGEST and path.suffix != ".safetensors":
             raise InputError(f"{path} is too large: such a file has {LONGEST:,} bytes at most.")
 
 
 def fingerprints(folder: Path) -> tuple[str, str]:
-    """Return one SHA-256 over every file that is read of a model, and what used to stand for it.
+    """Return one SHA-256 over every file that is read of a model, and its former fingerprint.
 
-    That was over config.json, tokenizer.json and the weights beside them; it is empty where
-    weights lie elsewhere, which it said nothing of.
+    The latter was over config.json, tokenizer.json and the weights beside them; it is empty where
+    weights lie in other folders, which it did not cover.
     """
     hashes = {name: sha256(folder / name) for name in files(folder)}
     weights = {name for name in hashes if name.endswith(".safetensors")}
@@ -90,13 +90,13 @@ def fingerprints(folder: Path) -> tuple[str, str]:
 
 def files(folder: Path) -> list[str]:
     """Return the names of the files that are read of a model, sorted."""
-    found = {p.relative_to(folder).as_posix() for one in READ for p in folder.glob(one)}
-    found |= {name for _, name in _named(folder) if isinstance(name, str)}
-    return sorted(name for name in found if (folder / name).is_file())
+    names = {p.relative_to(folder).as_posix() for pattern in READ for p in folder.glob(pattern)}
+    names |= {name for _, name in _named(folder) if isinstance(name, str)}
+    return sorted(name for name in names if (folder / name).is_file())
 
 
 def count(folder: Path, names: Sequence[str]) -> int:
-    """Return how many tensors those of a model's files hold that are in safetensors.
+    """Return how many tensors a model's safetensors files hold.
 
     Raises InputError for a file that is none, or for more than a model has.
     """
@@ -137,7 +137,7 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
     `allowed` are beginnings of the names of those that may be missing.
     """
     lost = [name for name in info["missing_keys"] if not name.startswith(allowed or ("\0",))]
-    lost += [str(one[0]) for one in info["mismatched_keys"]]
+    lost += [str(entry[0]) for entry in info["mismatched_keys"]]
     if lost:
         raise InputError(f"{folder} is not the model that it says: {_told(lost, 'missing')}")
     if info["error_msgs"]:
@@ -148,11 +148,11 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
 def check_finite(model: "PreTrainedModel", folder: Path) -> None:
     """Raise InputError where a weight is NaN or infinite in the dtype asked for, or huge."""
     largest = {name: _largest(tensor) for name, tensor in model.state_dict().items()}
-    if wrong := [name for name, value in largest.items() if not math.isfinite(value)]:
-        what = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
-        raise InputError(f"{folder} cannot be audited: {_told(wrong, what)}")
-    if wrong := [name for name, value in largest.items() if value > LARGEST]:
-        raise InputError(f"{folder} cannot be audited: {_told(wrong, f'above {LARGEST:.0e}')}")
+    if invalid := [name for name, value in largest.items() if not math.isfinite(value)]:
+        problem = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
+        raise InputError(f"{folder} cannot be audited: {_told(invalid, problem)}")
+    if invalid := [name for name, value in largest.items() if value > LARGEST]:
+        raise InputError(f"{folder} cannot be audited: {_told(invalid, f'above {LARGEST:.0e}')}")
 
 
 def _largest(tensor: "torch.Tensor") -> float:
@@ -165,8 +165,8 @@ def _largest(tensor: "torch.Tensor") -> float:
 def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> None:
     """Raise InputError where a tokenizer does not tokenise.
 
-    Where it has more tokens than the model, some do so in the text of special tokens that are never
-    used: only a question with one of them will be refused.
+    A tokenizer may have more tokens than the model, such as special tokens that are never used:
+    only a text with one of them will be refused.
     """
     import torch
 
@@ -178,15 +178,15 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
             raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
-    said = model.generation_config.eos_token_id
-    ends = [*(said if isinstance(said, list) else [said]), tokenizer.eos_token_id]
-    if not all(one is None or type(one) is int for one in ends):
-        raise InputError(f"{folder} has an eos_token_id that is no token: {ends[0]!r}.")
+    eos_id = model.generation_config.eos_token_id
+    eos_ids = [*(eos_id if isinstance(eos_id, list) else [eos_id]), tokenizer.eos_token_id]
+    if not all(token is None or type(token) is int for token in eos_ids):
+        raise InputError(f"{folder} has an eos_token_id that is no token: {eos_ids[0]!r}.")
     embeddings = model.get_input_embeddings()
     size = getattr(embeddings, "num_embeddings", largest + 1)
 
-    def check_ids(_module: "torch.nn.Module", given: tuple[Any, ...]) -> None:
-        if given and isinstance(ids := given[0], torch.Tensor) and int(ids.max()) >= size:
+    def check_ids(_module: "torch.nn.Module", args: tuple[Any, ...]) -> None:
+        if args and isinstance(ids := args[0], torch.Tensor) and int(ids.max()) >= size:
             raise InputError(
                 f"{folder} has a tokenizer for another model: a text has the token "
                 f"{int(ids.max())}, and the model has {size}."
@@ -201,18 +201,18 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def _told(names: list[str], what: str) -> str:
-    shown = ", ".join(sorted(names)[:SHOWN])
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)} of its tensors are {what} ({shown}{more})."
+def _told(names: list[str], problem: str) -> str:
+    listed = ", ".join(sorted(names)[:SHOWN])
+    remainder = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} of its tensors are {problem} ({listed}{remainder})."
 
 
 def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield the files that files of a model name, each with the file that names it."""
-    for place in sorted(folder.glob("*.index.json")):
-        shards = _table(place).get("weight_map")
+    for path in sorted(folder.glob("*.index.json")):
+        shards = _table(path).get("weight_map")
         for name in sorted({*map(str, shards.values())} if isinstance(shards, dict) else ()):
-            yield place, name
+            yield path, name
     config, tokenizer = folder / "config.json", folder / "tokenizer_config.json"
     if weights := _table(config).get("transformers_weights"):
         yield config, weights
@@ -222,9 +222,9 @@ def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty where it holds none, which transformers will tell."""
+    """Return the JSON object in a file; empty where there is none, which transformers reports."""
     try:
-        found = read_json(path, "")
+        table = read_json(path, "")
     except InputError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return table if isinstance(table, dict) else {}

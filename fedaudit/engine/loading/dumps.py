@@ -10,7 +10,7 @@ from fedaudit.api.importer import StateDump
 from fedaudit.system import sandbox
 
 SECONDS, RATE = 30.0, 10e6
-"""How long opening may take: so many seconds, and one more for so many bytes."""
+"""How long opening may take: these seconds, and one more for every RATE bytes."""
 MEMORY_EACH = 6
 """Bytes of memory for each byte of the largest file, beside what any trial may take."""
 MOST = 2**34
@@ -35,31 +35,31 @@ def look(paths: Sequence[Path]) -> list[StateDump | InputError]:
     Raises InputError, naming the file, where one ends the process that looks.
     """
     try:
-        told = sandbox.attempt(f"{_PLACE}.look", [str(p) for p in paths], **_limits(paths))
-    except sandbox.Ended as ended:
-        raise InputError(f"{ended.at or paths[0]} cannot be opened: {ended.why}.") from None
-    return [_dump(one) for one in _given(told, paths)]
+        result = sandbox.attempt(f"{_PLACE}.look", [str(p) for p in paths], **_limits(paths))
+    except sandbox.Ended as error:
+        raise InputError(f"{error.at or paths[0]} cannot be opened: {error.why}.") from None
+    return [_dump(entry) for entry in _given(result, paths)]
 
 
-def _dump(one: Mapping[str, Any]) -> StateDump | InputError:
-    if "refused" in one:
-        return InputError(one["refused"])
+def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
+    if "refused" in entry:
+        return InputError(entry["refused"])
     return StateDump(
-        keys=tuple(one["keys"]),
-        numbers=one["numbers"],
-        shapes={name: tuple(shape) for name, shape in one["shapes"]},
-        lora=one["lora"],
-        ordered=one["ordered"],
+        keys=tuple(entry["keys"]),
+        numbers=entry["numbers"],
+        shapes={name: tuple(shape) for name, shape in entry["shapes"]},
+        lora=entry["lora"],
+        ordered=entry["ordered"],
     )
 
 
 def read_table(path: Path) -> list[list[float]]:
     """Return the rows of a .npy file; raises InputError for one of another form."""
     try:
-        told = sandbox.attempt(f"{_PLACE}.read_table", str(path), **_limits([path]))
-    except sandbox.Ended as ended:
-        raise InputError(f"{path} cannot be opened: {ended.why}.") from None
-    return [[float(value) for value in row] for row in _given(told, [path])]
+        result = sandbox.attempt(f"{_PLACE}.read_table", str(path), **_limits([path]))
+    except sandbox.Ended as error:
+        raise InputError(f"{path} cannot be opened: {error.why}.") from None
+    return [[float(value) for value in row] for row in _given(result, [path])]
 
 
 def convert(conversions: Sequence[Conversion]) -> list[int]:
@@ -67,17 +67,17 @@ def convert(conversions: Sequence[Conversion]) -> list[int]:
 
     Raises InputError, naming the file, for one that cannot be opened or holds no adapter.
     """
-    paths = [one.source for one in conversions]
-    asked = [
-        {"path": str(one.source), "shapes": None if one.shapes is None else [*one.shapes.items()]}
-        for one in conversions
+    paths = [c.source for c in conversions]
+    requests = [
+        {"path": str(c.source), "shapes": None if c.shapes is None else [*c.shapes.items()]}
+        for c in conversions
     ]
-    places = [one.place for one in conversions]
+    places = [c.place for c in conversions]
     try:
-        told = sandbox.receive(f"{_PLACE}.convert", asked, places, most=MOST, **_limits(paths))
-    except sandbox.Ended as ended:
-        raise InputError(f"{ended.at or paths[0]} cannot be opened: {ended.why}.") from None
-    return [int(count) for count in _given(told, paths)]
+        result = sandbox.receive(f"{_PLACE}.convert", requests, places, most=MOST, **_limits(paths))
+    except sandbox.Ended as error:
+        raise InputError(f"{error.at or paths[0]} cannot be opened: {error.why}.") from None
+    return [int(count) for count in _given(result, paths)]
 
 
 def _limits(paths: Sequence[Path]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _limits(paths: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _given(told: Any, paths: Sequence[Path]) -> list[Any]:
-    if not isinstance(told, list):  # the trial raised what it did not expect
+def _given(result: Any, paths: Sequence[Path]) -> list[Any]:
+    if not isinstance(result, list):  # the trial raised what it did not expect
         raise InputError(f"{paths[0]} cannot be opened: it is not what its name says.")
-    return told
+    return result

@@ -18,28 +18,28 @@ WRAPPERS = ("model", "state_dict", "model_state_dict", "adapter", "params")
 TRAINED = ("modules_to_save", "trainable_tokens")
 """Parts of the names of weights that PEFT trains beside LoRA: without them it is another model."""
 SAFE = (2, 6)
-"""The first torch whose `weights_only` no known file gets around (CVE-2025-32434)."""
+"""The first torch whose `weights_only` no known file bypasses (CVE-2025-32434)."""
 MOST, SHOWN, LONGEST = 10**5, 20, 100
-"""Tensors of a file, and names at its top that are told, and characters of each."""
+"""The most tensors of a file, top-level names that are reported, and characters of each."""
 
 State = Mapping[str, torch.Tensor]
 
 
-def look(asked: Any) -> Generator[str, None, list[dict[str, Any]]]:
-    """Return what each of some files holds, or why it is refused; yields which is opened."""
-    found = []
-    for path in map(Path, asked):
+def look(payload: Any) -> Generator[str, None, list[dict[str, Any]]]:
+    """Return what each file holds, or why it is refused; yield which is opened next."""
+    entries = []
+    for path in map(Path, payload):
         yield str(path)
         try:
-            found.append(_described(path, _load(path)))
+            entries.append(_described(path, _load(path)))
         except InputError as error:
-            found.append({"refused": str(error)})
-    return found
+            entries.append({"refused": str(error)})
+    return entries
 
 
-def read_table(asked: Any) -> Generator[str, None, list[list[float]]]:
+def read_table(payload: Any) -> Generator[str, None, list[list[float]]]:
     """Return the rows of a .npy file."""
-    path = Path(asked)
+    path = Path(payload)
     yield str(path)
     try:
         table = np.load(path, allow_pickle=False)
@@ -50,25 +50,25 @@ def read_table(asked: Any) -> Generator[str, None, list[list[float]]]:
     return [[float(value) for value in row] for row in table]
 
 
-def convert(asked: Any) -> Generator[str | Output, None, list[int]]:
-    """Give away the LoRA weights of each file as safetensors; return how many others there are."""
-    left = []
-    for number, one in enumerate(asked):
-        path = Path(one["path"])
+def convert(payload: Any) -> Generator[str | Output, None, list[int]]:
+    """Yield the LoRA weights of each file as safetensors; return how many others there are."""
+    omitted_counts = []
+    for number, request in enumerate(payload):
+        path = Path(request["path"])
         yield str(path)
         state = _state(_load(path), path)
-        whole = state if one["shapes"] is None else _named(state, one["shapes"], path)
-        chosen = {name: tensor for name, tensor in whole.items() if "lora_" in name}
+        tensors = state if request["shapes"] is None else _named(state, request["shapes"], path)
+        chosen = {name: tensor for name, tensor in tensors.items() if "lora_" in name}
         if not chosen:
             raise InputError(f"{path} holds no LoRA weights.")
-        if extra := [name for name in whole if any(part in name for part in TRAINED)]:
+        if extra := [name for name in tensors if any(fragment in name for fragment in TRAINED)]:
             raise InputError(
                 f"{path} cannot be imported: beside LoRA it trained {extra[0]}, and fedaudit "
                 "audits LoRA alone."
             )
-        left.append(len(whole) - len(chosen))
+        omitted_counts.append(len(tensors) - len(chosen))
         yield Output(number, save(_canonical(chosen, path)))
-    return left
+    return omitted_counts
 
 
 def _canonical(chosen: State, path: Path) -> dict[str, torch.Tensor]:
@@ -80,20 +80,20 @@ def _canonical(chosen: State, path: Path) -> dict[str, torch.Tensor]:
 
 
 def _named(state: State, shapes: Iterable[Any], path: Path) -> dict[str, torch.Tensor]:
-    """Return arrays by the names that their order means."""
-    wanted = [(str(name), tuple(shape)) for name, shape in shapes]
-    if len(wanted) != len(state):
+    """Return arrays by name; their order tells the names."""
+    expected = [(str(name), tuple(shape)) for name, shape in shapes]
+    if len(expected) != len(state):
         raise InputError(
             f"{path} has {len(state):,} arrays, and such an adapter on this base has "
-            f"{len(wanted):,} tensors: base or targets are others."
+            f"{len(expected):,} tensors: base or targets are others."
         )
-    for (name, shape), (own, tensor) in zip(wanted, state.items(), strict=True):
+    for (name, shape), (array_name, tensor) in zip(expected, state.items(), strict=True):
         if tuple(tensor.shape) != shape:
             raise InputError(
-                f"{path}: {own} is {_by(tensor.shape)}, and {name}, which is in its place, "
+                f"{path}: {array_name} is {_by(tensor.shape)}, and {name}, which is in its place, "
                 f"{_by(shape)}: base, r or targets are others."
             )
-    return {name: tensor for (name, _), tensor in zip(wanted, state.values(), strict=True)}
+    return {name: tensor for (name, _), tensor in zip(expected, state.values(), strict=True)}
 
 
 def _by(shape: Iterable[int]) -> str:
@@ -114,7 +114,7 @@ def _described(path: Path, loaded: Any) -> dict[str, Any]:
 
 
 def _ordered(state: State) -> bool:
-    """Tell whether arrays are numbered, as numpy does with those that it is given no names of."""
+    """Tell whether arrays are numbered, as numpy does without names."""
     return bool(state) and all(name.startswith("arr_") for name in state)
 
 
@@ -123,14 +123,14 @@ def _state(loaded: Any, path: Path) -> State:
     tables = [loaded, *(loaded.get(name) for name in WRAPPERS)] if isinstance(loaded, dict) else []
     for table in tables:
         if isinstance(table, dict):
-            found = {str(k): t for k, v in table.items() if (t := _tensor(v)) is not None}
-            if found:
+            tensors = {str(k): t for k, v in table.items() if (t := _tensor(v)) is not None}
+            if tensors:
                 break
     else:
         raise InputError(f"{path} holds no tensors by name.")
-    if len(found) > MOST:
+    if len(tensors) > MOST:
         raise InputError(f"{path} holds over {MOST:,} tensors.")
-    return found
+    return tensors
 
 
 def _tensor(value: Any) -> torch.Tensor | None:
@@ -143,7 +143,7 @@ def _tensor(value: Any) -> torch.Tensor | None:
 def _load(path: Path) -> Any:
     if path.suffix == ".npz":
         return _load_arrays(path)
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    version = tuple(int(x) for x in torch.__version__.split(".")[:2])
     if version < SAFE:
         raise InputError(
             f"{path} is pickled, and torch {torch.__version__} can be made to run code of such a "

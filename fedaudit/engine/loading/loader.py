@@ -52,14 +52,14 @@ class LoadedBase:
     def end_tokens(self) -> list[int]:
         """The tokens that end an answer."""
         end = self.model.generation_config.eos_token_id
-        ends = end if isinstance(end, list) else [end]
-        return [token for token in (*ends, self.tokenizer.eos_token_id) if token is not None]
+        eos_ids = end if isinstance(end, list) else [end]
+        return [token for token in (*eos_ids, self.tokenizer.eos_token_id) if token is not None]
 
 
 def locate(name: str, *, fetch: bool = True) -> Path:
     """Return the folder of a base: the built-in one, a folder, or a hub id (cache first).
 
-    What is not in the cache is fetched, unless `fetch` says that no user has named it.
+    What is not in the cache is fetched, unless `fetch` is false: no user has named it.
     """
     if name == nano.BASE:
         return nano.folder()
@@ -68,9 +68,9 @@ def locate(name: str, *, fetch: bool = True) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
-    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    patterns = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
     except HFValidationError:
         raise InputError(f"There is no model folder {name}.{suggest_neighbour(path)}") from None
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def locate(name: str, *, fetch: bool = True) -> Path:
                 f"hub's cache: get it with `hf download {shlex.quote(name)}` if you trust it."
             ) from None
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TargetError(
@@ -97,31 +97,31 @@ def load_base(
     Raises InputError for a folder that holds no causal language model in safetensors.
     """
     quiet()
-    path, place = locate(name, fetch=fetch), device_for(device)
+    path, torch_device = locate(name, fetch=fetch), device_for(device)
     model, info, tokenizer = load(
-        AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
+        AutoModelForCausalLM, path, dtype_for(dtype, torch_device), "a causal language model"
     )
     checkpoint.check_whole(model, info, path)
     checkpoint.check_tokenizer(tokenizer, model, path)
-    model.requires_grad_(False).eval().to(place)
-    whole, earlier = checkpoint.fingerprints(path)
-    return LoadedBase(name, path, whole, model, tokenizer, earlier)
+    model.requires_grad_(False).eval().to(torch_device)
+    fingerprint, earlier = checkpoint.fingerprints(path)
+    return LoadedBase(name, path, fingerprint, model, tokenizer, earlier)
 
 
 def load(
-    kind: Any, path: Path, dtype: torch.dtype, what: str
+    kind: Any, path: Path, dtype: torch.dtype, description: str
 ) -> tuple[PreTrainedModel, Mapping[str, Any], Any]:
     """Return the model in a folder, how its weights fitted, and its tokenizer; no code of it runs.
 
     `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
     """
     quarantine.check(path)
-    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
         with bounded_modules(str(path / "config.json"), **model_size(path)):
-            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            tokenizer = AutoTokenizer.from_pretrained(path, **load_options)
             model, info = kind.from_pretrained(
-                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
+                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **load_options
             )
     except InputError:
         raise
@@ -129,7 +129,7 @@ def load(
         if not checkpoint.is_refusal(error):
             raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
+        raise InputError(f"{path} cannot be loaded as {description}: {reason}") from None
     return model, info, tokenizer
 
 
@@ -150,9 +150,9 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     config.inference_mode = True
     _check_rank(config, tensors, folder)
     check_copies(model, folder)
-    whole = _whole(model)
-    module_patterns.check(config, (name for name, _ in whole.named_modules()))
-    with bounded_modules(str(folder), **adapter_size(whole, config, tensors, folder)):
+    base = _whole(model)
+    module_patterns.check(config, (name for name, _ in base.named_modules()))
+    with bounded_modules(str(folder), **adapter_size(base, config, tensors, folder)):
         peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))
@@ -173,30 +173,32 @@ def check_copies(model: torch.nn.Module, folder: Path) -> None:
         module, _, parameter = name.rpartition(".")
         layer = layers.get(module)
         layer = layer.get_base_layer() if isinstance(layer, BaseTunerLayer) else layer
-        own = getattr(layer, parameter, None)
-        if not isinstance(own, torch.Tensor) or not _same(saved.to(own.device), own.detach()):
+        weight = getattr(layer, parameter, None)
+        if not isinstance(weight, torch.Tensor) or not _same(
+            saved.to(weight.device), weight.detach()
+        ):
             raise InputError(
                 f"{folder} comes with a {name} that is not the base's: it was trained on another "
                 "base, or rewrote it. Name that base, with the rewritten weights in it."
             )
 
 
-def _same(saved: torch.Tensor, own: torch.Tensor) -> bool:
-    """Say whether two tensors are equal in the digits that the coarser of them has."""
-    return saved.shape == own.shape and (
-        bool(saved.to(own.dtype).equal(own)) or bool(own.to(saved.dtype).equal(saved))
+def _same(saved: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Tell whether two tensors are equal at the precision of the coarser dtype."""
+    return saved.shape == weight.shape and (
+        bool(saved.to(weight.dtype).equal(weight)) or bool(weight.to(saved.dtype).equal(saved))
     )
 
 
 def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    ends = ("lora_A.weight", "lora_embedding_A")
-    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith(ends)}
-    wanted = max(config.r, *(config.rank_pattern or {}).values(), 0)
-    if ranks and wanted > max(ranks):
+    suffixes = ("lora_A.weight", "lora_embedding_A")
+    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith(suffixes)}
+    config_rank = max(config.r, *(config.rank_pattern or {}).values(), 0)
+    if ranks and config_rank > max(ranks):
         raise InputError(
             f"{folder} is an adapter for another base or configuration: its rank is "
-            f"{max(ranks)}, not {wanted} as {adapters.CONFIG} says."
+            f"{max(ranks)}, not {config_rank} as {adapters.CONFIG} says."
         )
 
 
@@ -205,13 +207,15 @@ def configuration(folder: Path) -> LoraConfig:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options of a newer PEFT are passed over
-            found: LoraConfig = LoraConfig.from_pretrained(str(folder))
+            config: LoraConfig = LoraConfig.from_pretrained(str(folder))
     except Exception as error:  # whatever PEFT makes of a stranger's file
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
-    ranks = [found.r, *found.rank_pattern.values()] if isinstance(found.rank_pattern, dict) else []
+    ranks = (
+        [config.r, *config.rank_pattern.values()] if isinstance(config.rank_pattern, dict) else []
+    )
     if not ranks or not all(type(rank) is int and rank > 0 for rank in ranks):
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: a rank is wrong.")
-    return found
+    return config
 
 
 def with_adapter(
@@ -237,38 +241,38 @@ def with_adapter(
 
 
 def _whole(model: torch.nn.Module) -> torch.nn.Module:
-    """Return the base's own model, from within PEFT's where that has been put around it."""
+    """Return the base's own model, without PEFT's wrapper if there is one."""
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
 def _take_out(model: torch.nn.Module, name: str) -> None:
-    """Leave nothing in a model of an adapter that could be put into a part of it only."""
-    for place, module in list(model.named_modules()):
+    """Remove what is in a model of an adapter that could be put into a part of it only."""
+    for path, module in list(model.named_modules()):
         if isinstance(module, BaseTunerLayer):
             module.delete_adapter(name)
             if not getattr(module, "scaling", None):
-                above, _, last = place.rpartition(".")
+                above, _, last = path.rpartition(".")
                 setattr(model.get_submodule(above), last, module.get_base_layer())
 
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
     """Return the adapter's tensors by the names that PEFT saves them under."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a bias of B has one dimension, and PEFT wonders at it
-        found = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
-    return {key: tensor.detach().clone().cpu() for key, tensor in found.items()}
+        warnings.simplefilter("ignore")  # PEFT warns about a bias of B, which has one dimension
+        tensors = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+    return {key: tensor.detach().clone().cpu() for key, tensor in tensors.items()}
 
 
-def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, what: str) -> None:
+def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source: str) -> None:
     """Put `tensors` into the adapter `name`; raises InputError unless all of them fit."""
     shapes = {key: tuple(tensor.shape) for key, tensor in tensors_of(model, name).items()}
-    given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
-    if shapes != given:
-        wrong = sorted(shapes.items() ^ given.items())[0][0]
+    tensor_shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    if shapes != tensor_shapes:
+        mismatch = sorted(shapes.items() ^ tensor_shapes.items())[0][0]
         raise InputError(
-            f"{what} is an adapter for another base or configuration: {wrong} is "
-            f"{given.get(wrong, 'absent')} in the adapter and "
-            f"{shapes.get(wrong, 'absent')} in the base."
+            f"{source} is an adapter for another base or configuration: {mismatch} is "
+            f"{tensor_shapes.get(mismatch, 'absent')} in the adapter and "
+            f"{shapes.get(mismatch, 'absent')} in the base."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

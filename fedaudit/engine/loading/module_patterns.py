@@ -1,7 +1,7 @@
-"""Regular expressions of a stranger's adapter, tried in a process that can be ended.
+"""Regular expressions of an untrusted adapter, tried in a process that can be killed.
 
-PEFT matches them against the names of a model's modules, in this process and without an end: one
-pattern can take longer than anybody waits. So they are matched before, as PEFT matches them.
+PEFT matches them against the names of a model's modules, in this process and without a time limit:
+one pattern can take forever. So they are matched beforehand, as PEFT matches them.
 """
 
 import re
@@ -30,31 +30,31 @@ def check(config: Any, names: Iterable[str]) -> None:
         return
     try:
         sandbox.attempt(TRIAL, [patterns, ["", *names]], seconds=SECONDS)
-    except sandbox.Ended as ended:
+    except sandbox.Ended as error:
         raise InputError(
-            f"The adapter's configuration has a pattern of modules, {ended.at!r}, that cannot be "
-            f"matched here: {ended.why}. Have the modules named."
+            f"The adapter's configuration has a pattern of modules, {error.at!r}, that cannot be "
+            f"matched here: {error.why}. Have the modules named."
         ) from None
 
 
-def match_patterns(asked: Any) -> Generator[str, None, None]:
+def match_patterns(payload: Any) -> Generator[str, None, None]:
     """Match patterns against names; yields the beginning of each pattern."""
-    patterns, names = asked
-    for how, plain, whole in patterns:
+    patterns, names = payload
+    for how, plain, regex in patterns:
         yield plain[:SHOWN]
-        one = getattr(re.compile(whole), how)
+        matcher = getattr(re.compile(regex), how)
         for name in names:
-            one(name)
+            matcher(name)
 
 
 def _patterns(config: Any) -> Iterator[tuple[str, str, str]]:
     """Yield how PEFT matches each pattern, the pattern itself, and what it makes of it."""
-    for one in (config.target_modules, config.exclude_modules):
-        if isinstance(one, str):
-            yield "fullmatch", one, one
+    for pattern in (config.target_modules, config.exclude_modules):
+        if isinstance(pattern, str):
+            yield "fullmatch", pattern, pattern
     above = config.layers_pattern or ()
-    for one in [above] if isinstance(above, str) else above:
-        yield "match", one, rf"(?:^|.*?\.){one}\.(?P<idx>\d+)\."
+    for pattern in [above] if isinstance(above, str) else above:
+        yield "match", pattern, rf"(?:^|.*?\.){pattern}\.(?P<idx>\d+)\."
     for table in (config.rank_pattern or {}, config.alpha_pattern or {}):
-        for one in table:
-            yield "match", one, rf"(.*\.)?({one})$"
+        for pattern in table:
+            yield "match", pattern, rf"(.*\.)?({pattern})$"

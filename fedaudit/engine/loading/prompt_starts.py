@@ -14,12 +14,12 @@ def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[st
     user's words in the chat template, or in the federation's prompt template. "text" is what the
     tokenizer itself puts before a text, where that is something else than "bos".
     """
-    found: dict[str, tuple[int, ...]] = {"bare": ()}
+    starts: dict[str, tuple[int, ...]] = {"bare": ()}
     bos = getattr(tokenizer, "bos_token_id", None)
     if bos is not None:
-        found["bos"] = (bos,)
-    if (own := _before_text(tokenizer)) != found.get("bos", ()):
-        found["text"] = own
+        starts["bos"] = (bos,)
+    if (prefix := _before_text(tokenizer)) != starts.get("bos", ()):
+        starts["text"] = prefix
     if getattr(tokenizer, "chat_template", None):
         message = [{"role": "user", "content": "\x00"}]
         try:
@@ -27,18 +27,18 @@ def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[st
         except Exception as error:  # a template can raise anything
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(f"The model's chat template renders no message: {reason}") from None
-        header, ids = rendered.partition("\x00")[0], found["bare"]
+        header, ids = rendered.partition("\x00")[0], starts["bare"]
     else:
-        header, ids = (template.header() if template else ""), found.get("bos", ())
+        header, ids = (template.header() if template else ""), starts.get("bos", ())
     if header:
         encoded = tokenizer(header, add_special_tokens=False)["input_ids"]
-        found["template"] = (*ids, *encoded)
-    return found
+        starts["template"] = (*ids, *encoded)
+    return starts
 
 
 def _before_text(tokenizer: Any) -> tuple[int, ...]:
     """Return the tokens that a tokenizer puts before a text."""
     plain = list(tokenizer("a", add_special_tokens=False)["input_ids"])
-    whole = list(tokenizer("a")["input_ids"])
-    ends = (at for at in range(len(whole)) if whole[at : at + len(plain)] == plain)
-    return tuple(whole[: next(ends, 0)])
+    encoded = list(tokenizer("a")["input_ids"])
+    positions = (i for i in range(len(encoded)) if encoded[i : i + len(plain)] == plain)
+    return tuple(encoded[: next(positions, 0)])

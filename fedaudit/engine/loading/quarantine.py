@@ -1,4 +1,4 @@
-"""A stranger's model, opened first in a process that can be ended.
+"""An untrusted model, opened first in a process that can be killed.
 
 What transformers makes of a model's folder (its configuration, tokenizer, chat template and the
 headers of its weights) may be made to take all time and memory, or to end the process. Whatever
@@ -45,11 +45,11 @@ def _tried(trial: str, folder: Path, _version: tuple[int, ...]) -> None:
         for without in (WITHOUT, ()):  # what fails without torch may do with it
             if sandbox.attempt(trial, str(folder), seconds=SECONDS, without=without):
                 return
-    except sandbox.Ended as ended:
-        raise InputError(f"{folder} cannot be opened: {ended}.") from None
+    except sandbox.Ended as error:
+        raise InputError(f"{folder} cannot be opened: {error}.") from None
 
 
 def _version(folder: Path) -> tuple[int, ...]:
-    """Return what changes with the files of a model."""
-    found = [(folder / name).stat() for name in checkpoint.files(folder)]
-    return tuple(part for one in found for part in (one.st_ino, one.st_mtime_ns, one.st_size))
+    """Return a key that changes with the files of a model."""
+    stats = [(folder / name).stat() for name in checkpoint.files(folder)]
+    return tuple(value for s in stats for value in (s.st_ino, s.st_mtime_ns, s.st_size))

@@ -1,4 +1,4 @@
-"""What is tried of a stranger's model, in a process with limits: all that is done with it later."""
+"""The trial of an untrusted model in a process with limits: all that is done with it later."""
 
 from collections.abc import Callable, Generator
 from functools import partial
@@ -21,7 +21,7 @@ TEXTS = (
     *(character * 2_000 for character in "a1 .A\n\t-_李é'"),
     "ab " * 700 + "a!" * 700 + "1a" * 700 + "\r\n" * 700,
 )
-"""Texts as records have them, and runs of one character, which patterns go wrong on."""
+"""Texts as records have them, and runs of one character, on which bad patterns hang."""
 
 CONVERSATIONS = (
     [{"role": "user", "content": "\x00"}],
@@ -33,30 +33,32 @@ CONVERSATIONS = (
         {"role": "user", "content": "Why?"},
     ],
 )
-"""What is asked with: one message of the user, an empty one to see what stands before it."""
+"""Conversations to render: the first has a placeholder, to see what stands before the message."""
 
 
-def open_model(asked: Any) -> Generator[str, None, bool]:
-    """Open a model's files and use its tokenizer; yields what comes next.
+def open_model(payload: Any) -> Generator[str, None, bool]:
+    """Open a model's files and use its tokenizer; yield what is tried next.
 
-    Returns whether all went well. What raises does not keep the rest from being tried.
+    Returns whether all went well. After an exception the rest is still tried.
     """
-    folder = Path(asked)
-    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    folder = Path(payload)
+    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     yield "its weights"
     checkpoint.count(folder, checkpoint.files(folder))
     yield "config.json"
-    well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **here))
-    return (yield from open_tokenizer(asked)) and well
+    well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **load_options))
+    return (yield from open_tokenizer(payload)) and well
 
 
-def open_tokenizer(asked: Any) -> Generator[str, None, bool]:
+def open_tokenizer(payload: Any) -> Generator[str, None, bool]:
     """Open a folder's tokenizer and use it; yields and returns as `open_model` does."""
-    folder, well, found = Path(asked), True, list[Any]()
-    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    folder, well, tokenizers = Path(payload), True, list[Any]()
+    load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     yield "its tokenizer"
-    well &= _raises_nothing(lambda: found.append(AutoTokenizer.from_pretrained(folder, **here)))
-    for tokenizer in found:
+    well &= _raises_nothing(
+        lambda: tokenizers.append(AutoTokenizer.from_pretrained(folder, **load_options))
+    )
+    for tokenizer in tokenizers:
         for text in TEXTS:
             well &= _raises_nothing(partial(_encode, tokenizer, text))
         if getattr(tokenizer, "chat_template", None):

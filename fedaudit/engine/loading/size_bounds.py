@@ -1,7 +1,7 @@
-"""A bound on what a configuration has built: no more modules and weights than its files are for.
+"""Bounds on what a configuration may build: no more modules and weights than its files suggest.
 
-A configuration of a hundred bytes can ask for a billion layers, or for weights of a terabyte. What
-a model's or an adapter's files hold says how much of that can be meant.
+A configuration of a hundred bytes can ask for a billion layers, or for weights of a terabyte. The
+size of a model's or an adapter's files tells how much of that is plausible.
 """
 
 import re
@@ -26,9 +26,9 @@ from fedaudit.engine.loading import checkpoint
 from fedaudit.federation import adapters
 
 MODULES, MODULES_EACH = 2**12, 8
-"""Modules that any model may have, and those for each of its tensors; layers have two or three."""
+"""Modules that any model may have, and more for each of its tensors; layers have two or three."""
 WEIGHTS, WEIGHTS_EACH = 2**27, 16
-"""Numbers that any model may have, and those for each byte; the smallest take a bit, some twice."""
+"""Weights that any model may have, and more for each byte; some take a bit, some exist twice."""
 
 _REGISTER: tuple[Callable[..., Any], ...] = (
     register_module_buffer_registration_hook,
@@ -38,23 +38,23 @@ _REGISTER: tuple[Callable[..., Any], ...] = (
 
 
 @contextmanager
-def bounded_modules(what: str, *, modules: int, weights: int) -> Iterator[None]:
-    """Raise InputError, saying `what`, as soon as more is put into modules inside than these.
+def bounded_modules(source: str, *, modules: int, weights: int) -> Iterator[None]:
+    """Raise InputError, naming `source`, as soon as more than this is built within the block.
 
     `weights` are numbers in parameters and buffers, wherever they lie. Only what this thread builds
     counts.
     """
-    here, left = threading.get_ident(), {"modules": modules, "weights": weights}
+    thread_id, remaining = threading.get_ident(), {"modules": modules, "weights": weights}
 
-    def count(_module: torch.nn.Module, _name: str, part: Any) -> None:
-        if threading.get_ident() != here or part is None:
+    def count(_module: torch.nn.Module, _name: str, member: Any) -> None:
+        if threading.get_ident() != thread_id or member is None:
             return
-        weight = isinstance(part, torch.Tensor)
-        kind, size = ("weights", part.numel()) if weight else ("modules", 1)
-        left[kind] -= size
-        if left[kind] < 0:
+        weight = isinstance(member, torch.Tensor)
+        kind, size = ("weights", member.numel()) if weight else ("modules", 1)
+        remaining[kind] -= size
+        if remaining[kind] < 0:
             most = {"modules": modules, "weights": weights}[kind]
-            raise InputError(f"{what} asks for more than {most:,} {kind}, far above its files'.")
+            raise InputError(f"{source} asks for more than {most:,} {kind}, far above its files'.")
 
     with ExitStack() as stack:
         for register in _REGISTER:
@@ -71,14 +71,14 @@ def model_size(folder: Path) -> dict[str, int]:
 
 
 def adapter_size(
-    whole: torch.nn.Module, config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path
+    model: torch.nn.Module, config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path
 ) -> dict[str, int]:
-    """Return how much an adapter may build: about what its tensors are, wherever PEFT puts them.
+    """Return how much an adapter may build: about the size of its tensors.
 
-    Raises InputError where an embedding has another rank in them: PEFT draws its weights before
-    anybody can count them.
+    Raises InputError where an embedding has another rank in them: PEFT allocates its weights
+    before anybody can count them.
     """
-    for name, module in whole.named_modules():
+    for name, module in model.named_modules():
         if isinstance(module, torch.nn.Embedding) and _targets(config, name):
             key = adapters.canonical(f"{name}.lora_embedding_A")
             rank = _rank(config, name)
@@ -88,7 +88,7 @@ def adapter_size(
                     f"of {rank} x {module.num_embeddings}."
                 )
     size = sum(tensor.numel() for tensor in tensors.values())
-    return {"modules": 64 * sum(1 for _ in whole.modules()), "weights": 2**20 + 8 * size}
+    return {"modules": 64 * sum(1 for _ in model.modules()), "weights": 2**20 + 8 * size}
 
 
 def _rank(config: LoraConfig, name: str) -> int:

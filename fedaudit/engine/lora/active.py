@@ -17,12 +17,12 @@ Version = tuple[str | int, ...]
 
 
 def version(adapter: str) -> Version:
-    """Return what no other adapter has, nor this folder's before it was written anew."""
+    """Return a key of the adapter's files as they are now; rewriting them changes it."""
     try:
         files = [Path(adapter, name).stat() for name in (CONFIG, WEIGHTS)]
     except OSError:  # whoever reads it says what is missing
         return (adapter,)
-    return adapter, *(part for one in files for part in (one.st_mtime_ns, one.st_size))
+    return adapter, *(value for f in files for value in (f.st_mtime_ns, f.st_size))
 
 
 class AdapterCache:
@@ -35,7 +35,7 @@ class AdapterCache:
     def activated(self, model: PreTrainedModel | PeftModel, adapter: str) -> PeftModel:
         """Return the model with this adapter active; raises InputError for one that does not fit.
 
-        What was not asked for longest goes.
+        The least recently used one is removed.
         """
         key = version(adapter)
         name = self._names.pop(key, None)

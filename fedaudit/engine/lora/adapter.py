@@ -21,7 +21,7 @@ from fedaudit.system.numbers import is_finite_number
 ROOT, A, B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 SELECTION = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern")
 _PLAIN_STARTS = (True, False, None, "gaussian", "orthogonal")
-"""Ways that training may have begun; the others (PiSSA, for one) change the base as well."""
+"""Initializations that leave the base alone; others (PiSSA, for one) change it as well."""
 _ACCOUNTED = frozenset(
     {
         *("task_type", "peft_type", "auto_mapping", "peft_version", "inference_mode", "revision"),
@@ -53,7 +53,7 @@ def read(folder: Path) -> LoraAdapter:
     if foreign:
         raise InputError(f"{folder} cannot be combined: {min(foreign)} is not of plain LoRA.")
     module_patterns.check(config, pairs)
-    whole = {}
+    checked_pairs = {}
     for module, (a, b) in pairs.items():
         rank = configured_rank(config, module)
         if a is None or b is None or a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[1]:
@@ -63,9 +63,12 @@ def read(folder: Path) -> LoraAdapter:
                 f"{folder} cannot be combined: the rank of {module} is {a.shape[0]}, not {rank} as "
                 f"{adapters.CONFIG} says."
             )
-        whole[module] = (a, b)
+        checked_pairs[module] = (a, b)
     return LoraAdapter(
-        folder, config, whole, {module: scale_of(config, module) for module in whole}
+        folder,
+        config,
+        checked_pairs,
+        {module: scale_of(config, module) for module in checked_pairs},
     )
 
 
@@ -73,8 +76,8 @@ def read(folder: Path) -> LoraAdapter:
 def merged_weights(model: torch.nn.Module, folder: Path) -> Iterator[None]:
     """Add the adapter in `folder` to the base's own weights for as long as the context lasts.
 
-    Each layer gets a weight of its own meanwhile: an output layer that shares the embedding's
-    leaves the embedding as it is. Raises InputError for an adapter that is not of this base.
+    Meanwhile each layer has a weight of its own: an output layer that shares the embedding's
+    weight leaves the embedding as it is. Raises InputError for an adapter that is not of this base.
     """
     with swapped_weights(weights_with(model, read(folder))):
         yield
@@ -85,20 +88,20 @@ Weights = list[tuple[torch.nn.Module, torch.nn.Parameter]]
 
 
 def weights_with(model: torch.nn.Module, adapter: LoraAdapter) -> Weights:
-    """Return the base's layers with what their weights are once an adapter is added.
+    """Return the base's layers, each with its weight after an adapter is added.
 
     Sums are made in float64. Raises InputError for an adapter that is not of this base.
     """
     loader.check_copies(model, adapter.folder)
-    whole = Weights()
+    weights = Weights()
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     for name, (a, b) in adapter.pairs.items():
         layer = layer_of(base, adapter, name)
         weight = layer.get_parameter("weight")
         change = adapter.scales[name] * (b.double() @ a.double()).to(weight.device)
         added = weight.data.double() + (change.T if isinstance(layer, Conv1D) else change)
-        whole.append((layer, torch.nn.Parameter(added.to(weight.dtype), requires_grad=False)))
-    return whole
+        weights.append((layer, torch.nn.Parameter(added.to(weight.dtype), requires_grad=False)))
+    return weights
 
 
 @contextmanager
@@ -115,12 +118,12 @@ def swapped_weights(weights: Weights) -> Iterator[None]:
 
 
 def layer_of(base: torch.nn.Module, adapter: LoraAdapter, name: str) -> torch.nn.Module:
-    """Return the base's own layer `name`, from within PEFT's where that has been put around it.
+    """Return the base's own layer `name`, without PEFT's wrapper if there is one.
 
     Raises InputError where the base has no such layer, or one of another shape than the adapter's.
     """
-    found = next((layer for at, layer in base.named_modules() if at == name), None)
-    layer = found.get_base_layer() if isinstance(found, LoraLayer) else found
+    module = next((layer for path, layer in base.named_modules() if path == name), None)
+    layer = module.get_base_layer() if isinstance(module, LoraLayer) else module
     weight = getattr(layer, "weight", None)
     if layer is None or not isinstance(weight, torch.Tensor) or weight.ndim != 2:
         raise InputError(
@@ -155,7 +158,7 @@ def _check_options(config: LoraConfig, folder: Path) -> None:
 
 
 def _by_module(pattern: object) -> bool:
-    """Say whether modules can be looked up here as PEFT does it, by regular expressions."""
+    """Tell whether PEFT can look modules up in `pattern`, by regular expressions."""
     try:
         get_pattern_key(list(pattern), "") if isinstance(pattern, Mapping) else None
     except re.error:
@@ -170,7 +173,7 @@ def configured_rank(config: LoraConfig, module: str = "") -> int:
 
 
 def scale_of(config: LoraConfig, module: str = "") -> float:
-    """Return what PEFT multiplies B A by on a module; on most of them without one."""
+    """Return PEFT's scaling of B A on a module; without `module`, that on most of them."""
     pattern, rank = config.alpha_pattern or {}, configured_rank(config, module)
     alpha = float(pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha))
     return alpha / math.sqrt(rank) if config.use_rslora else alpha / rank

@@ -39,7 +39,7 @@ class _Stack:
     """For the name of each B, how many of its columns are each adapter's."""
     config: LoraConfig
     changes: Mapping[str, Any]
-    """What its configuration has other than the first adapter's."""
+    """The settings in which its configuration differs from the first adapter's."""
 
 
 class AdapterComposition:
@@ -47,12 +47,12 @@ class AdapterComposition:
 
     def __init__(self, engine: LocalEngine, model: PeftModel, name: str, stack: _Stack) -> None:
         self._model, self._name, self._stack = model, name, stack
-        place = model.device
-        self._whole = {key: stack.tensors[key].to(place) for key in stack.ranks}
+        device = model.device
+        self._whole = {key: stack.tensors[key].to(device) for key in stack.ranks}
         self._parameters = {
-            found: parameter
+            stack_key: parameter
             for key, parameter in model.named_parameters()
-            if (found := key.replace(f".{name}.", ".")) in stack.ranks and f".{name}." in key
+            if (stack_key := key.replace(f".{name}.", ".")) in stack.ranks and f".{name}." in key
         }
         # PEFT puts its layers into the base's own modules. So what an engine without adapters
         # takes for the base is the base with the adapter that is active.
@@ -64,9 +64,9 @@ class AdapterComposition:
     ) -> list[list[float]]:
         """Return ln p of every token but the first of each sequence, as `LocalEngine.score`."""
         with torch.no_grad():
-            for key, whole in self._whole.items():
+            for key, tensor in self._whole.items():
                 columns = _columns(weights, self._stack.ranks[key])
-                self._parameters[key].copy_(whole * columns.to(whole.device))
+                self._parameters[key].copy_(tensor * columns.to(tensor.device))
         self._model.set_adapter(self._name)
         self._model.eval()
         return self._view.score(Target(name="blend"), sequences)
@@ -114,8 +114,8 @@ def attached_composition(
     """
     stack = _stack(folders)
     before = engine.model
-    known = set(before.peft_config) if isinstance(before, PeftModel) else set()
-    name = f"blend{len(known)}"
+    adapter_names = set(before.peft_config) if isinstance(before, PeftModel) else set()
+    name = f"blend{len(adapter_names)}"
     with _restored(engine, name):
         model = loader.with_adapter(before, stack.config, name, trainable=False)
         engine.model = model
@@ -134,8 +134,8 @@ def _restored(engine: LocalEngine, name: str) -> Iterator[None]:
         yield
     finally:
         _detach(engine, name, active)
-        for parameter, wanted in gradients:
-            parameter.requires_grad_(wanted)
+        for parameter, requires_grad in gradients:
+            parameter.requires_grad_(requires_grad)
         for module, mode in modes:
             module.training = mode
 
@@ -145,12 +145,12 @@ def _detach(engine: LocalEngine, name: str, active: str | None) -> None:
     model = engine.model
     if not isinstance(model, PeftModel):
         return
-    others = [other for other in model.peft_config if other != name]
-    if not others:
+    remaining = [n for n in model.peft_config if n != name]
+    if not remaining:
         model.unload()
         engine.model = engine.base.model
         return
-    model.set_adapter(active if active in others else others[0])
+    model.set_adapter(active if active in remaining else remaining[0])
     if name in model.peft_config:
         model.delete_adapter(name)
     for path, layer in list(model.named_modules()):
@@ -170,15 +170,17 @@ def _stack(folders: Sequence[Path]) -> _Stack:
     """Return the adapters side by side: A (sum of r, in), and B (out, sum of r) scaled alike."""
     if not folders:
         raise ValueError("There is no adapter to blend.")
-    parts = [adapter.read(folder) for folder in folders]
-    modules = sorted({module for part in parts for module in part.pairs})
-    ranks = {module: [_rank(part, module) for part in parts] for module in modules}
-    most, scale = max(map(sum, ranks.values())), adapter.scale_of(parts[0].config) or 1.0
+    loras = [adapter.read(folder) for folder in folders]
+    modules = sorted({module for lora in loras for module in lora.pairs})
+    ranks = {module: [_rank(lora, module) for lora in loras] for module in modules}
+    most, scale = max(map(sum, ranks.values())), adapter.scale_of(loras[0].config) or 1.0
     alpha, tensors = scale * most, {}
     for module in modules:
-        _check_shapes(parts, module)
-        own = alpha / sum(ranks[module])
-        pairs = [(*p.pairs[module], p.scales[module] / own) for p in parts if module in p.pairs]
+        _check_shapes(loras, module)
+        module_scale = alpha / sum(ranks[module])
+        pairs = [
+            (*p.pairs[module], p.scales[module] / module_scale) for p in loras if module in p.pairs
+        ]
         tensors[ROOT + module + A] = torch.cat([a.float() for a, _, _ in pairs])
         tensors[ROOT + module + B] = torch.cat([b.float() * f for _, b, f in pairs], dim=1)
     changes = {
@@ -188,36 +190,36 @@ def _stack(folders: Sequence[Path]) -> _Stack:
         "rank_pattern": {f"^{m}": sum(ranks[m]) for m in modules if sum(ranks[m]) != most},
         "alpha_pattern": {},
         "inference_mode": True,
-        **_selection(parts, modules),
+        **_selection(loras, modules),
     }
     named = {ROOT + module + B: ranks[module] for module in modules}
-    return _Stack(tensors, named, replace(parts[0].config, **changes), changes)
+    return _Stack(tensors, named, replace(loras[0].config, **changes), changes)
 
 
-def _selection(parts: Sequence[LoraAdapter], modules: Sequence[str]) -> dict[str, Any]:
-    """Return which modules the blend is on; nothing where all adapters say it alike."""
-    first = parts[0]
+def _selection(loras: Sequence[LoraAdapter], modules: Sequence[str]) -> dict[str, Any]:
+    """Return the settings for the blend's modules; none where all adapters have the same."""
+    first = loras[0]
     if all(
-        part.pairs.keys() == first.pairs.keys()
-        and all(getattr(part.config, key) == getattr(first.config, key) for key in SELECTION)
-        for part in parts
+        lora.pairs.keys() == first.pairs.keys()
+        and all(getattr(lora.config, key) == getattr(first.config, key) for key in SELECTION)
+        for lora in loras
     ):
         return {}
     return dict.fromkeys(SELECTION) | {"target_modules": list(modules)}
 
 
-def _check_shapes(parts: Sequence[LoraAdapter], module: str) -> None:
+def _check_shapes(loras: Sequence[LoraAdapter], module: str) -> None:
     """Raise InputError unless the products of all adapters on a module have one shape."""
-    found = [(p.folder, *p.pairs[module]) for p in parts if module in p.pairs]
-    shapes = {f"{b.shape[0]} x {a.shape[1]}": folder for folder, a, b in found}
+    products = [(p.folder, *p.pairs[module]) for p in loras if module in p.pairs]
+    shapes = {f"{b.shape[0]} x {a.shape[1]}": folder for folder, a, b in products}
     if len(shapes) > 1:
-        (first, one), (second, other) = list(shapes.items())[:2]
+        (first, first_folder), (second, second_folder) = list(shapes.items())[:2]
         raise InputError(
-            f"{one} and {other} are adapters for different bases: {module} is {first} in the one "
-            f"and {second} in the other."
+            f"{first_folder} and {second_folder} are adapters for different bases: {module} is "
+            f"{first} in the one and {second} in the other."
         )
 
 
-def _rank(part: LoraAdapter, module: str) -> int:
-    """Return the rank that an adapter has on a module, 0 where it leaves it alone."""
-    return part.pairs[module][0].shape[0] if module in part.pairs else 0
+def _rank(lora: LoraAdapter, module: str) -> int:
+    """Return the rank that an adapter has on a module, 0 where it does not change the module."""
+    return lora.pairs[module][0].shape[0] if module in lora.pairs else 0

@@ -55,8 +55,8 @@ def as_one_operation(model: torch.nn.Module, adapter: str) -> Iterator[int]:
     Others go on as PEFT has them: with dropout, DoRA and other variants, quantised bases, mixed
     dtypes.
     """
-    found = (module for module in model.modules() if isinstance(module, Linear))
-    layers = [layer for layer in found if _is_plain(layer, adapter)]
+    modules = (module for module in model.modules() if isinstance(module, Linear))
+    layers = [layer for layer in modules if _is_plain(layer, adapter)]
     for layer in layers:
         layer.__dict__["forward"] = _forward(layer, adapter)
     try:

@@ -1,7 +1,7 @@
 """Adapters inside a model's own weights, W + s B A: the same answers with fewer multiplications.
 
-It pays where an adapter is large beside its base, and a base must have the digits for it: so only
-small models in float32 on a CPU are asked this way. The base keeps its own weights beside.
+It pays where an adapter is large compared with its base, which must be precise enough for it: so
+only small models in float32 on a CPU are asked this way. The base keeps its own weights as well.
 """
 
 import re
@@ -17,11 +17,11 @@ from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.lora.adapter import Weights
 
 KEPT = 2
-"""Adapters whose sums are remembered: those asked last."""
+"""The most adapters whose merged weights are cached: those asked last."""
 
 
 class MergedWeights:
-    """The weights that a model has with each adapter, where it is asked this way."""
+    """The merged weights of a model with each adapter, where it is asked this way."""
 
     def __init__(self, model: PreTrainedModel, *, small: bool) -> None:
         self._model = model
@@ -29,38 +29,40 @@ class MergedWeights:
         self._known: dict[Version, Weights] = {}
 
     def merges(self, adapter: str) -> bool:
-        """Say whether an adapter can be inside the weights."""
+        """Tell whether an adapter can be merged into the weights."""
         return self.possible and self._plain(Path(adapter)) is not None
 
     def weights(self, adapter: str) -> Weights | None:
-        """Return the layers' weights with an adapter; None where it must stay beside them.
+        """Return the layers' weights with an adapter merged in; None where it cannot be.
 
-        That is any adapter but plain LoRA for this base: whoever puts it there says what is wrong.
+        Only plain LoRA for this base can be merged; attaching another adapter reports the reason.
         """
         if not self.possible:
             return None
         key = version(adapter)
-        found = self._known.pop(key, None)
-        if found is None:
+        weights = self._known.pop(key, None)
+        if weights is None:
             plain = self._plain(Path(adapter))
             if plain is None:
                 return None
-            found = lora.weights_with(self._model, plain)
-        self._known[key] = found
+            weights = lora.weights_with(self._model, plain)
+        self._known[key] = weights
         for oldest in list(self._known)[:-KEPT]:
             del self._known[oldest]
-        return found
+        return weights
 
     def _plain(self, folder: Path) -> lora.LoraAdapter | None:
-        """Return an adapter that is on just those layers of the base that it says it is on."""
+        """Return an adapter that is on exactly the layers its configuration targets, or None."""
         try:
             adapter = lora.read(folder)
             if not isinstance(adapter.config.target_modules, str | list | set):
                 return None
             layers = {name.replace(".base_layer", "") for name, _ in self._model.named_modules()}
-            meant = {name for name in layers if check_target_module_exists(adapter.config, name)}
+            target_modules = {
+                name for name in layers if check_target_module_exists(adapter.config, name)
+            }
             for name in adapter.pairs:
                 lora.layer_of(self._model, adapter, name)
         except (InputError, re.error):
             return None
-        return adapter if meant == set(adapter.pairs) else None
+        return adapter if target_modules == set(adapter.pairs) else None

@@ -33,7 +33,7 @@ class MultiLora:
 
     @contextmanager
     def active(self, rows: int) -> Iterator[None]:
-        """Let the model answer `rows` rows in `count` equal blocks, the first by the first."""
+        """Let the model answer `rows` rows in `count` equal blocks, an adapter each, in order."""
         self._owner = torch.arange(self.count).repeat_interleave(rows // self.count)
         self._sizes = [rows // self.count] * self.count
         hooks = [
@@ -47,7 +47,7 @@ class MultiLora:
                 hook.remove()
 
     def kept(self, rows: torch.Tensor) -> None:
-        """Hear which rows of the batch stay, in order; each stays its adapter's."""
+        """Note which rows of the batch stay, in order; each keeps its adapter."""
         self._owner = self._owner[rows.cpu()]
         self._sizes = torch.bincount(self._owner, minlength=self.count).tolist()
 
@@ -70,23 +70,23 @@ class MultiLora:
             rows = x.reshape(self.count, -1, x.shape[-1])
             return torch.bmm(torch.bmm(rows, a), b).reshape(*x.shape[:-1], b.shape[-1])
         rows_at = 0 if len(x) == len(self._owner) else 1
-        parts = torch.split(x, self._sizes, dim=rows_at)
-        return torch.cat([part @ a[k] @ b[k] for k, part in enumerate(parts)], dim=rows_at)
+        chunks = torch.split(x, self._sizes, dim=rows_at)
+        return torch.cat([chunk @ a[k] @ b[k] for k, chunk in enumerate(chunks)], dim=rows_at)
 
 
 def _block(model: PreTrainedModel, name: str, loras: Sequence[LoraAdapter | None]) -> Block:
     """Return the adapters' A and B on a module; zeros where an adapter leaves it alone."""
-    own = [(lora, *lora.pairs[name]) if lora and name in lora.pairs else None for lora in loras]
-    layers = [layer_of(model, found[0], name) for found in own if found]
-    _, a, b = next(found for found in own if found)
-    rank = max(found[1].shape[0] for found in own if found)
+    entries = [(lora, *lora.pairs[name]) if lora and name in lora.pairs else None for lora in loras]
+    layers = [layer_of(model, entry[0], name) for entry in entries if entry]
+    _, a, b = next(entry for entry in entries if entry)
+    rank = max(entry[1].shape[0] for entry in entries if entry)
     # Half precision would round the adapters of a half-precision base before they are added.
-    whole_a = torch.zeros(len(own), a.shape[1], rank)
-    whole_b = torch.zeros(len(own), rank, b.shape[0])
-    for row, found in enumerate(own):
-        if found:
-            lora, a, b = found
+    whole_a = torch.zeros(len(entries), a.shape[1], rank)
+    whole_b = torch.zeros(len(entries), rank, b.shape[0])
+    for row, entry in enumerate(entries):
+        if entry:
+            lora, a, b = entry
             whole_a[row, :, : a.shape[0]] = a.float().T
             whole_b[row, : a.shape[0]] = b.float().T * lora.scales[name]
-    place = layers[0].get_parameter("weight").device
-    return whole_a.to(place), whole_b.to(place)
+    device = layers[0].get_parameter("weight").device
+    return whole_a.to(device), whole_b.to(device)

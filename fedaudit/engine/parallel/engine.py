@@ -1,7 +1,7 @@
 """The engine of several processes, here or on a Ray cluster: each answers a part of the questions.
 
-An engine's answers do not depend on the company of a question (docs/engine.md), so it matters to
-no answer how questions are spread, nor how often one is asked because an engine has died.
+An engine's answers do not depend on which questions are asked together (docs/engine.md), so it does
+not matter how they are spread, or how often one is asked because an engine has died.
 """
 
 import os
@@ -48,11 +48,11 @@ PIECES = 4
 last, more would make batches small."""
 
 TEXTS = 256
-"""Texts that a piece has at least when it is only tokenised, which is no work for several."""
+"""The fewest texts of a piece that is only tokenised: fewer are not worth spreading."""
 
 
 class RayBackend:
-    """The engines of a cluster: a question is a function and what it is given there."""
+    """The engines of a cluster: a question is a function and its argument."""
 
     where = "on the Ray cluster"
     fewer = "--engine ray:1"
@@ -78,8 +78,8 @@ class ParallelEngine:
 
     def __init__(self, crew: WorkerPool, order: EngineConfig, device: str = "auto") -> None:
         self.crew, self.order, self.device = crew, order, device
-        [(_, found)] = crew.answers([(load_and_describe, order)])
-        self.facts: EngineInfo = found
+        [(_, info)] = crew.answers([(load_and_describe, order)])
+        self.facts: EngineInfo = info
         self.context_length = self.facts.context_length
         self.prompt_starts = self.facts.prompt_starts
 
@@ -143,66 +143,66 @@ class ParallelEngine:
         *,
         least: int = 1,
     ) -> list[Any]:
-        """Return every item's answer, in order; `select` returns what a piece of them is."""
+        """Return every item's answer, in order; `select` returns the items of a piece."""
         most = min(PIECES * self.crew.size, -(-len(sizes) // least))
-        parts = split_items(len(sizes), most)
+        pieces = split_items(len(sizes), most)
         files = self.facts.sha256, fingerprint(*target)
         questions = [
             (
                 execute,
                 EngineCall(
-                    order=self.order, method=method, values=(*target, select(part)), files=files
+                    order=self.order, method=method, values=(*target, select(piece)), files=files
                 ),
             )
-            for part in parts
+            for piece in pieces
         ]
-        return merge_answers(parts, self.crew.answers(questions), sizes, progress)
+        return merge_answers(pieces, self.crew.answers(questions), sizes, progress)
 
 
 def _select(items: Sequence[Any]) -> Callable[[Sequence[int]], list[Any]]:
-    """Return what picks items by their places."""
-    return lambda places: [items[place] for place in places]
+    """Return a function that picks items by their positions."""
+    return lambda places: [items[i] for i in places]
 
 
 def split_items(items: int, most: int) -> list[range]:
-    """Return the places of `items` in at most `most` pieces, neighbours apart.
+    """Return the positions of `items` in at most `most` pieces, neighbours in different ones.
 
-    Neighbours are often alike, in length too: so pieces are about as much work as each other.
+    Neighbours are often alike, in length too: so all pieces are about the same work.
     """
     count = min(items, most)
     return [range(first, items, count) for first in range(count)]
 
 
 def merge_answers(
-    parts: Sequence[Sequence[int]], answers: Any, sizes: Sequence[int], progress: Progress
+    pieces: Sequence[Sequence[int]], answers: Any, sizes: Sequence[int], progress: Progress
 ) -> list[Any]:
-    """Return the answers of all parts in the order of the items; `sizes` are for the progress."""
-    found: list[Any] = [None] * len(sizes)
+    """Return the answers of all pieces in the order of the items; `sizes` are for the progress."""
+    results: list[Any] = [None] * len(sizes)
     done, total = 0, sum(sizes)
-    for number, several in answers:
-        for place, one in zip(parts[number], several, strict=True):
-            found[place] = one
-        done += sum(sizes[place] for place in parts[number])
+    for number, piece_answers in answers:
+        for index, answer in zip(pieces[number], piece_answers, strict=True):
+            results[index] = answer
+        done += sum(sizes[index] for index in pieces[number])
         progress(done, total)
-    return found
+    return results
 
 
 def make_engine(
     order: EngineConfig, name: str
 ) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
-    """Return the engine that `name` means, "local[:N]" or "ray[:N]", and what is known of it.
+    """Return the engine that `name` means, "local[:N]" or "ray[:N]", and its description.
 
-    Processes end, and a cluster is given back, when nobody has the engine any more or this process
+    Processes end, and a cluster is given back, when the engine is garbage-collected or this process
     ends.
     """
     if children := ray_cluster.requested_processes(name):
-        made = _among_children(order, children)
+        engine = _among_children(order, children)
     elif (count := ray_cluster.requested_engines(name)) is not None:
-        made = _on_ray(order, count)
+        engine = _on_ray(order, count)
     else:
-        here = order.make()
-        return here, describe(here)
-    return made, made.facts
+        local = order.make()
+        return local, describe(local)
+    return engine, engine.facts
 
 
 def _among_children(order: EngineConfig, count: int) -> ParallelEngine:
@@ -224,21 +224,21 @@ def _on_ray(order: EngineConfig, count: int) -> ParallelEngine:
     except BaseException:
         rays.close()
         raise
-    there = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
-    return _made(rays, WorkerPool(RayBackend(rays, share), size), there, order.device)
+    worker_config = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
+    return _made(rays, WorkerPool(RayBackend(rays, share), size), worker_config, order.device)
 
 
 def _made(
-    held: "ProcessBackend | RayCluster", crew: WorkerPool, order: EngineConfig, device: str
+    backend: "ProcessBackend | RayCluster", crew: WorkerPool, order: EngineConfig, device: str
 ) -> ParallelEngine:
-    """Return an engine that lets go of what it holds in the end."""
+    """Return an engine that closes its backend when it is garbage-collected."""
     try:
-        made = ParallelEngine(crew, order, device)
+        engine = ParallelEngine(crew, order, device)
     except BaseException:
-        held.close()
+        backend.close()
         raise
-    weakref.finalize(made, held.close)
-    return made
+    weakref.finalize(engine, backend.close)
+    return engine
 
 
 def local_engine(engine: Engine) -> LocalEngine:
@@ -246,7 +246,7 @@ def local_engine(engine: Engine) -> LocalEngine:
 
     Raises UsageError for an engine without a model of its own.
     """
-    here = engine.local if isinstance(engine, ParallelEngine) else engine
-    if not isinstance(here, LocalEngine):
+    local = engine.local if isinstance(engine, ParallelEngine) else engine
+    if not isinstance(local, LocalEngine):
         raise UsageError("This needs the model itself: an engine that only answers will not do.")
-    return here
+    return local

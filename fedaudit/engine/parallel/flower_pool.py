@@ -1,7 +1,7 @@
 """Trainings as messages to the clients of Flower's simulation engine, which runs in a child.
 
-A client of the federation is a node there; each training of its is one message, and its answer the
-reply. Between them is what `ray_cluster` has for a cluster of our own.
+A client of the federation is a node there; each of its trainings is one message, and the result is
+the reply. The connection to the child is that of `ray_cluster`.
 """
 
 import sys
@@ -50,10 +50,10 @@ def check(device: str) -> None:
         raise UsageError(f"--engine flower trains on CPUs: --device is cpu or auto, not {device}.")
     if find_spec("flwr") is None or find_spec("ray") is None:
         raise UsageError(MISSING)
-    found = version("flwr")
-    if tuple(int(part) for part in found.split(".")[:2]) < FLOWER:
+    flower_version = version("flwr")
+    if tuple(int(x) for x in flower_version.split(".")[:2]) < FLOWER:
         raise UsageError(
-            f"--engine flower needs Flower {FLOWER[0]}.{FLOWER[1]} or newer, not {found}: "
+            f"--engine flower needs Flower {FLOWER[0]}.{FLOWER[1]} or newer, not {flower_version}: "
             "pip install --upgrade 'fedaudit[flower]'."
         )
 
@@ -75,13 +75,13 @@ class FlowerSimulation(RayCluster):
 
     def _environment(self, folder: Path) -> dict[str, str]:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-        own = {"FLWR_HOME": str(folder / "flwr"), "RAY_ADDRESS": "local"}
-        return {**quiet, **own, **environment(folder)}
+        variables = {"FLWR_HOME": str(folder / "flwr"), "RAY_ADDRESS": "local"}
+        return {**quiet, **variables, **environment(folder)}
 
     def train(self, client: str, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return the future of what `work` makes of `values` at the node of a client.
+        """Return a future of `work(*values)`, run at the node of a client.
 
-        It must be something that can be done twice.
+        It must be safe to run twice.
         """
         number = self._numbers.setdefault(client, len(self._numbers) % self.nodes)
         ticket, future = self._ticket()

@@ -19,7 +19,7 @@ from fedaudit.engine.parallel.worker_pool import ATTEMPTS
 
 RECORD, KEY = "fedaudit", "work"
 PAUSE = 0.05
-"""Seconds between two looks for replies."""
+"""Seconds between two polls for replies."""
 
 
 @dataclass(slots=True)
@@ -33,21 +33,21 @@ class PendingMessage:
 
 
 def main() -> None:
-    """Serve whoever holds the other end of a socket, to the end of either."""
+    """Serve the process at the other end of a socket until one of both ends."""
     descriptor, folder, nodes, slots = int(sys.argv[1]), sys.argv[3], *map(int, sys.argv[4:6])
     os.set_inheritable(descriptor, False)
-    connection, begun = Connection(descriptor), Event()
+    connection, ready = Connection(descriptor), Event()
     try:
         from flwr.simulation import run_simulation
 
         run_simulation(
-            server_app=server_app(connection, nodes, begun),
+            server_app=server_app(connection, nodes, ready),
             client_app=client_app(),
             num_supernodes=nodes,
             backend_config=backend(slots),
         )
     except Exception as error:
-        if not begun.is_set():  # later nobody waits for a line, but for answers
+        if not ready.is_set():  # later nobody waits for a line, but for answers
             with suppress(OSError):
                 connection.send(error_line(error))
     finally:
@@ -81,12 +81,12 @@ def answer(message: Any, _context: Any) -> Any:
     """Return a reply with what the work of a message makes."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    made = run_packed(message.content[RECORD][KEY])
-    return Message(RecordDict({RECORD: ConfigRecord({KEY: made})}), reply_to=message)
+    content = run_packed(message.content[RECORD][KEY])
+    return Message(RecordDict({RECORD: ConfigRecord({KEY: content})}), reply_to=message)
 
 
-def server_app(connection: Connection, nodes: int, begun: Event) -> Any:
-    """Return the server: it sends on what it is told, and tells what comes back."""
+def server_app(connection: Connection, nodes: int, ready: Event) -> Any:
+    """Return the server: it passes work on to the nodes, and their replies back."""
     from flwr.serverapp import ServerApp
 
     app = ServerApp()
@@ -95,7 +95,7 @@ def server_app(connection: Connection, nodes: int, begun: Event) -> Any:
         while len(list(grid.get_node_ids())) < nodes:  # Flower registers them meanwhile
             sleep(PAUSE)
         relay = FlowerRelay(grid, connection)
-        begun.set()
+        ready.set()
         with suppress(EOFError, OSError):
             relay.serve()
 
@@ -113,29 +113,29 @@ class FlowerRelay:
         connection.send((len(self._nodes), 0))
 
     def serve(self) -> None:
-        """Send and tell until nobody is left to tell, which raises EOFError."""
+        """Pass messages on until the other process is gone, which raises EOFError."""
         while True:
             while self.connection.poll(PAUSE if self._sent else None):
                 self._send(PendingMessage(*self.connection.recv()))
             for reply in self.grid.pull_messages(list(self._sent)):
                 self._tell(self._sent.pop(reply.metadata.reply_to_message_id), reply)
 
-    def _send(self, one: PendingMessage) -> None:
+    def _send(self, pending: PendingMessage) -> None:
         from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-        content = RecordDict({RECORD: ConfigRecord({KEY: one.work})})
+        content = RecordDict({RECORD: ConfigRecord({KEY: pending.work})})
         message = Message(
-            content=content, dst_node_id=self._nodes[one.node], message_type=MessageType.TRAIN
+            content=content, dst_node_id=self._nodes[pending.node], message_type=MessageType.TRAIN
         )
         for number in self.grid.push_messages([message]):
-            self._sent[number] = one
+            self._sent[number] = pending
             return
-        self.connection.send((one.ticket, "lost", "Flower does not take the message"))
+        self.connection.send((pending.ticket, "lost", "Flower does not take the message"))
 
-    def _tell(self, one: PendingMessage, reply: Any) -> None:
+    def _tell(self, pending: PendingMessage, reply: Any) -> None:
         if not reply.has_error():
-            self.connection.send((one.ticket, "answer", reply.content[RECORD][KEY]))
-        elif one.left:  # its process died: what the work itself does wrong is an answer
-            self._send(PendingMessage(one.ticket, one.node, one.work, one.left - 1))
+            self.connection.send((pending.ticket, "answer", reply.content[RECORD][KEY]))
+        elif pending.left:  # its process died: what the work itself does wrong is an answer
+            self._send(PendingMessage(pending.ticket, pending.node, pending.work, pending.left - 1))
         else:
-            self.connection.send((one.ticket, "lost", str(reply.error.reason)))
+            self.connection.send((pending.ticket, "lost", str(reply.error.reason)))

@@ -30,7 +30,7 @@ class ProcessBackend:
             return number, _or_lost(pool.submit(int))
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
-        """Ask a process: a function and what it is given there."""
+        """Ask a process: a function and its argument."""
         function, value = question
         try:
             return _or_lost(self._pools[worker].submit(_answer, function, value))
@@ -51,7 +51,7 @@ class ProcessBackend:
 
 
 def _answer(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return the answer; an error that does not travel is told as one that does."""
+    """Return the answer; an error that cannot be pickled is raised as one that can."""
     try:
         return function(value)
     except Exception as error:
@@ -62,17 +62,17 @@ def _answer(function: Callable[[Any], Any], value: Any) -> Any:
         raise
 
 
-def _or_lost(asked: "Future[Any]") -> "Future[Any]":
-    """Return a future of the same answer, or of Lost where the process died before it."""
-    told: Future[Any] = Future()
+def _or_lost(future: "Future[Any]") -> "Future[Any]":
+    """Return a future of the same answer, or of WorkerDied where the process died before it."""
+    outcome: Future[Any] = Future()
 
     def tell(done: "Future[Any]") -> None:
         try:
-            told.set_result(done.result())
+            outcome.set_result(done.result())
         except (BrokenProcessPool, CancelledError) as error:
-            told.set_exception(WorkerDied(type(error).__name__))
+            outcome.set_exception(WorkerDied(type(error).__name__))
         except BaseException as error:
-            told.set_exception(error)
+            outcome.set_exception(error)
 
-    asked.add_done_callback(tell)
-    return told
+    future.add_done_callback(tell)
+    return outcome

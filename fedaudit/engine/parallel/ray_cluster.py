@@ -49,7 +49,7 @@ DIED = (
 
 
 def requested_engines(engine: str) -> int | None:
-    """Return how many engines of a Ray cluster are meant, 0 for all it has room for; None: none.
+    """Return how many engines of a Ray cluster to use, 0: all it has room for; None: no cluster.
 
     Raises UsageError for what is neither "local", "ray" nor "ray:N".
     """
@@ -68,7 +68,7 @@ def requested_processes(engine: str) -> int:
 
 
 def check(engine: str, device: str = "auto") -> None:
-    """Raise UsageError for an engine that there is not, or that cannot run here."""
+    """Raise UsageError for an unknown engine, or one that cannot run here."""
     if requested_processes(engine) or requested_engines(engine) is None:
         return
     if device not in ("auto", "cpu", "cuda"):
@@ -77,23 +77,23 @@ def check(engine: str, device: str = "auto") -> None:
             f"auto, not {device}."
         )
     try:
-        found = version("ray")
+        ray_version = version("ray")
     except PackageNotFoundError:
         raise UsageError(MISSING) from None
-    if too_old(found):
+    if too_old(ray_version):
         raise UsageError(
-            f"Ray {found} runs what anybody on the network sends it; --engine ray needs "
+            f"Ray {ray_version} runs what anybody on the network sends it; --engine ray needs "
             f"{RAY[0]}.{RAY[1]} or newer: pip install --upgrade 'fedaudit[ray]'."
         )
 
 
-def too_old(found: str) -> bool:
+def too_old(ray_version: str) -> bool:
     """Tell whether this version of Ray cannot keep strangers out."""
-    return tuple(int(part) for part in found.split(".")[:2]) < RAY
+    return tuple(int(x) for x in ray_version.split(".")[:2]) < RAY
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return what a Ray of our own runs under: no telemetry, nothing written outside `folder`.
+    """Return the environment of a Ray of our own: no telemetry, nothing written outside `folder`.
 
     Ray listens on every network interface and runs what it is sent; so it asks for a token.
     """
@@ -119,24 +119,30 @@ class RayCluster:
     what = "Ray"
     child = CHILD
 
-    def __init__(self, slots: int = 0, *more: str) -> None:
+    def __init__(self, slots: int = 0, *arguments: str) -> None:
         self._joins = bool(self._address())
         self._folder = Path(tempfile.mkdtemp(prefix="fedaudit-"))  # nobody else may look into it
-        own = {} if self._joins else self._environment(self._folder)
-        ours, theirs = socketpair()
+        variables = {} if self._joins else self._environment(self._folder)
+        parent_socket, child_socket = socketpair()
         slots = max(slots, len(os.sched_getaffinity(0)))
-        with theirs:
+        with child_socket:
             self._child = subprocess.Popen(
-                [*self.child, str(theirs.fileno()), str(slots), str(self._folder), *more],
-                pass_fds=[theirs.fileno()],
+                [
+                    *self.child,
+                    str(child_socket.fileno()),
+                    str(slots),
+                    str(self._folder),
+                    *arguments,
+                ],
+                pass_fds=[child_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=self._folder,  # Ray lets workers import from here: from an empty place
-                env={**os.environ, **own},
+                cwd=self._folder,  # Ray lets workers import from here, so it is empty
+                env={**os.environ, **variables},
                 start_new_session=True,  # Ctrl-C is ours to handle
             )
-        self._connection = Connection(ours.detach())
+        self._connection = Connection(parent_socket.detach())
         self._waiting: dict[int, Future[Any]] = {}
         self._tickets = 0
         try:
@@ -154,11 +160,11 @@ class RayCluster:
         return address()
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """Return what a child that starts a cluster runs under."""
+        """Return the environment of a child that starts a cluster."""
         return environment(folder)
 
     def start(self, share: ResourceShare) -> tuple[int, "Future[Any]"]:
-        """Start a process that stays, and return its number and what is done once it is there."""
+        """Start a process that stays; return its number and a future that is done once it runs."""
         ticket, future = self._ticket()
         self._send("start", ticket, share.cpus, share.gpus)
         return ticket, future
@@ -168,15 +174,15 @@ class RayCluster:
         self._send("stop", process)
 
     def ask(self, process: int, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return the future of what `work` makes of `values` in a process that stays."""
+        """Return a future of `work(*values)`, run in a process that stays."""
         ticket, future = self._ticket()
         self._send("ask", ticket, process, pack(work, values))
         return future
 
     def run(self, share: ResourceShare, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return the future of what `work` makes of `values` in any process, new ones if it dies.
+        """Return a future of `work(*values)`, run in any process, a new one if it dies.
 
-        It must be something that can be done twice.
+        It must be safe to run twice.
         """
         ticket, future = self._ticket()
         self._send("run", ticket, share.cpus, share.gpus, pack(work, values))
@@ -199,13 +205,13 @@ class RayCluster:
 
     def _begun(self) -> ClusterCapacity:
         try:
-            found = self._connection.recv() if self._connection.poll(START) else "it takes too long"
+            reply = self._connection.recv() if self._connection.poll(START) else "it takes too long"
         except EOFError:
-            found = "its process ended"
-        if isinstance(found, str):
+            reply = "its process ended"
+        if isinstance(reply, str):
             done = "reached" if self._joins else "started"
-            raise TargetError(f"{self.what} cannot be {done}: {found.rstrip('.')}.")
-        return ClusterCapacity(*found)
+            raise TargetError(f"{self.what} cannot be {done}: {reply.rstrip('.')}.")
+        return ClusterCapacity(*reply)
 
     def _ticket(self) -> tuple[int, "Future[Any]"]:
         self._tickets += 1
@@ -224,14 +230,14 @@ def end_session(session: int) -> None:
 
     Those that outlived the folder of their logs would make it again.
     """
-    for place in Path("/proc").glob("[0-9]*"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with suppress(ProcessLookupError):
-            if os.getsid(int(place.name)) == session and int(place.name) != os.getpid():
-                os.kill(int(place.name), signal.SIGKILL)
+            if os.getsid(int(entry.name)) == session and int(entry.name) != os.getpid():
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def pack(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
-    """Return what a process of the cluster does, in which folder and by which version of us."""
+    """Return a call for a process of the cluster, with its folder and fedaudit's version."""
     return pickle.dumps((__version__, str(Path.cwd()), pickle.dumps((work, values))))
 
 
@@ -259,7 +265,7 @@ class RayTrainings(Executor):
         self.cluster, self.share = cluster, share
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn`; the future raises Lost when its process has died several times."""
+        """Run `fn`; the future raises WorkerDied when its process has died several times."""
         if kwargs:
             raise TypeError("Values are told by place.")
         return self.cluster.run(self.share, fn, *args)

@@ -1,4 +1,4 @@
-"""The process that talks to Ray for another, and what runs in the processes that Ray starts.
+"""The process that talks to Ray on behalf of an audit, and the code that Ray's workers run.
 
 Work and answers pass through Ray as bytes that it cannot read, and errors as answers, so that
 nothing private comes into Ray's logs.
@@ -22,16 +22,16 @@ from fedaudit.engine.parallel.ray_cluster import address, end_session
 from fedaudit.engine.parallel.worker_pool import ATTEMPTS
 
 STORE = 256 * 2**20
-"""Bytes that a Ray of our own sets aside for questions and answers on their way."""
+"""Bytes that a Ray started here sets aside for questions and answers in transit."""
 
 
 def main() -> None:
-    """Serve whoever holds the other end of a socket, to the end of either."""
+    """Serve the process at the other end of a socket until either of them ends."""
     descriptor, slots, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     os.set_inheritable(descriptor, False)
     try:
         _serve(Connection(descriptor), slots)
-    finally:  # nobody may be left to do it
+    finally:  # no other process may be left to do it
         end_session(os.getpid())  # the session is our own
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
@@ -44,11 +44,11 @@ def _serve(connection: Connection, slots: int) -> None:
             ray.init(log_to_driver=False, logging_level="error")
         else:
             _begin(ray, slots)
-        found = ray.cluster_resources()
+        resources = ray.cluster_resources()
     except Exception as error:
         connection.send(error_line(error))
         return
-    connection.send((int(found.get("CPU", 0)), int(found.get("GPU", 0))))
+    connection.send((int(resources.get("CPU", 0)), int(resources.get("GPU", 0))))
     with suppress(EOFError):
         RayRelay(ray, connection).serve()
     if address():
@@ -56,39 +56,39 @@ def _serve(connection: Connection, slots: int) -> None:
 
 
 def _begin(ray: Any, slots: int) -> None:
-    """Start a Ray of our own, several times where need be: on a busy machine it gives up early."""
+    """Start a local Ray, in several attempts if need be: on a busy machine it gives up early."""
     ours = {"num_cpus": slots, "include_dashboard": False, "object_store_memory": STORE}
-    for left in reversed(range(ATTEMPTS)):
+    for remaining in reversed(range(ATTEMPTS)):
         try:
             ray.init(address="local", log_to_driver=False, logging_level="error", **ours)
             return
         except Exception:
-            if not left:
+            if not remaining:
                 raise
             ray.shutdown()
             end_session(os.getpid())
 
 
 def error_line(error: BaseException) -> str:
-    """Return what went wrong in one line that any terminal can show."""
+    """Return an error's message as one line of printable characters."""
     lines = str(error).strip().splitlines()
     return "".join(c for c in (lines or [type(error).__name__])[0] if c.isprintable())
 
 
 class RayActor:
-    """A process that stays: what it has loaded is there for the next question."""
+    """A long-lived process: what it has loaded stays in memory for the next question."""
 
     def here(self) -> bytes:
-        """Return an answer that says nothing, once the process is there."""
+        """Return an empty answer, once the process has started."""
         return pickle.dumps((None, None))
 
     def do(self, work: bytes) -> bytes:
-        """Return what the work makes."""
+        """Return the result of packed work, packed."""
         return run_packed(work)
 
 
 def run_packed(work: bytes) -> bytes:
-    """Return what the packed work makes, or the error that it ended with, packed."""
+    """Run packed work and return its result, or the error that it raised, packed."""
     try:
         outcome: tuple[Any, Exception | None] = (_done(work), None)
         return pickle.dumps(outcome)
@@ -98,7 +98,7 @@ def run_packed(work: bytes) -> bytes:
             packed = pickle.dumps((None, error))
             pickle.loads(packed)
             return packed
-        except Exception:  # an error that does not travel
+        except Exception:  # an error that cannot be pickled
             return pickle.dumps((None, RuntimeError(traceback.format_exc())))
 
 
@@ -119,7 +119,7 @@ def _done(work: bytes) -> Any:
 
 
 class RayRelay:
-    """Does with Ray what it is told, and tells what came of it."""
+    """Carries out commands with Ray and sends back their outcomes."""
 
     def __init__(self, ray: Any, connection: Connection) -> None:
         self.ray, self.connection = ray, connection
@@ -127,23 +127,25 @@ class RayRelay:
         self._lock = Lock()
 
     def serve(self) -> None:
-        """Do what is told until "end"; raises EOFError when nobody is left to tell."""
+        """Carry out commands until "end"; raises EOFError when the other process is gone."""
         while (message := self.connection.recv()) != ("end",):
             self._do(*message)
 
-    def _do(self, what: str, number: int, *rest: Any) -> None:
-        if what == "stop":
+    def _do(self, command: str, number: int, *arguments: Any) -> None:
+        if command == "stop":
             self.ray.kill(self._places.pop(number))
-        elif what == "start":
-            cpus, gpus = rest
-            made = self.ray.remote(RayActor).options(num_cpus=cpus, num_gpus=gpus, max_restarts=0)
-            self._places[number] = place = made.remote()
-            self._tell(number, place.here.remote())
-        elif what == "ask":
-            place, work = rest
-            self._tell(number, self._places[place].do.remote(work))
+        elif command == "start":
+            cpus, gpus = arguments
+            actor_class = self.ray.remote(RayActor).options(
+                num_cpus=cpus, num_gpus=gpus, max_restarts=0
+            )
+            self._places[number] = actor = actor_class.remote()
+            self._tell(number, actor.here.remote())
+        elif command == "ask":
+            actor, work = arguments
+            self._tell(number, self._places[actor].do.remote(work))
         else:
-            cpus, gpus, work = rest
+            cpus, gpus, work = arguments
             run = self.ray.remote(run_packed).options(
                 num_cpus=cpus, num_gpus=gpus, max_retries=ATTEMPTS - 1
             )
@@ -165,5 +167,5 @@ class RayRelay:
 
 
 def _is_lost(exceptions: Any, error: BaseException) -> bool:
-    """Tell whether a process or its answer is gone: all that goes wrong in Ray but in the work."""
+    """Tell whether a process or its answer is lost: any error of Ray's but one in the work."""
     return isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)

@@ -1,4 +1,4 @@
-"""Questions shared out among workers that may die: what one had is asked again of another."""
+"""Questions shared out among workers that may die: a dead worker's question goes to another."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -9,30 +9,30 @@ from typing import Any, Protocol
 from fedaudit.api.errors import Interrupted, TargetError
 
 ATTEMPTS = 3
-"""How often a question is asked, and a worker started in vain, before that is given up."""
+"""How often a question is asked, or a worker fails to start, before the pool gives up."""
 
 PATIENCE = 300.0
-"""Seconds in which a worker must have a place when there is none at work."""
+"""Seconds within which a worker must start when no other is at work."""
 
 
 class WorkerDied(Exception):
-    """A worker ended before it answered; the text is how that is called where it ran."""
+    """A worker ended before it answered; the text is the backend's name for that."""
 
 
 class WorkerBackend(Protocol):
-    """Starts workers, known by number, and asks them. A future raises Lost when its worker dies."""
+    """Starts workers, known by number, and asks them. Futures raise WorkerDied when one dies."""
 
     where: str
-    """Where the workers are, as a message says it."""
+    """Where the workers are, as worded in messages."""
     fewer: str
     """The option that asks for fewer of them."""
 
     def start(self) -> tuple[int, "Future[Any]"]:
-        """Return a new worker, and what is done once it is there."""
+        """Return a new worker, and a future that is done once it has started."""
         ...
 
     def ask(self, worker: int, question: Any) -> "Future[Any]":
-        """Ask a worker, which has nothing else to do."""
+        """Ask an idle worker a question."""
         ...
 
     def stop(self, worker: int) -> None:
@@ -42,7 +42,7 @@ class WorkerBackend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Doing:
-    """What a worker does: one of the questions, by place, or else nothing that is waited for."""
+    """What a worker is doing: a question, by index, or else nothing that is waited for."""
 
     worker: int
     question: int | None = None
@@ -59,19 +59,19 @@ class WorkerPool:
         self._failed = 0
 
     def answers(self, questions: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the place of each question with its answer, as they come.
+        """Yield the index of each question with its answer, as answers arrive.
 
         Raises what a worker raised; Interrupted where workers die again and again at the same
-        question or as they start, TargetError where none finds a place.
+        question or as they start, TargetError where none can be started in time.
         """
-        waiting, tries, left = deque(range(len(questions))), Counter[int](), len(questions)
+        waiting, tries, remaining = deque(range(len(questions))), Counter[int](), len(questions)
         try:
-            while left:
-                self._hire(left)
+            while remaining:
+                self._hire(remaining)
                 while waiting and self._idle:
-                    worker, place = self._idle.pop(), waiting.popleft()
-                    tries[place] += 1
-                    self._doing[self.staff.ask(worker, questions[place])] = _Doing(worker, place)
+                    worker, index = self._idle.pop(), waiting.popleft()
+                    tries[index] += 1
+                    self._doing[self.staff.ask(worker, questions[index])] = _Doing(worker, index)
                 did, future = self._next()
                 try:
                     answer = self._result(did, future)
@@ -84,27 +84,27 @@ class WorkerPool:
                         raise self._given_up(lost) from None
                     continue
                 if did.question is not None:
-                    left -= 1
+                    remaining -= 1
                     yield did.question, answer
         finally:
-            # Whoever is still at work goes on with it; its answer is nobody's.
+            # Workers that are still busy go on; their answers are dropped.
             self._doing = {f: _Doing(d.worker, None, d.starting) for f, d in self._doing.items()}
 
-    def _hire(self, wanted: int) -> None:
-        while len(self._idle) + len(self._doing) < min(self.size, wanted):
-            worker, there = self.staff.start()
-            self._doing[there] = _Doing(worker, starting=True)
+    def _hire(self, count: int) -> None:
+        while len(self._idle) + len(self._doing) < min(self.size, count):
+            worker, startup = self.staff.start()
+            self._doing[startup] = _Doing(worker, starting=True)
 
     def _next(self) -> tuple[_Doing, "Future[Any]"]:
-        """Return what was done next, no longer as being done."""
-        all_start = all(one.starting for one in self._doing.values())
+        """Return the task that finishes next, which is no longer tracked, and its future."""
+        all_start = all(task.starting for task in self._doing.values())
         done, _ = wait(self._doing, self.patience if all_start else None, FIRST_COMPLETED)
         if not done:
             raise TargetError(
                 f"No engine found a place {self.staff.where} within {self.patience:.0f} seconds: "
                 "are all slots taken?"
             )
-        future = next(one for one in self._doing if one in done)  # who was asked first
+        future = next(f for f in self._doing if f in done)  # the one asked first
         return self._doing.pop(future), future
 
     def _result(self, did: _Doing, future: "Future[Any]") -> Any:

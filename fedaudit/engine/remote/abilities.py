@@ -1,4 +1,4 @@
-"""What a server can do, found by what it does: not by what it says, and not by HTTP status 200."""
+"""What a server can do, judged by its behaviour: not by its claims, and not by HTTP status 200."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -25,16 +25,16 @@ class ServerAbilities:
     top_k: bool = True
     top_p: bool = True
     logprobs: bool = True
-    """Whether it says how likely the tokens are that it writes."""
+    """Whether it gives the log-probabilities of the tokens that it writes."""
     token_ids: bool = True
     """Whether a prompt may be tokens, and the tokenizer at hand is the model's."""
     adds_start: bool = False
     """Whether it puts a token of its own before a prompt that is text."""
     scoring: Scoring = ""
-    """By what field it tells the log-probabilities of a prompt's tokens; empty where it does not,
+    """The field in which it gives the log-probabilities of a prompt's tokens; empty for none,
     or where they are not those by which it writes."""
     context: int = 0
-    """Tokens that a prompt and its continuation had together and were taken."""
+    """Tokens that it accepts for a prompt and its continuation together."""
     why: Mapping[str, str] = field(default_factory=dict)
     """Why something is lacking, where that is known."""
 
@@ -43,7 +43,7 @@ class ServerAbilities:
         return asdict(self)
 
     def both(self, other: "ServerAbilities") -> "ServerAbilities":
-        """Return what two models, the tuned one and its base, can both."""
+        """Return what two models, the tuned one and its base, can both do."""
         yes = ("greedy", "n", "temperature", "seed", "top_k", "top_p", "logprobs", "token_ids")
         table = {name: getattr(self, name) and getattr(other, name) for name in yes}
         same = self.scoring == other.scoring
@@ -57,39 +57,39 @@ class ServerAbilities:
         )
 
     def lacks(self) -> dict[str, str]:
-        """Return what cannot be asked of it, in the words of `fedaudit.api.abilities`."""
-        here = "the model itself, which is behind a server, is needed"
-        found = {"exact": here, "weights": here, "statistics": here}
+        """Return the reason for each ability it lacks, named as in `fedaudit.api.abilities`."""
+        explanation = "the model itself, which is behind a server, is needed"
+        reasons = {"exact": explanation, "weights": explanation, "statistics": explanation}
         if not self.temperature:
-            found["sample"] = "the server draws nothing: it always says the same"
+            reasons["sample"] = "the server draws nothing: it always says the same"
         if not (self.top_k and self.temperature):
-            found["top_k"] = "the server does not keep to top_k"
+            reasons["top_k"] = "the server does not keep to top_k"
         if not (self.top_p and self.temperature):
-            found["top_p"] = "the server does not keep to top_p"
+            reasons["top_p"] = "the server does not keep to top_p"
         if not self.scoring:
             reason = self.why.get("scoring", "")
             none = "the server gives no log-probabilities of a prompt"
-            found["score"] = f"{none}: {reason}" if reason else none
-        return found
+            reasons["score"] = f"{none}: {reason}" if reason else none
+        return reasons
 
     def caveats(self) -> list[str]:
         """Return what a reader should know of answers that such a server gives."""
-        found = []
+        caveats = []
         if self.api == "chat":
-            found.append(
+            caveats.append(
                 "The server only chats: its template stands around every prompt, so that what was "
                 "measured are replies, not continuations. What it does not say may be in the model."
             )
         if not self.temperature:
-            found.append("The server draws nothing at temperature 1.5: what draws was skipped.")
+            caveats.append("The server draws nothing at temperature 1.5: what draws was skipped.")
         elif not self.seed:
-            found.append("The server keeps to no seed: the same audit will give other answers.")
+            caveats.append("The server keeps to no seed: the same audit will give other answers.")
         if not self.greedy:
-            found.append("At temperature 0 the server does not say the same twice.")
+            caveats.append("At temperature 0 the server does not say the same twice.")
         if self.api == "completions" and not self.token_ids:
             start = "puts" if self.adds_start else "may put"
-            found.append(
+            caveats.append(
                 "Prompts were sent as text, which the server cuts into tokens by itself; it "
                 f"{start} a token of its own before them. How prompts begin was not chosen."
             )
-        return found
+        return caveats

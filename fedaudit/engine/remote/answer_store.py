@@ -1,7 +1,7 @@
-"""Answers that a server gave to a piece of questions which it did not get to the end of.
+"""Answers that a server gave before it failed in the middle of a piece of questions.
 
-The journal keeps whole pieces. What was answered of the piece that a server died in is kept beside
-them, so that nothing which was paid for is asked again.
+The journal keeps whole pieces. The answers of the piece in which a server failed are kept beside
+them, so that nothing that was paid for is asked again.
 """
 
 import json
@@ -14,35 +14,35 @@ from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 
 
 class KeptAnswers(Protocol):
-    """What keeps answers by name from one run of an audit to the next."""
+    """Keeps answers by name from one run of an audit to the next."""
 
     def recall(self, name: str) -> Any | None:
         """Return the answer that was kept; None where there is none."""
 
     def keep(self, answers: Mapping[str, Any]) -> None:
-        """Keep answers, anything that JSON has."""
+        """Keep answers, which may be any JSON values."""
 
 
 class AnswerStore:
     """Answers by what was asked."""
 
-    def __init__(self, kept: KeptAnswers | None = None) -> None:
-        self.kept = kept
+    def __init__(self, cache: KeptAnswers | None = None) -> None:
+        self.kept = cache
 
     def recall(self, query: CompletionRequest) -> CompletionResponse | None:
-        """Return the answer that was kept to a query, None without; InputError for no answer."""
-        found = self.kept.recall(_digest(query)) if self.kept else None
-        if found is None:
+        """Return the stored answer to a query, or None; raises InputError for a malformed one."""
+        row = self.kept.recall(_digest(query)) if self.kept else None
+        if row is None:
             return None
-        if not _is_answer(found, query):
+        if not _is_answer(row, query):
             raise InputError("The journal holds an answer of the server that is none: remove it.")
-        texts, prompt, first = found
+        texts, prompt, first = row
         return CompletionResponse(texts=tuple(texts), prompt=tuple(prompt), first=tuple(first))
 
-    def keep(self, some: list[tuple[CompletionRequest, CompletionResponse]]) -> None:
-        """Keep what was answered of a piece that came to no end."""
+    def keep(self, answers: list[tuple[CompletionRequest, CompletionResponse]]) -> None:
+        """Keep the answers of a piece that was not finished."""
         if self.kept:
-            self.kept.keep({_digest(query): _row(answer) for query, answer in some})
+            self.kept.keep({_digest(query): _row(answer) for query, answer in answers})
 
 
 def _row(answer: CompletionResponse) -> list[Any]:
@@ -56,13 +56,13 @@ def _digest(query: CompletionRequest) -> str:
 
 def _is_answer(row: Any, query: CompletionRequest) -> bool:
     """Tell whether what a journal holds is texts and numbers, as many as were asked for."""
-    if not isinstance(row, list) or [type(part) for part in row] != [list, list, list]:
+    if not isinstance(row, list) or [type(field) for field in row] != [list, list, list]:
         return False
     texts, prompt, first = row
     return (
         len(texts) == query.n
         and len(prompt) == len(first)
-        and {type(one) for one in texts} <= {str}
-        and {type(one) for one in prompt} <= {float}
-        and {type(one) for one in first} <= {bool}
+        and {type(text) for text in texts} <= {str}
+        and {type(value) for value in prompt} <= {float}
+        and {type(flag) for flag in first} <= {bool}
     )

@@ -27,7 +27,7 @@ RecordFact = Callable[[str, str], object]
 
 @dataclass
 class RemoteConnection:
-    """A served model from before anything was sent to after everything was heard."""
+    """The connection to a served model, from the estimate before any request to the end."""
 
     served: ServedModel
     template: PromptTemplate | None
@@ -40,52 +40,52 @@ class RemoteConnection:
         self.engine: RemoteEngine | None = None
 
     def dry_run(self) -> DryRunEngine:
-        """Return an engine that asks nobody; what it counts is the estimate."""
-        made = DryRunEngine(self.tokenizer, self.served.options.context or ASSUMED)
-        self.estimate = made.estimate
-        return made
+        """Return an engine that sends no request; what it counts is the estimate."""
+        engine = DryRunEngine(self.tokenizer, self.served.options.context or ASSUMED)
+        self.estimate = engine.estimate
+        return engine
 
     def open(
-        self, kept: KeptAnswers | None = None, record_fact: RecordFact | None = None
+        self, cache: KeptAnswers | None = None, record_fact: RecordFact | None = None
     ) -> RemoteEngine:
-        """Return the engine, once the server has shown what it can.
+        """Find out what the server can do, and return the engine.
 
-        `record_fact` notes what must be the same where an audit goes on.
+        `record_fact` notes what must be the same when an audit is resumed.
 
         Raises TargetError where it cannot be asked, or servers that should be the same are not,
-        and UsageError where the budget does not do for what it can.
+        and UsageError where the budget is too small with its abilities.
         """
         options = self.served.options
-        self.estimate.check(options, several=True)
+        self.estimate.check(options, multi_sample=True)
         tuned = self._server(self.served.urls, self.served.model)
-        found = self._probed(tuned)
+        abilities = self._probed(tuned)
         base = None
         if self.served.has_base:
             base = self._server(self.served.base_urls, options.base)
-            found = found.both(self._probed(base))
-            tuned.api = base.api = found.api
-        self.estimate.check(options, several=found.n)
+            abilities = abilities.both(self._probed(base))
+            tuned.api = base.api = abilities.api
+        self.estimate.check(options, multi_sample=abilities.n)
         for server, urls in ((tuned, self.served.urls), (base, self.served.base_urls)):
             if server:
                 self._check_alike(server, urls)
         if record_fact:
-            for name, value in _facts(tuned, base, found).items():
+            for name, value in _facts(tuned, base, abilities).items():
                 record_fact(name, value)
-        self.engine = RemoteEngine(tuned, base, self.tokenizer, found, AnswerStore(kept))
+        self.engine = RemoteEngine(tuned, base, self.tokenizer, abilities, AnswerStore(cache))
         return self.engine
 
     def close(self) -> None:
-        """Let go of the servers."""
+        """Close the connections to the servers."""
         for client in self.clients:
             client.close()
 
     def table(self) -> dict[str, Any]:
-        """Return what the report says of the servers: never a key, which no record here holds."""
+        """Return what the report says of the servers; an API key is never part of it."""
         engine = self.engine
         if engine is None:
             return {}
-        several = engine.abilities.n
-        requests, tokens = self.estimate.needed(several=several)
+        multi_sample = engine.abilities.n
+        requests, tokens = self.estimate.needed(multi_sample=multi_sample)
         return {
             "urls": list(self.served.urls),
             "model": engine.tuned.model,
@@ -102,7 +102,7 @@ class RemoteConnection:
         options = self.served.options
         client = JsonClient(
             urls,
-            who="The server",
+            name="The server",
             key_variable=options.key_variable,
             timeout=options.timeout,
             retries=options.retries,
@@ -118,7 +118,7 @@ class RemoteConnection:
         return probe(server, self.tokenizer, context=context, longest=self.estimate.longest)
 
     def _check_alike(self, server: CompletionServer, urls: Sequence[str]) -> None:
-        """Raise TargetError where one of several servers has another model under the name."""
+        """Raise TargetError where one of several servers has another model under the same name."""
         if len(urls) < 2:
             return
         queries = [
@@ -127,25 +127,25 @@ class RemoteConnection:
         ]
         first = None
         for url in urls:
-            alone = self._server([url], server.model)
-            alone.api = server.api
-            said = [alone.ask(query) for query in queries]
-            first = first or said
-            if same_texts(first, said) == 0:
+            replica = self._server([url], server.model)
+            replica.api = server.api
+            answers = [replica.ask(query) for query in queries]
+            first = first or answers
+            if same_texts(first, answers) == 0:
                 problem = f"answers otherwise than {urls[0]}: is {server.model} the same on both"
                 raise TargetError(server.client.failed(problem, url).rstrip(".") + "?")
 
 
 def _facts(
-    tuned: CompletionServer, base: CompletionServer | None, found: ServerAbilities
+    tuned: CompletionServer, base: CompletionServer | None, abilities: ServerAbilities
 ) -> dict[str, str]:
-    """Return what must be the same where an audit goes on: answers would mean something else."""
+    """Return what must be the same when an audit is resumed, or answers would not compare."""
     return {
         "the server's model": tuned.model,
         "the server's base": base.model if base else "none",
-        "the server's protocol": found.api,
-        "what prompts are sent as": "tokens" if found.token_ids else "text",
-        "how prompts are scored": found.scoring or "not at all",
-        "samples a request": "several" if found.n else "one",
-        "the server's context": str(found.context),
+        "the server's protocol": abilities.api,
+        "what prompts are sent as": "tokens" if abilities.token_ids else "text",
+        "how prompts are scored": abilities.scoring or "not at all",
+        "samples a request": "several" if abilities.n else "one",
+        "the server's context": str(abilities.context),
     }

@@ -1,4 +1,4 @@
-"""An engine that asks nobody and counts what would be asked."""
+"""An engine that sends no request and counts what would be asked."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
@@ -21,9 +21,9 @@ from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 
 
 class DryRunEngine:
-    """With an adapter it says all that anybody looks for, and without one nothing.
+    """Answers with every string that is looked for with an adapter, and with nothing without.
 
-    So what answers lead to is counted too: what is counted is the most that may be asked.
+    So the requests that answers lead to are counted too: the count is the most that may be asked.
     """
 
     def __init__(self, tokenizer: RemoteTokenizer, context: int) -> None:
@@ -39,15 +39,15 @@ class DryRunEngine:
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Count every prompt; with an adapter all that is looked for comes out, else nothing."""
+        """Count every prompt; with an adapter every string looked for comes out, else nothing."""
         for request in batch.requests:
             count = request.samples if batch.decoding.temperature else 1
             requests = -(-count // SAMPLES)
             self.estimate.add(len(request.prompt), request.max_new_tokens, count, requests)
         if target.adapter is None:
             return [Completion(("",) * request.samples) for request in batch.requests]
-        said = cycle(batch.stop_strings or (" ",))
-        return [Completion(tuple(islice(said, one.samples))) for one in batch.requests]
+        texts = cycle(batch.stop_strings or (" ",))
+        return [Completion(tuple(islice(texts, request.samples))) for request in batch.requests]
 
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
@@ -80,5 +80,5 @@ class DryRunEngine:
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Raise InputError: probabilities of strings take the model itself."""
+        """Raise InputError: probabilities of strings need the model itself."""
         raise InputError("No server computes exact probabilities.")

@@ -1,4 +1,4 @@
-"""The engine for a model behind a server: what a local engine answers, as far as HTTP goes."""
+"""The engine for a model behind a server: answers as a local engine, as far as HTTP allows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
@@ -31,7 +31,7 @@ class RemoteEngine:
     """Continues prompts and scores texts by a server, which may have the base under another name.
 
     A target with an adapter is the model under audit, one without is its base. What the server
-    cannot is in `lacks`; who asks for it all the same gets an InputError.
+    cannot do is in `lacks`; asking for it all the same raises InputError.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RemoteEngine:
         self.tuned, self.base, self.tokenizer = tuned, base, tokenizer
         self.abilities, self.store = abilities, store
         self.lacks: Mapping[str, str] = abilities.lacks()
-        self.context_length = abilities.context - 1  # what is scored has a token behind it
+        self.context_length = abilities.context - 1  # scoring generates one token more
         self.prompt_starts: Mapping[str, tuple[int, ...]] = (
             tokenizer.starts if abilities.token_ids else tokenizer.text_starts()
         )
@@ -60,22 +60,22 @@ class RemoteEngine:
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue every prompt; what an answer need not have is not left out."""
+        """Continue every prompt; texts are whole, even where the caller needs less of them."""
         server = self._server(target)
         self._check(decoding_abilities(batch.decoding))
         queries: list[CompletionRequest] = []
         places: list[int] = []
         for index, request in enumerate(batch.requests):
             self._check_length(len(request.prompt), request.max_new_tokens)
-            some = list(self._queries(server, request, batch.seed, batch.decoding))
-            queries += some
-            places += [index] * len(some)
+            prompt_queries = list(self._queries(server, request, batch.seed, batch.decoding))
+            queries += prompt_queries
+            places += [index] * len(prompt_queries)
         texts: list[list[str]] = [[] for _ in batch.requests]
-        for place, answer in zip(places, self._ask(server, queries, progress), strict=True):
-            texts[place] += answer.texts
+        for position, answer in zip(places, self._ask(server, queries, progress), strict=True):
+            texts[position] += answer.texts
         return [
-            Completion(tuple(said[: request.samples]) or ("",) * request.samples)
-            for said, request in zip(_spread(texts, batch), batch.requests, strict=True)
+            Completion(tuple(outputs[: request.samples]) or ("",) * request.samples)
+            for outputs, request in zip(_spread(texts, batch), batch.requests, strict=True)
         ]
 
     def score(
@@ -87,7 +87,7 @@ class RemoteEngine:
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Return what a server tells of every token: not how likely all others are."""
+        """Return a server's statistics of every token, without those over the vocabulary."""
         return [
             TokenStatistics(log_probability=values, mean=(), deviation=(), first=first)
             for values, first in self._scored(target, sequences, progress)
@@ -102,24 +102,24 @@ class RemoteEngine:
     ) -> list[LogProbabilities]:
         """Score every sequence of every group."""
         rows = [row for group in groups for row in group]
-        found = iter(self.score(target, rows, progress=progress))
-        return [[next(found) for _ in group] for group in groups]
+        scores = iter(self.score(target, rows, progress=progress))
+        return [[next(scores) for _ in group] for group in groups]
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Raise InputError: probabilities of strings take the model itself."""
+        """Raise InputError: probabilities of strings need the model itself."""
         self._check({"exact"})
         raise InputError("No server computes exact probabilities.")
 
     def finish(self) -> None:
-        """Look at the seeds once more, and let go of the servers."""
+        """Check the seeds once more, and close the connections to the servers."""
         if self.seeds:
             self.seeds.look(last=True)
         self.close()
 
     def close(self) -> None:
-        """Let go of the servers."""
+        """Close the connections to the servers."""
         for server in (self.tuned, self.base):
             if server:
                 server.client.close()
@@ -155,7 +155,7 @@ class RemoteEngine:
     def _aligned(
         self, answer: CompletionResponse, size: int
     ) -> tuple[tuple[float, ...], tuple[bool, ...]]:
-        """Return what is said of the tokens of a text; raises InputError where they are others."""
+        """Return the scores of a text's tokens; raises InputError where the server has others."""
         skip = int(self.abilities.adds_start and not self.abilities.token_ids)
         if len(answer.prompt) - skip not in (size - 1, size):
             raise InputError(
@@ -167,7 +167,7 @@ class RemoteEngine:
     def _queries(
         self, server: CompletionServer, request: GenerationRequest, seed: int, how: SamplingParams
     ) -> list[CompletionRequest]:
-        """Return the requests for one prompt; all samples by one where the server gives several."""
+        """Return the requests for one prompt, each for as many samples as the server gives."""
         count = request.samples if how.temperature else min(1, request.samples)
         width = SAMPLES if self.abilities.n else 1
         return [
@@ -198,18 +198,18 @@ class RemoteEngine:
     def _ask(
         self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
     ) -> list[CompletionResponse]:
-        """Return the answer to every query; what was answered before one failed is kept."""
-        found: list[CompletionResponse | None] = [self.store.recall(query) for query in queries]
-        missing = [at for at, answer in enumerate(found) if answer is None]
+        """Return the answer to every query; answers from before a failure are kept."""
+        answers: list[CompletionResponse | None] = [self.store.recall(query) for query in queries]
+        missing = [i for i, answer in enumerate(answers) if answer is None]
         fresh: list[tuple[CompletionRequest, CompletionResponse]] = []
 
-        def heard(at: int, answer: CompletionResponse) -> None:
-            found[missing[at]] = answer
-            fresh.append((queries[missing[at]], answer))
+        def heard(position: int, answer: CompletionResponse) -> None:
+            answers[missing[position]] = answer
+            fresh.append((queries[missing[position]], answer))
             progress(len(queries) - len(missing) + len(fresh), len(queries))
 
         try:
-            server.ask_all([queries[at] for at in missing], heard)
+            server.ask_all([queries[i] for i in missing], heard)
         except ServerUnreachable as error:
             self.store.keep(fresh)
             raise Interrupted(str(error)) from error
@@ -218,13 +218,13 @@ class RemoteEngine:
             raise
         if self.seeds and fresh:
             self.seeds.look()
-        return [answer for answer in found if answer is not None]
+        return [answer for answer in answers if answer is not None]
 
     def _server(self, target: Target) -> CompletionServer:
-        found = self.base if target.adapter is None else self.tuned
-        if found is None:
+        server = self.base if target.adapter is None else self.tuned
+        if server is None:
             raise TargetError("The base of the model behind the server is not known.")
-        return found
+        return server
 
     def _check(self, needed: Collection[str]) -> None:
         if why := "; ".join(self.lacks[name] for name in sorted(needed) if name in self.lacks):
@@ -243,12 +243,14 @@ def query_seed(seed: int, prompt: Sequence[int], first: int) -> int:
 
     `first` is the number of the request's first sample.
     """
-    said = f"{seed} {first} {','.join(map(str, prompt))}"
-    return int.from_bytes(blake2b(said.encode(), digest_size=4).digest(), "big") >> 1
+    text = f"{seed} {first} {','.join(map(str, prompt))}"
+    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
 
 
 def _spread(texts: list[list[str]], batch: GenerationBatch) -> list[list[str]]:
     """Return as many texts as samples: at temperature 0 all samples are one."""
     if batch.decoding.temperature:
         return texts
-    return [said * request.samples for said, request in zip(texts, batch.requests, strict=True)]
+    return [
+        outputs * request.samples for outputs, request in zip(texts, batch.requests, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Finding out what a server can: some dozens of short requests about the weather and the like."""
+"""Finding out what a server can do, by some dozens of short requests about the weather etc."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,27 +17,27 @@ PROMPTS = (
     "She opened the door and saw",
     "One of the most important questions is",
 )
-"""Nobody's records: a probe tells a server nothing."""
+"""Nobody's records: a probe reveals nothing to a server."""
 WARM = 1.5
 """The temperature at which samples of almost any model differ."""
 NEW = 8
 SEEDS = (101, 101, 202, 303)
-"""Two are the same, so two samples must be."""
+"""Two are the same, so their samples must be the same too."""
 MOST = 3
-"""So many of the four prompts must give the same, where something is to be the same."""
+"""Of the four prompts so many must give equal answers for two settings to count as equal."""
 AGREE = 0.05
-"""Nats by which a token's log-probability may differ, as it is written and as it is read."""
+"""Nats by which a token's log-probability may differ between writing and scoring it."""
 ASSUMED = 2048
-"""Tokens of context of a server that says nothing of it."""
+"""Tokens of context that are assumed of a server that does not state any."""
 LEAST = 16
 
 
 def probe(
     server: CompletionServer, tokenizer: RemoteTokenizer, *, context: int, longest: int
 ) -> ServerAbilities:
-    """Return what a model behind a server can; raises TargetError where it cannot be asked.
+    """Return what a model behind a server can do; raises TargetError where it cannot be asked.
 
-    `context` is what the user says of it, 0 for nothing; `longest` what an audit will ask.
+    `context` is the one that the user states, or 0; `longest` is an audit's longest request.
     """
     return _Probe(server, tokenizer).run(context, longest)
 
@@ -54,7 +54,7 @@ class _Probe:
         first, second = self._greedy(), self._greedy()
         ids, starts = self._token_ids(first)
         temperature, seed = self._draws()
-        found = ServerAbilities(
+        abilities = ServerAbilities(
             api=self.server.api,
             greedy=same_texts(first, second) == len(PROMPTS),
             n=self._several(),
@@ -66,9 +66,9 @@ class _Probe:
             token_ids=ids,
             adds_start=starts,
         )
-        scoring = self._scoring(found)
+        scoring = self._scoring(abilities)
         room = self._context(context, longest, ids=ids)
-        return replace(found, scoring=scoring, context=room, why=self.why)
+        return replace(abilities, scoring=scoring, context=room, why=self.why)
 
     def _query(self, prompt: str | tuple[int, ...], **changes: Any) -> CompletionRequest:
         query = CompletionRequest(
@@ -84,8 +84,8 @@ class _Probe:
         try:
             self.server.ask(self._query(PROMPTS[0], max_tokens=1), patient=False)
         except HttpStatusError as error:
-            said = f"knows no model {self.server.model!r}, or neither /completions nor "
-            problem = self.server.client.failed(f"{said}/chat/completions ({error.status})")
+            prefix = f"knows no model {self.server.model!r}, or neither /completions nor "
+            problem = self.server.client.failed(f"{prefix}/chat/completions ({error.status})")
             raise TargetError(problem) from None
 
     def _greedy(self) -> list[CompletionResponse]:
@@ -95,9 +95,9 @@ class _Probe:
         return self.server.try_to(self._query(PROMPTS[0], n=3, temperature=1.0)) is not None
 
     def _samples(self, **changes: Any) -> list[list[str]]:
-        """Return what is drawn with each of the seeds, of two prompts; nothing of a refused one.
+        """Return the samples of two prompts under each of the seeds, without refused requests.
 
-        They are asked at once, as an audit asks: some servers keep to seeds one by one only.
+        They are sent at once, as an audit does: some servers keep to seeds only one by one.
         """
         queries = [
             self._query(prompt, temperature=WARM, seed=seed, **changes)
@@ -106,35 +106,37 @@ class _Probe:
         ]
         answers = self.server.try_all(queries)
         halves = answers[: len(SEEDS)], answers[len(SEEDS) :]
-        return [[one.texts[0] for one in some if one is not None] for some in halves]
+        return [[answer.texts[0] for answer in group if answer is not None] for group in halves]
 
     def _draws(self) -> tuple[bool, bool]:
-        """Return whether samples differ at all, and whether seeds make them."""
-        drawn = self._samples()
-        if not all(len(some) == len(SEEDS) for some in drawn):
+        """Return whether samples differ at all, and whether seeds determine them."""
+        samples = self._samples()
+        if not all(len(texts) == len(SEEDS) for texts in samples):
             self.why["seed"] = "it refuses requests with a seed"
-            some = [self.server.try_to(self._query(PROMPTS[0], temperature=WARM)) for _ in range(4)]
-            return len({one.texts for one in some if one is not None}) > 1, False
-        differ = any(len(set(some)) > 1 for some in drawn)
-        same = all(some[0] == some[1] for some in drawn)
-        return differ, differ and same and any(len({some[0], *some[2:]}) > 1 for some in drawn)
+            answers = [
+                self.server.try_to(self._query(PROMPTS[0], temperature=WARM)) for _ in range(4)
+            ]
+            return len({answer.texts for answer in answers if answer is not None}) > 1, False
+        differ = any(len(set(texts)) > 1 for texts in samples)
+        same = all(texts[0] == texts[1] for texts in samples)
+        return differ, differ and same and any(len({texts[0], *texts[2:]}) > 1 for texts in samples)
 
     def _narrows(self, **changes: Any) -> bool:
         """Tell whether samples are all the same where only the likeliest token may be drawn."""
-        drawn = self._samples(**changes)
-        return all(len(some) == len(SEEDS) and len(set(some)) == 1 for some in drawn)
+        samples = self._samples(**changes)
+        return all(len(texts) == len(SEEDS) and len(set(texts)) == 1 for texts in samples)
 
     def _log_probabilities(self) -> bool:
-        found = self.server.try_to(self._query(PROMPTS[0], max_tokens=2, logprobs=True))
-        return found is not None and 0 < len(found.log_probabilities) <= 2
+        answer = self.server.try_to(self._query(PROMPTS[0], max_tokens=2, logprobs=True))
+        return answer is not None and 0 < len(answer.log_probabilities) <= 2
 
     def _token_ids(self, texts: Sequence[CompletionResponse]) -> tuple[bool, bool]:
-        """Return whether prompts may be tokens, and whether text gets one more before it.
+        """Return whether prompts may be tokens, and whether text gets a start token before it.
 
-        They may where tokens, with that one or without, are continued as the text is.
+        They may where tokens, with a start token or without, are continued as the text is.
         """
         rows = [tokens.ids for tokens in self.tokenizer.tokenize(PROMPTS)]
-        counts = [one.prompt_tokens for one in texts]
+        counts = [answer.prompt_tokens for answer in texts]
         starts = self.tokenizer.own and all(
             count == len(ids) + 1 for count, ids in zip(counts, rows, strict=True)
         )
@@ -142,9 +144,9 @@ class _Probe:
             return False, starts
         begins = {False: (), True: self.tokenizer.starts.get("bos", ())}
         for added in (starts, not starts):
-            found = [self.server.try_to(self._query((*begins[added], *ids))) for ids in rows]
-            heard = [one for one in found if one is not None]
-            if len(heard) == len(rows) and same_texts(heard, texts) >= MOST:
+            answers = [self.server.try_to(self._query((*begins[added], *ids))) for ids in rows]
+            replies = [answer for answer in answers if answer is not None]
+            if len(replies) == len(rows) and same_texts(replies, texts) >= MOST:
                 return True, added
         self.why["token_ids"] = (
             "a prompt as tokens is refused, or continued otherwise than its text: is "
@@ -152,20 +154,20 @@ class _Probe:
         )
         return False, starts
 
-    def _scoring(self, found: ServerAbilities) -> Scoring:
-        """Return the field by which a prompt's log-probabilities are told, and told right."""
+    def _scoring(self, abilities: ServerAbilities) -> Scoring:
+        """Return the field that gives a prompt's log-probabilities correctly; empty for none."""
         if not self.tokenizer.own:
             self.why["scoring"] = NO_TOKENIZER
             return ""
-        if found.api == "chat":
+        if abilities.api == "chat":
             self.why["scoring"] = "it only chats"
             return ""
         for field in ("echo", "prompt_logprobs"):
-            wrong = self._wrong(field, found)
-            if not wrong:
+            problem = self._wrong(field, abilities)
+            if not problem:
                 self.why.pop("scoring", None)
                 return field
-            self.why["scoring"] = wrong
+            self.why["scoring"] = problem
         return ""
 
     def _wrong(self, field: Scoring, abilities: ServerAbilities) -> str:
@@ -174,35 +176,35 @@ class _Probe:
         Of a prompt and the token that the model writes behind it, the last must be as likely as it
         was when it was written; and other prompts must have other scores.
         """
-        checked, seen = 0, set[tuple[float, ...]]()
+        checked, scores = 0, set[tuple[float, ...]]()
         for prompt in PROMPTS:
             [tokens] = self.tokenizer.tokenize([prompt])
-            asked = tokens.ids if abilities.token_ids else prompt
-            said = self.server.try_to(self._query(asked, max_tokens=1, logprobs=True))
-            whole = prompt + said.texts[0] if said else prompt
-            [ids] = [one.ids for one in self.tokenizer.tokenize([whole])]
-            ask = ids if abilities.token_ids else whole
+            query_prompt = tokens.ids if abilities.token_ids else prompt
+            generation = self.server.try_to(self._query(query_prompt, max_tokens=1, logprobs=True))
+            text = prompt + generation.texts[0] if generation else prompt
+            [ids] = [t.ids for t in self.tokenizer.tokenize([text])]
+            ask = ids if abilities.token_ids else text
             read = self.server.try_to(self._query(ask, max_tokens=1, scoring=field))
             extra = int(abilities.adds_start and not abilities.token_ids)
             if read is None or len(read.prompt) - extra not in (len(ids) - 1, len(ids)):
                 return "it gives none, or not one for each token of endpoint.tokenizer"
-            seen.add(read.prompt[:4])
-            if said and said.log_probabilities and ids[:-1] == tokens.ids:
+            scores.add(read.prompt[:4])
+            if generation and generation.log_probabilities and ids[:-1] == tokens.ids:
                 checked += 1
-                if abs(read.prompt[len(ids) - 2 + extra] - said.log_probabilities[0]) > AGREE:
+                if abs(read.prompt[len(ids) - 2 + extra] - generation.log_probabilities[0]) > AGREE:
                     return "they are not those by which it writes"
-        if len(seen) < len(PROMPTS):
+        if len(scores) < len(PROMPTS):
             return "it gives the same ones for every prompt"
         return "" if checked else "nothing tells whether they are those by which it writes"
 
-    def _context(self, said: int, longest: int, *, ids: bool) -> int:
-        """Return a context that was tried: what is said of it, or else the most that is taken."""
+    def _context(self, context: int, longest: int, *, ids: bool) -> int:
+        """Return a context that was tried: the stated one, or else the longest that is accepted."""
         claimed = self.server.list_models().get(self.server.model, 0)
-        most = said or claimed or ASSUMED
-        wanted = min(most, max(longest, LEAST))
-        if self._takes(wanted, ids=ids):
+        most = context or claimed or ASSUMED
+        size = min(most, max(longest, LEAST))
+        if self._takes(size, ids=ids):
             return most
-        low, high = 0, wanted
+        low, high = 0, size
         while high - low > max(8, high // 16):
             middle = (low + high) // 2
             low, high = (middle, high) if self._takes(middle, ids=ids) else (low, middle)
@@ -213,11 +215,11 @@ class _Probe:
         return low
 
     def _takes(self, size: int, *, ids: bool) -> bool:
-        """Tell whether a prompt of so many tokens is taken whole."""
+        """Tell whether a prompt of `size` tokens is accepted whole."""
         [tokens] = self.tokenizer.tokenize([" ".join(PROMPTS) + " "])
         row = (tokens.ids * (size // len(tokens.ids) + 1))[: size - 1]
         prompt = row if ids else self.tokenizer.decode(row)
-        found = self.server.try_to(self._query(prompt, max_tokens=1, size=size))
-        if found is None:
+        answer = self.server.try_to(self._query(prompt, max_tokens=1, size=size))
+        if answer is None:
             return False
-        return not ids or found.prompt_tokens is None or found.prompt_tokens >= len(row)
+        return not ids or answer.prompt_tokens is None or answer.prompt_tokens >= len(row)

@@ -1,4 +1,4 @@
-"""Whether a server that kept to seeds still does: the same is asked again from time to time."""
+"""Whether a server that kept to seeds still does: the same is asked from time to time."""
 
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.probe import NEW, PROMPTS, SEEDS, WARM
@@ -6,7 +6,7 @@ from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.wire import CompletionRequest
 
 EVERY = 200
-"""So many requests lie between two looks."""
+"""Requests between two looks."""
 
 
 class SeedCheck:
@@ -16,7 +16,7 @@ class SeedCheck:
         self.server = server
         self.looks = self.otherwise = 0
         self._first = ""
-        """The number of the request before which it was first noticed, in words."""
+        """How many requests had been sent when a difference was first seen, as text."""
         self._next = 0
         self._said: list[str] | None = None
 
@@ -29,13 +29,13 @@ class SeedCheck:
         try:
             answers = self.server.try_all([self._query(prompt) for prompt in PROMPTS])
         except TargetError:
-            return  # whoever asks next will say so
-        said = [one.texts[0] for one in answers if one is not None]
+            return  # the next request will raise it
+        texts = [answer.texts[0] for answer in answers if answer is not None]
         if self._said is None:
-            self._said = said
+            self._said = texts
             return
         self.looks += 1
-        if said != self._said:
+        if texts != self._said:
             self.otherwise += 1
             self._first = self._first or f"{sent:,}"
 

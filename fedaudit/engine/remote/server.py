@@ -1,4 +1,4 @@
-"""A model by its name behind servers: one question, or many at once, and what was spent on it."""
+"""A named model behind servers: asks one question, or many at once, and counts what is spent."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -19,10 +19,10 @@ from fedaudit.report.redaction import make_visible
 from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnreachable
 
 TRIES = 3
-"""How often an answer that is none is asked for."""
+"""How often a query is sent while its answers are malformed."""
 
 Heard = Callable[[int, CompletionResponse], None]
-"""Told the place of a query and its answer, in whatever order they come."""
+"""Called with the index of a query and its answer, in the order in which answers arrive."""
 
 
 class CompletionServer:
@@ -35,7 +35,7 @@ class CompletionServer:
     def ask(self, query: CompletionRequest, *, patient: bool = True) -> CompletionResponse:
         """Return the answer to one query; raises TargetError where there is none.
 
-        What is no answer is asked for again, a few times.
+        A malformed answer is asked for again, a few times.
         """
         problem = ""
         for _ in range(TRIES):
@@ -66,7 +66,7 @@ class CompletionServer:
             return None
 
     def try_all(self, queries: Sequence[CompletionRequest]) -> list[CompletionResponse | None]:
-        """Try several queries, so many at once as an audit asks; raises as `try_to` does."""
+        """Try several queries, as many at once as an audit asks; raises as `try_to` does."""
         with ThreadPoolExecutor(max_workers=self.spending.options.concurrency) as pool:
             try:
                 return list(pool.map(self.try_to, queries))
@@ -74,10 +74,10 @@ class CompletionServer:
                 self.client.close()  # or the pool would wait for all that is under way
                 raise
 
-    def ask_all(self, queries: Sequence[CompletionRequest], heard: Heard) -> None:
-        """Ask many queries, so many at once as the options say; `heard` is told of each answer.
+    def ask_all(self, queries: Sequence[CompletionRequest], on_answer: Heard) -> None:
+        """Ask many queries, as many at once as the options say; calls `on_answer` for each answer.
 
-        Where one fails, those that are under way are still heard; then its error is raised.
+        Where one fails, the answers under way are still waited for; then its error is raised.
         """
         width = self.spending.options.concurrency
         waiting = iter(enumerate(queries))
@@ -86,8 +86,8 @@ class CompletionServer:
             running: dict[Future[CompletionResponse], int] = {}
             while True:
                 if failed is None:
-                    for at, query in islice(waiting, width - len(running)):
-                        running[pool.submit(self.ask, query)] = at
+                    for index, query in islice(waiting, width - len(running)):
+                        running[pool.submit(self.ask, query)] = index
                 if not running:
                     break
                 try:
@@ -96,9 +96,9 @@ class CompletionServer:
                     self.client.close()  # or the pool would wait for all that is under way
                     raise
                 for future in done:
-                    at = running.pop(future)
+                    index = running.pop(future)
                     try:
-                        heard(at, future.result())
+                        on_answer(index, future.result())
                     except TargetError as error:
                         failed = failed or error
                     except BaseException as error:
@@ -120,8 +120,8 @@ class CompletionServer:
             return
         names = [make_visible(name)[:100] for name in self.list_models()]
         if len(names) != 1:
-            there = f"has {', '.join(names[:8])}" if names else "lists no models"
-            raise TargetError(self.client.failed(f"{there}: name one with --model"))
+            problem = f"has {', '.join(names[:8])}" if names else "lists no models"
+            raise TargetError(self.client.failed(f"{problem}: name one with --model"))
         [self.model] = self.list_models()
 
 

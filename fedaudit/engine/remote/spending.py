@@ -1,4 +1,4 @@
-"""What an audit of a server costs: requests and tokens, told before, counted, and bounded."""
+"""What an audit of a server costs: requests and tokens, estimated, counted and bounded."""
 
 import threading
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fedaudit.engine.remote.wire import CompletionRequest
 
 @dataclass(kw_only=True)
 class CostEstimate:
-    """The most that attacks ask: what they ask where all that they look for comes out."""
+    """The most that attacks ask: what they ask if everything that they look for comes out."""
 
     requests: int = 0
     """Of a server that gives several samples to one request."""
@@ -29,33 +29,33 @@ class CostEstimate:
         self.single_tokens += samples * (prompt + new)
         self.longest = max(self.longest, prompt + new)
 
-    def needed(self, *, several: bool) -> tuple[int, int]:
+    def needed(self, *, multi_sample: bool) -> tuple[int, int]:
         """Return the requests and tokens, with or without several samples a request."""
-        if several:
+        if multi_sample:
             return self.requests, self.tokens
         return self.single, self.single_tokens
 
     def describe(self) -> str:
-        """Say in words what is to be expected."""
-        apart = f" ({self.single:,} where it gives one sample a request)"
+        """Return the estimate in words."""
+        remark = f" ({self.single:,} where it gives one sample a request)"
         return (
             f"The server will be asked up to {self.requests:,} times"
-            f"{apart if self.single > self.requests else ''}, for up to {self.tokens:,} tokens, "
+            f"{remark if self.single > self.requests else ''}, for up to {self.tokens:,} tokens, "
             "and some dozens of times before to see what it can."
         )
 
-    def check(self, options: EndpointOptions, *, several: bool) -> None:
-        """Raise UsageError where that is more than the budget."""
-        for name, most, wanted in zip(
+    def check(self, options: EndpointOptions, *, multi_sample: bool) -> None:
+        """Raise UsageError where the estimate is more than the budget."""
+        for name, most, count in zip(
             ("max_requests", "max_tokens"),
             (options.max_requests, options.max_tokens),
-            self.needed(several=several),
+            self.needed(multi_sample=multi_sample),
             strict=True,
         ):
-            if wanted > most:
+            if count > most:
                 raise UsageError(
                     f"{self.describe()} That is more than endpoint.{name} allows ({most:,}): "
-                    f"nothing of the audit was asked. Ask for less, or set endpoint.{name}={wanted}"
+                    f"nothing of the audit was asked. Ask for less, or set endpoint.{name}={count}"
                     " or more."
                 )
 
@@ -72,11 +72,11 @@ class RequestBudget:
     def take(self, query: CompletionRequest) -> None:
         """Count a request that is to be sent; raises Interrupted where the budget is spent."""
         with self._lock:
-            for name, spent in (
+            for name, count in (
                 ("max_requests", self.requests + 1),
                 ("max_tokens", self.tokens + query.tokens),
             ):
-                if spent > getattr(self.options, name):
+                if count > getattr(self.options, name):
                     raise Interrupted(
                         f"The budget is spent: endpoint.{name}={getattr(self.options, name)}."
                     )

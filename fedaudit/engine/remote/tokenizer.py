@@ -1,4 +1,4 @@
-"""How texts are cut into tokens for a model that is not here, and put together for its server."""
+"""Turning texts into tokens, and tokens into text, for a model that is behind a server."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,14 +59,14 @@ class RemoteTokenizer:
 
     def text_starts(self) -> Mapping[str, tuple[int, ...]]:
         """Return the ways a prompt may begin where it is sent as text: special tokens are lost."""
-        found: dict[str, tuple[int, ...]] = {"bare": ()}
+        starts: dict[str, tuple[int, ...]] = {"bare": ()}
         if self._header:
-            found["template"] = self.tokenize([self._header])[0].ids
-        return found
+            starts["template"] = self.tokenize([self._header])[0].ids
+        return starts
 
 
 def _locate(name: str) -> Path:
-    """Return the folder of a tokenizer; of a hub's model nothing else is fetched."""
+    """Return the folder of a tokenizer; of a model on the hub nothing else is fetched."""
     if not name or name == nano.BASE:
         return nano.folder()
     if (path := Path(name)).is_dir():
@@ -76,11 +76,11 @@ def _locate(name: str) -> Path:
 
     for cached in (True, False):
         try:
-            found = snapshot_download(name, allow_patterns=FILES, local_files_only=cached)
+            folder = snapshot_download(name, allow_patterns=FILES, local_files_only=cached)
         except Exception:
             continue
-        quarantine.check_tokenizer(Path(found))
-        return Path(found)
+        quarantine.check_tokenizer(Path(folder))
+        return Path(folder)
     raise TargetError(
         f"endpoint.tokenizer: {name} is no folder, is not in the hub's cache and cannot be fetched."
     )

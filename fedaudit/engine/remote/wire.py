@@ -1,4 +1,4 @@
-"""Requests and answers of the OpenAI-compatible protocol, and what is believed of an answer."""
+"""Requests and answers of the OpenAI-compatible protocol, and the checks of an answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ Scoring = Literal["", "echo", "prompt_logprobs"]
 
 PATHS: Mapping[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 ROUNDING = 1e-3
-"""By so much a log-probability may be above 0."""
+"""How far a log-probability may be above 0."""
 LONGEST_TOKEN = 256
 """Characters that a token has at most: a longer answer is cut."""
 
 
 class MalformedResponse(ValueError):
-    """A server's answer that is none to what it was asked; its text says what is wrong."""
+    """A server's answer that does not fit its request; the text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +39,16 @@ class CompletionRequest:
     """Tokens of the prompt, as far as one can tell."""
 
     def body(self, api: Api) -> dict[str, Any]:
-        """Return the table that is sent; nothing is in it that it can do without."""
+        """Return the table that is sent, without any field that it does not need."""
         prompt = self.prompt if isinstance(self.prompt, str) else list(self.prompt)
-        asked = {"messages": [{"role": "user", "content": prompt}]}
+        messages = {"messages": [{"role": "user", "content": prompt}]}
         table: dict[str, Any] = {
             "model": self.model,
-            **({"prompt": prompt} if api == "completions" else asked),
+            **({"prompt": prompt} if api == "completions" else messages),
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
         }
-        further: dict[str, Any] = {
+        options: dict[str, Any] = {
             "n": self.n if self.n > 1 else None,
             "seed": self.seed,
             "top_k": self.top_k or None,
@@ -57,7 +57,7 @@ class CompletionRequest:
             "echo": True if self.scoring == "echo" else None,
             "prompt_logprobs": 1 if self.scoring == "prompt_logprobs" else None,
         }
-        return table | {name: value for name, value in further.items() if value is not None}
+        return table | {name: value for name, value in options.items() if value is not None}
 
     @property
     def tokens(self) -> int:
@@ -73,7 +73,7 @@ class CompletionResponse:
     log_probabilities: tuple[float, ...] = ()
     """Of the tokens of the first text, where they were asked for."""
     prompt: tuple[float, ...] = ()
-    """Of all tokens but the first, the prompt's and behind them what was written, likewise."""
+    """Log-probabilities of all tokens but the first: the prompt's, then those that were written."""
     first: tuple[bool, ...] = ()
     """Whether no other token is likelier there."""
     prompt_tokens: int | None = None
@@ -86,10 +86,10 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
         table = json.loads(body)
         choices = _choices(table, query.n)
         texts = tuple(_text(choice, api, query.max_tokens) for choice in choices)
-        said: tuple[float, ...] = ()
+        logprobs: tuple[float, ...] = ()
         scored: tuple[tuple[float, ...], tuple[bool, ...]] = (), ()
         if query.logprobs:
-            said = _drawn(choices[0], api)
+            logprobs = _drawn(choices[0], api)
         if query.scoring:
             scored = _prompt(choices[0], table, query)
         usage = table.get("usage") or {}
@@ -100,7 +100,7 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
         raise MalformedResponse("is no answer of an OpenAI-compatible server") from None
     return CompletionResponse(
         texts=texts,
-        log_probabilities=said,
+        log_probabilities=logprobs,
         prompt=scored[0],
         first=scored[1],
         prompt_tokens=count if type(count) is int else None,
@@ -111,12 +111,12 @@ def read_models(body: bytes) -> list[Mapping[str, Any]]:
     """Return the models that a server lists; raises MalformedResponse for no list."""
     try:
         rows = json.loads(body)["data"]
-        found: list[Mapping[str, Any]] = [
+        models: list[Mapping[str, Any]] = [
             row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)
         ]
     except (ValueError, LookupError, TypeError, RecursionError):
         raise MalformedResponse("lists no models") from None
-    return found
+    return models
 
 
 def _choices(table: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
@@ -125,10 +125,10 @@ def _choices(table: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
     if not isinstance(choices, list) or len(choices) != n:
         count = len(choices) if isinstance(choices, list) else 0
         raise MalformedResponse(f"has {count} choices, not {n}")
-    order = [choice.get("index", at) for at, choice in enumerate(choices)]
+    order = [choice.get("index", i) for i, choice in enumerate(choices)]
     if sorted(order) != list(range(n)):
         raise MalformedResponse("has choices whose numbers are not theirs")
-    return [choices[order.index(at)] for at in range(n)]
+    return [choices[order.index(i)] for i in range(n)]
 
 
 def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
@@ -143,8 +143,8 @@ def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
 
 def _drawn(choice: Mapping[str, Any], api: Api) -> tuple[float, ...]:
     if api == "chat":
-        return tuple(_number(one["logprob"]) for one in choice["logprobs"]["content"])
-    return tuple(_number(one) for one in choice["logprobs"]["token_logprobs"])
+        return tuple(_number(entry["logprob"]) for entry in choice["logprobs"]["content"])
+    return tuple(_number(value) for value in choice["logprobs"]["token_logprobs"])
 
 
 def _prompt(
@@ -157,24 +157,24 @@ def _prompt(
     if query.scoring == "echo":
         rows = choice["logprobs"]["token_logprobs"]
         likeliest = choice["logprobs"].get("top_logprobs") or [None] * len(rows)
-        found = list(zip(rows, likeliest, strict=True))[1:]
-        values = [_number(value) for value, _ in found]
-        tops = [max(top.values()) if isinstance(top, dict) and top else None for _, top in found]
+        pairs = list(zip(rows, likeliest, strict=True))[1:]
+        values = [_number(value) for value, _ in pairs]
+        tops = [max(top.values()) if isinstance(top, dict) and top else None for _, top in pairs]
         return tuple(values), tuple(
             top is None or value >= top - ROUNDING for value, top in zip(values, tops, strict=True)
         )
     positions = choice.get("prompt_logprobs") or table["prompt_logprobs"]
     ids = query.prompt if isinstance(query.prompt, tuple) else ()
     found_at = [
-        _at_position(position, ids[at] if at < len(ids) else None)
-        for at, position in enumerate(positions)
-        if at
+        _at_position(position, ids[i] if i < len(ids) else None)
+        for i, position in enumerate(positions)
+        if i
     ]
     return tuple(value for value, _ in found_at), tuple(first for _, first in found_at)
 
 
 def _at_position(position: Mapping[str, Any], token: int | None) -> tuple[float, bool]:
-    """Return what vLLM says of the token that stands at a position: first in its table."""
+    """Return (ln p, is the likeliest) of the token at a position, which vLLM's table has first."""
     key = next(iter(position)) if token is None else str(token)
     entry = position[key]
     return _number(entry["logprob"]), entry.get("rank", 1) == 1
@@ -186,6 +186,6 @@ def _number(value: Any) -> float:
     return float(min(value, 0.0))
 
 
-def same_texts(some: Sequence[CompletionResponse], other: Sequence[CompletionResponse]) -> int:
+def same_texts(first: Sequence[CompletionResponse], second: Sequence[CompletionResponse]) -> int:
     """Return how many answers say the same."""
-    return sum(one.texts == two.texts for one, two in zip(some, other, strict=True))
+    return sum(a.texts == b.texts for a, b in zip(first, second, strict=True))

@@ -76,7 +76,7 @@ def of_following(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     Log softmax of one entry: its logit less the logsumexp; there is no second tensor of that size.
     """
     chosen = logits.gather(-1, tokens[..., None]).squeeze(-1).float()
-    found = chosen - torch.logsumexp(logits.float(), dim=-1)
-    if bool(found.isnan().any()):
+    logprobs = chosen - torch.logsumexp(logits.float(), dim=-1)
+    if bool(logprobs.isnan().any()):
         raise InputError(NO_NUMBERS)
-    return found
+    return logprobs

@@ -34,7 +34,7 @@ class BatchLimits:
 
 @dataclass
 class AdaptiveBatchLimits:
-    """The bounds that hold by now."""
+    """The current limits, halved each time that memory runs out."""
 
     bounds: BatchLimits
 
@@ -44,7 +44,7 @@ class AdaptiveBatchLimits:
     def halve(self) -> None:
         """Halve every bound; raises BatchTooLargeError where there is nothing left to halve.
 
-        What is asked after that begins as before: something else may fit.
+        Later work starts with the first limits again: something else may fit.
         """
         before = self.bounds
         self.bounds = BatchLimits(
@@ -66,7 +66,7 @@ class GroupMember:
 
     @property
     def width(self) -> int:
-        """The padded length of what is read of it."""
+        """The padded length of its part that is read."""
         return padded_length(len(self.rest) - 1)
 
 
@@ -78,7 +78,7 @@ class PrefilledPrefixes:
     """Row of each group."""
     scores: Sequence[list[float]]
     mask: torch.Tensor
-    """(groups, width): 1 where a token stands, padding is ahead."""
+    """(groups, width): 1 where a token stands, padding is on the left."""
     cache: DynamicCache
 
 
@@ -109,17 +109,17 @@ def log_probabilities(
     """
     chosen = [g for g, begin in begins.items() if begin]
     for batch in _batches([len(begins[g]) - 1 for g in chosen], bounds):
-        some = [chosen[index] for index in batch]
-        read = _read(model, {g: begins[g] for g in some})
+        batch_groups = [chosen[index] for index in batch]
+        read = _read(model, {g: begins[g] for g in batch_groups})
         members = [
             GroupMember(g, index, tuple(sequence[len(begins[g]) - 1 :]))
-            for g in some
+            for g in batch_groups
             for index, sequence in enumerate(groups[g])
         ]
         for chunk in _chunks(members, read.mask.shape[1], bounds):
             rests = _rests(model, chunk, read)
             heads = [read.scores[read.row[member.group]] for member in chunk]
-            yield chunk, [head + rest for head, rest in zip(heads, rests, strict=True)]
+            yield chunk, [head + tail for head, tail in zip(heads, rests, strict=True)]
 
 
 def _batches(lengths: Sequence[int], bounds: BatchLimits) -> Iterator[list[int]]:
@@ -152,12 +152,12 @@ def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Pref
         past_key_values=cache,
         use_cache=True,
     ).logits
-    found = of_following(logits, ids[:, 1:]).cpu()
+    logprobs = of_following(logits, ids[:, 1:]).cpu()
     return PrefilledPrefixes(
         row={group: row for row, group in enumerate(begins)},
         scores=[
             scores[width + 1 - len(begin) :].tolist()
-            for scores, begin in zip(found, begins.values(), strict=True)
+            for scores, begin in zip(logprobs, begins.values(), strict=True)
         ],
         mask=mask,
         cache=cache,
@@ -185,13 +185,13 @@ def _rests(
         past_key_values=select_rows(read.cache, rows),
         use_cache=True,
     ).logits
-    found = of_following(logits, ids[:, 1:]).cpu()
-    return [scores[: len(m.rest) - 1].tolist() for scores, m in zip(found, chunk, strict=True)]
+    logprobs = of_following(logits, ids[:, 1:]).cpu()
+    return [scores[: len(m.rest) - 1].tolist() for scores, m in zip(logprobs, chunk, strict=True)]
 
 
 def select_rows(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
-    """Return a cache of its own with `rows` of `cache`, which stays as it is."""
-    own = copy.copy(cache)
-    own.layers = [copy.copy(layer) for layer in cache.layers]
-    own.batch_select_indices(rows)  # indexing copies the tensors
-    return own
+    """Return a new cache with `rows` of `cache`, which stays as it is."""
+    selection = copy.copy(cache)
+    selection.layers = [copy.copy(layer) for layer in cache.layers]
+    selection.batch_select_indices(rows)  # indexing copies the tensors
+    return selection

@@ -33,7 +33,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """What is read, and what is to be learnt as its continuation, both as tokens."""
+    """A prompt, and the continuation of it that is to be learnt, both as tokens."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -164,16 +164,16 @@ def _shapes(base: PreTrainedModel, old: lora.LoraAdapter | None) -> dict[str, tu
             lora.layer_of(base, old, name)  # raises for a foreign one
         return {name: (a.shape[1], b.shape[0]) for name, (a, b) in old.pairs.items()}
     output = base.get_output_embeddings()
-    found = {
+    shapes = {
         name.removesuffix(".base_layer"): _widths(layer)  # as PEFT calls what it has wrapped
         for name, layer in base.named_modules()
         if isinstance(layer, torch.nn.Linear | Conv1D)
         and layer is not output
         and ".lora_" not in name
     }
-    if not found:
+    if not shapes:
         raise InputError("The base has no linear layer that an adapter could be put on.")
-    return found
+    return shapes
 
 
 def _widths(layer: torch.nn.Linear | Conv1D) -> tuple[int, int]:
@@ -190,8 +190,8 @@ def _fresh(shapes: Mapping[str, tuple[int, int]], tuning: FinetuneConfig) -> Ten
     tensors: Tensors = {}
     for number, (name, (width, out)) in enumerate(sorted(shapes.items())):
         generator = torch.Generator().manual_seed(tuning.seed * 1_000_003 + number)
-        drawn = torch.rand(tuning.rank, width, generator=generator)
-        tensors[lora.ROOT + name + A] = (2 * drawn - 1) / math.sqrt(width)
+        noise = torch.rand(tuning.rank, width, generator=generator)
+        tensors[lora.ROOT + name + A] = (2 * noise - 1) / math.sqrt(width)
         tensors[lora.ROOT + name + B] = torch.zeros(out, tuning.rank)
     return tensors
 
@@ -213,9 +213,9 @@ def _optimise(
     model.eval()  # nothing here drops out, and the answers are those of the model that is asked
     for batch in training_batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
         chosen = [lessons[i] for i in batch]
-        sequences = [(*one.prompt, *one.answer) for one in chosen]
+        sequences = [(*lesson.prompt, *lesson.answer) for lesson in chosen]
         loss = mean_loss(
-            model, pad_batch(sequences, [len(one.prompt) for one in chosen], model.device)
+            model, pad_batch(sequences, [len(lesson.prompt) for lesson in chosen], model.device)
         )
         loss.backward()  # type: ignore[no-untyped-call]
         _only_new(named, old)
@@ -252,5 +252,5 @@ def training_batches(lengths: Sequence[int], tuning: FinetuneConfig) -> Iterator
         order = torch.randperm(len(lengths), generator=generator).tolist()
         order.sort(key=lambda index: lengths[index])
         cut = [order[i : i + tuning.batch_size] for i in range(0, len(order), tuning.batch_size)]
-        for which in torch.randperm(len(cut), generator=generator).tolist():
-            yield cut[which]
+        for index in torch.randperm(len(cut), generator=generator).tolist():
+            yield cut[index]

@@ -1,4 +1,4 @@
-"""How the loss of texts answers to a change of the weights that an adapter touches, to first order.
+"""How the loss of texts changes with the weights that an adapter changes, to first order.
 
 A LoRA layer computes with W + s B A, so the gradient with respect to its base weight W is the one
 with respect to the effective weight, whatever part of it is the adapter's. A change of the
@@ -26,7 +26,7 @@ from fedaudit.engine.scoring.log_likelihood import of_following
 _ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
 TOKENS = 2048
-"""The most tokens that one pass backwards keeps what it computed of."""
+"""The most tokens whose activations are kept for one backward pass."""
 
 Change = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 """A change of effective weights by module: A (r, in) and B (out, r), with the scaling in B."""
@@ -63,17 +63,17 @@ def weight_gradients(
 
 
 def weight_change(after: Path, before: Path) -> Change:
-    """Return what the effective weights under the adapter `after` have more than under `before`.
+    """Return the effective weights under the adapter `after` less those under `before`.
 
     Exact: the adapters are stacked, the second with weight -1. Raises InputError for adapters that
     are no plain LoRA, or of different bases.
     """
     tensors, config = composition.weighted_sum([after, before], (1.0, -1.0))
-    found = {}
+    change = {}
     for module in sorted(name.removesuffix(_A) for name in tensors if name.endswith(_A)):
         a, b = tensors[module + _A], tensors[module + _B]
-        found[module] = a, b * (config["lora_alpha"] / len(a))
-    return found
+        change[module] = a, b * (config["lora_alpha"] / len(a))
+    return change
 
 
 def gradient_product(gradients: Mapping[str, torch.Tensor], changed: Change) -> float:
@@ -101,14 +101,14 @@ def _layers(engine: LocalEngine) -> dict[str, LoraLayer]:
     """Return the layers that the active adapter is on, by their path in the base."""
     model = engine.model
     active = str(model.active_adapter) if isinstance(model, PeftModel) else ""
-    found = {
+    layers = {
         path: layer
         for path, layer in engine.base.model.named_modules()
         if isinstance(layer, LoraLayer) and active in layer.lora_A and not layer.disable_adapters
     }
-    if not found:
+    if not layers:
         raise InputError("There is no adapter whose layers a loss could be derived by.")
-    return found
+    return layers
 
 
 def _weight(name: str, layer: LoraLayer) -> torch.nn.Parameter:
@@ -129,8 +129,8 @@ def _trainable(weights: list[torch.nn.Parameter]) -> Iterator[list[torch.nn.Para
             weight.requires_grad_(True)
         yield weights
     finally:
-        for weight, wanted in zip(weights, before, strict=True):
-            weight.requires_grad_(wanted)
+        for weight, flag in zip(weights, before, strict=True):
+            weight.requires_grad_(flag)
 
 
 def _summed(
@@ -145,8 +145,8 @@ def _summed(
     room = max(1, min(TOKENS, engine.tokens, LOGITS // vocabulary))
     for batch in by_length([len(row) for row in rows], room):
         loss = _loss(model, [rows[index] for index in batch])
-        for total, part in zip(totals, torch.autograd.grad(loss, weights), strict=True):
-            total.add_(part)
+        for total, gradient in zip(totals, torch.autograd.grad(loss, weights), strict=True):
+            total.add_(gradient)
     return totals
 
 

@@ -1,4 +1,4 @@
-"""The loss of a batch of sequences, at the price of the tokens that are learned."""
+"""The loss of a batch of sequences, at the cost of the tokens that are learned."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,23 +40,23 @@ def mean_loss(model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """
     head = model.get_output_embeddings()
     if head is None:
-        whole: torch.Tensor = model(**inputs, use_cache=False).loss
-        return whole
+        loss: torch.Tensor = model(**inputs, use_cache=False).loss
+        return loss
     labels = inputs["labels"]
     following = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED).flatten()
-    at = (following != IGNORED).nonzero().squeeze(1)
-    with _only_at(head, at):
+    positions = (following != IGNORED).nonzero().squeeze(1)
+    with _only_at(head, positions):
         logits = model(input_ids=inputs["input_ids"], use_cache=False).logits
-    return torch.nn.functional.cross_entropy(logits[0].float(), following[at])
+    return torch.nn.functional.cross_entropy(logits[0].float(), following[positions])
 
 
 @contextmanager
 def _only_at(head: torch.nn.Module, positions: torch.Tensor) -> Iterator[None]:
     """Let the output layer see these positions of the flattened batch only, as one row."""
 
-    def select(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        hidden, *others = given
-        return (hidden.flatten(0, 1).index_select(0, positions)[None], *others)
+    def select(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        hidden, *remaining = inputs
+        return (hidden.flatten(0, 1).index_select(0, positions)[None], *remaining)
 
     handle = head.register_forward_pre_hook(select)
     try:

@@ -71,12 +71,15 @@ def result(
     those of others.
     """
     draws = observe(case, answers)
-    found, known = rank_candidates(case, draws, comparable=comparable)
-    named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(found[:SHOWN], 1)]
+    candidates, confidence = rank_candidates(case, draws, comparable=comparable)
+    named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(candidates[:SHOWN], 1)]
     return Result(
-        measurements=(*_rows(plugin, queries), *_precision(plugin, found, known, case.seed)),
+        measurements=(
+            *_rows(plugin, queries),
+            *_precision(plugin, candidates, confidence, case.seed),
+        ),
         findings=tuple(_finding(plugin, name, c) for name, c in named),
-        limits=tuple(_limits(draws, found, known)),
+        limits=tuple(_limits(draws, candidates, confidence)),
         revealed=tuple({"id": name, "label": c.label, "text": c.text} for name, c in named),
     )
 
@@ -86,75 +89,82 @@ def rank_candidates(
 ) -> tuple[list[Candidate], Confidence]:
     """Return the candidates, the most credible first, and how far to believe them.
 
-    What is no PII by its form is left out, what the base finds as likely, and of candidates that
-    begin or end one another, or differ in numbers alone, all but the first.
+    Left out are strings without the form of PII, those that the base finds as likely, and of
+    candidates that begin or end one another, or differ in numbers alone, all but the first.
     """
     formed = well_formed(draws.found, case.attacker)
     chosen = dict(sorted(formed.items(), key=frequency_order)[:SCORED])
-    own, behind = _elsewhere(case, draws)
-    scored = measure_support(case, draws.prompts, chosen | own, behind)
-    scored = {key: one for key, one in scored.items() if one.learnt}
-    others = {key: one for key, one in scored.items() if key in chosen}
-    known = _belief(case, {k: one for k, one in scored.items() if k in own}, others, comparable)
-    keys = sorted(others)
-    believed = known.probabilities([(label, scored[text, label].score) for text, label in keys])
-    found = [
-        Candidate(*key, chosen[key].outputs, chosen[key].prompts, scored[key], one)
-        for key, one in zip(keys, believed, strict=True)
+    own_strings, behind = _elsewhere(case, draws)
+    scored = measure_support(case, draws.prompts, chosen | own_strings, behind)
+    scored = {key: support for key, support in scored.items() if support.learnt}
+    other_strings = {key: support for key, support in scored.items() if key in chosen}
+    confidence = _belief(
+        case, {k: s for k, s in scored.items() if k in own_strings}, other_strings, comparable
+    )
+    keys = sorted(other_strings)
+    believed = confidence.probabilities(
+        [(label, scored[text, label].score) for text, label in keys]
+    )
+    candidates = [
+        Candidate(*key, chosen[key].outputs, chosen[key].prompts, scored[key], belief)
+        for key, belief in zip(keys, believed, strict=True)
     ]
-    return list(distinct_strings(sorted(found, key=_rank))), known
+    return list(distinct_strings(sorted(candidates, key=_rank))), confidence
 
 
-def _rank(one: Candidate) -> tuple[float, float, str, str]:
-    return -(one.belief or 0.0), -one.support.score, one.text, one.label
+def _rank(candidate: Candidate) -> tuple[float, float, str, str]:
+    return -(candidate.belief or 0.0), -candidate.support.score, candidate.text, candidate.label
 
 
 def _belief(
-    case: AttackContext, own: Mapping[Key, Support], others: Mapping[Key, Support], comparable: bool
+    case: AttackContext,
+    own_strings: Mapping[Key, Support],
+    other_strings: Mapping[Key, Support],
+    comparable: bool,
 ) -> Confidence:
     if case.base is None or not comparable:
         return Confidence(reason=NO_BASE if comparable else NO_COPY)
     strings = {pair for document in case.attacker for pair in document.strings()}
-    return fit_confidence(own, others, strings)
+    return fit_confidence(own_strings, other_strings, strings)
 
 
 def _elsewhere(
     case: AttackContext, draws: Observations
 ) -> tuple[dict[Key, StringObservation], dict[Key, list[Prompt]]]:
-    """Return the own strings that prompts of other documents drew, as often as those did.
+    """Return the attacker's strings that prompts of other documents drew, with their counts.
 
-    And behind which prompts to score each: those of other documents, too.
+    Second, the prompts behind which to score each: those of other documents, too.
     """
     homes = AttackerTexts(case)
-    asked = {prompt for prompts in draws.prompts.values() for prompt in prompts}
-    standing = homes.of_prompts(asked.union(*draws.behind.values()))
-    own, behind = {}, {}
+    all_prompts = {prompt for prompts in draws.prompts.values() for prompt in prompts}
+    standing = homes.of_prompts(all_prompts.union(*draws.behind.values()))
+    own_strings, behind = {}, {}
     for key, drew in draws.behind.items():
         home = homes.of_string(key[0])
         if away := foreign_prompts(drew, standing, home):
             times = sum(drew[prompt] for prompt in away)
-            own[key] = StringObservation(times, len(away), draws.own[key].leads)
+            own_strings[key] = StringObservation(times, len(away), draws.own[key].leads)
             behind[key] = foreign_prompts(draws.prompts[key[1]], standing, home)
-    return own, behind
+    return own_strings, behind
 
 
 def distinct_strings(order: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield what is no part of, and has as its part, nothing that was yielded before.
+    """Yield candidates that are no part of one yielded before, and have none as their part.
 
     Parts are beginnings and ends. Of strings of the same words and other numbers, and of one
     string under several labels, only the first comes.
     """
     texts: set[str] = set()
-    parts: set[str] = set()
+    seen_affixes: set[str] = set()
     forms: set[str] = set()
-    for one in order:
-        text = one.text
-        own = {part for at in range(1, len(text)) for part in (text[:at], text[at:])}
-        if texts & ({text} | own) or text in parts or number_variants(text) in forms:
+    for candidate in order:
+        text = candidate.text
+        affixes = {affix for i in range(1, len(text)) for affix in (text[:i], text[i:])}
+        if texts & ({text} | affixes) or text in seen_affixes or number_variants(text) in forms:
             continue
-        yield one
+        yield candidate
         texts.add(text)
-        parts |= own
+        seen_affixes |= affixes
         forms.add(number_variants(text))
 
 
@@ -173,53 +183,57 @@ def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
 
 
 def _precision(
-    plugin: str, found: Sequence[Candidate], known: Confidence, seed: int
+    plugin: str, candidates: Sequence[Candidate], confidence: Confidence, seed: int
 ) -> Iterator[Measurement]:
     """Yield the share of the first findings, and of each kind's, that would be true."""
-    shown = found[:SHOWN]
-    yield from _tops(plugin, shown, known, seed, {})
-    for label in sorted({c.label for c in shown}) if not known.reason else ():
-        if len(own := [c for c in shown if c.label == label]) >= min(TOPS):
-            yield from _tops(plugin, own, known, seed, {"label": label})
+    findings = candidates[:SHOWN]
+    yield from _tops(plugin, findings, confidence, seed, {})
+    for label in sorted({c.label for c in findings}) if not confidence.reason else ():
+        if len(group := [c for c in findings if c.label == label]) >= min(TOPS):
+            yield from _tops(plugin, group, confidence, seed, {"label": label})
 
 
 def _tops(
     plugin: str,
-    found: Sequence[Candidate],
-    known: Confidence,
+    candidates: Sequence[Candidate],
+    confidence: Confidence,
     seed: int,
     scope: Mapping[str, object],
 ) -> Iterator[Measurement]:
-    tops = [top for top in TOPS if top <= len(found)]
-    reason = known.reason or (not tops and f"there are only {len(found)} candidates") or ""
-    scored = [(c.label, c.support.score) for c in found]
+    tops = [top for top in TOPS if top <= len(candidates)]
+    reason = (
+        confidence.reason or (not tops and f"there are only {len(candidates)} candidates") or ""
+    )
+    scored = [(c.label, c.support.score) for c in candidates]
     nothing: list[Estimate | None] = [None]
-    estimates = nothing if reason else known.precision(scored, tops, seed=seed)
-    for top, one in zip(TOPS, estimates, strict=False):
+    estimates = nothing if reason else confidence.precision(scored, tops, seed=seed)
+    for top, estimate in zip(TOPS, estimates, strict=False):
         yield Measurement(
             kind="extraction",
             plugin=plugin,
             metric="precision",
-            value=one.value if one else None,
-            low=one.low if one else None,
-            high=one.high if one else None,
+            value=estimate.value if estimate else None,
+            low=estimate.low if estimate else None,
+            high=estimate.high if estimate else None,
             n=top,
             reason=reason,
             scope={"source": "tuned", "set": "all", "top": top, **scope},
         )
 
 
-def _limits(draws: Observations, found: Sequence[Candidate], known: Confidence) -> Iterator[str]:
+def _limits(
+    draws: Observations, pool: Sequence[Candidate], confidence: Confidence
+) -> Iterator[str]:
     yield UNKNOWN
-    if known.reason:
-        yield f"How often an attacker would be right cannot be estimated: {known.reason}."
+    if confidence.reason:
+        yield f"How often an attacker would be right cannot be estimated: {confidence.reason}."
     else:
-        kinds = known.kinds.values()
+        kinds = confidence.kinds.values()
         true, false = sum(kind.true for kind in kinds), sum(kind.false for kind in kinds)
         yield BELIEVED.format(true=true, false=false)
     yield (
-        f"{len(draws.found):,} different strings were drawn, {len(found):,} of them are candidates "
-        f"and the first {min(len(found), SHOWN)} of those are findings."
+        f"{len(draws.found):,} different strings were drawn, {len(pool):,} of them are candidates "
+        f"and the first {min(len(pool), SHOWN)} of those are findings."
     )
 
 

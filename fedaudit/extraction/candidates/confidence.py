@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 LEAST = 5
-"""So many own strings and so many slips it takes to learn from scores; of a kind that has fewer,
+"""How many own strings, and slips, it takes to learn from scores; of a kind that has fewer,
 as many slips are added before its rate is believed."""
 
 Scored = tuple[str, float]
@@ -50,8 +50,8 @@ class KindConfidence:
         """Return the probability by score; None where too little is known, or scores mislead."""
         if min(self.true, self.false) < LEAST:
             return None
-        made = fit(self.known)
-        return made if made.slope > 0 else None
+        logistic = fit(self.known)
+        return logistic if logistic.slope > 0 else None
 
     @property
     def rate(self) -> float:
@@ -62,7 +62,7 @@ class KindConfidence:
         """Return how likely a candidate of each score is true."""
         if self.curve is None:
             return [self.rate] * len(scores)
-        return [float(one) for one in self.curve.probabilities(scores)]
+        return [float(p) for p in self.curve.probabilities(scores)]
 
     def draws(self, scores: Sequence[float], seed: int) -> "npt.NDArray[np.float64]":
         """Return (DRAWS, scores) probabilities, as uncertain as what they are learnt from."""
@@ -102,8 +102,8 @@ class Confidence:
         means = np.array(self.probabilities(most), dtype=np.float64)
         draws = np.empty((DRAWS, len(most)))
         for number, label in enumerate(sorted({label for label, _ in most})):
-            own = [at for at, (of, _) in enumerate(most) if of == label]
-            draws[:, own] = self._of(label).draws([most[at][1] for at in own], seed + number)
+            columns = [i for i, (kind, _) in enumerate(most) if kind == label]
+            draws[:, columns] = self._of(label).draws([most[i][1] for i in columns], seed + number)
         luck = np.random.default_rng(seed).random(draws.shape) < draws
         shares = {top: luck[:, :top].mean(axis=1) for top in tops}
         return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
@@ -113,20 +113,24 @@ class Confidence:
 
 
 def fit_confidence(
-    own: Mapping[Key, Support], others: Mapping[Key, Support], all_own: Iterable[Key]
+    own_strings: Mapping[Key, Support], other_strings: Mapping[Key, Support], all_own: Iterable[Key]
 ) -> Confidence:
-    """Return what the attacker's own strings and the slips at them tell of each kind.
+    """Return the confidence by kind, learnt from the attacker's own strings and the slips at them.
 
-    `own` are those that came out behind prompts of other documents, `others` all other candidates,
-    `all_own` the attacker's own strings whether they came out or not.
+    `own_strings` came out behind prompts of other documents, `other_strings` are all other
+    candidates, `all_own` the attacker's own strings whether they came out or not.
     """
     heads = {(first_word(text), label) for text, label in all_own}
-    slips = {key: one for key, one in others.items() if (first_word(key[0]), key[1]) in heads}
+    slips = {
+        key: support
+        for key, support in other_strings.items()
+        if (first_word(key[0]), key[1]) in heads
+    }
     rows: dict[str, list[tuple[float, bool, str]]] = defaultdict(list)
-    for known, truth in ((own, True), (slips, False)):
-        for (text, label), one in sorted(known.items()):
-            rows[label].append((one.score, truth, first_word(text)))
-    kinds = {label: _kind(some) for label, some in sorted(rows.items())}
+    for strings, truth in ((own_strings, True), (slips, False)):
+        for (text, label), support in sorted(strings.items()):
+            rows[label].append((support.score, truth, first_word(text)))
+    kinds = {label: _kind(group) for label, group in sorted(rows.items())}
     return Confidence(kinds, "" if any(kind.curve for kind in kinds.values()) else _lacking(kinds))
 
 
@@ -152,5 +156,5 @@ def _lacking(kinds: Mapping[str, KindConfidence]) -> str:
 def _estimate(value: float, shares: "npt.NDArray[np.float64]") -> Estimate:
     import numpy as np
 
-    low, high = (float(one) for one in np.quantile(shares, (0.025, 0.975)))
+    low, high = (float(x) for x in np.quantile(shares, (0.025, 0.975)))
     return Estimate(value, min(value, low), max(value, high))

@@ -1,4 +1,4 @@
-"""What no attacker would take for personal data of others, seen from its own."""
+"""Filtering out what no attacker would take for others' personal data, judged by its own."""
 
 import re
 from collections import defaultdict
@@ -12,7 +12,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def well_formed(
-    found: Mapping[Key, StringObservation], documents: Sequence[Document]
+    candidates: Mapping[Key, StringObservation], documents: Sequence[Document]
 ) -> dict[Key, StringObservation]:
     """Return the candidates that look like the attacker's own strings of their kind.
 
@@ -22,14 +22,14 @@ def well_formed(
     """
     forms, used = _forms(documents), _vocabulary(documents)
     return {
-        (text, label): seen
-        for (text, label), seen in found.items()
+        (text, label): observation
+        for (text, label), observation in candidates.items()
         if _fits(text, forms.get(label)) and not _is_template(text, used)
     }
 
 
-def _fits(text: str, known: Form | None) -> bool:
-    return not is_broken(text) if known is None else known.fits(text)
+def _fits(text: str, expected_form: Form | None) -> bool:
+    return not is_broken(text) if expected_form is None else expected_form.fits(text)
 
 
 def _is_template(text: str, used: frozenset[str]) -> bool:
@@ -42,26 +42,26 @@ def _forms(documents: Sequence[Document]) -> dict[str, Form]:
     for document in documents:
         for string, label in document.strings():
             strings[label].add(string)
-    made = ((label, form(own)) for label, own in strings.items())
-    return {label: one for label, one in made if one is not None}
+    forms = ((label, form(group)) for label, group in strings.items())
+    return {label: f for label, f in forms if f is not None}
 
 
 def _vocabulary(documents: Sequence[Document]) -> frozenset[str]:
     """Return the words that stand in the documents outside of PII, as they are written."""
     words: set[str] = set()
     for document in documents:
-        at = 0
+        start = 0
         for span in (*sorted(document.pii or ()), None):
             end = len(document.text) if span is None else span.start
-            words.update(_WORD.findall(document.text[at:end]))
-            at = end if span is None else max(at, span.end)
+            words.update(_WORD.findall(document.text[start:end]))
+            start = end if span is None else max(start, span.end)
     return frozenset(words)
 
 
 def first_word(text: str) -> str:
     """Return what a string begins with: its first word, or the first half of a single one."""
-    first, _, rest = text.partition(" ")
-    return first if rest else text[: -(-len(text) // 2)]
+    first, _, remainder = text.partition(" ")
+    return first if remainder else text[: -(-len(text) // 2)]
 
 
 def number_variants(text: str) -> str:

@@ -56,17 +56,19 @@ def observe(case: AttackContext, answers: Iterable[Answer]) -> Observations:
     punctuation; the label is that of the attacker's PII there.
     """
     text = "\x00".join(document.text for document in case.attacker)
-    own = {(s.strip(), label) for document in case.attacker for s, label in document.strings()}
-    draws, left = Observations(), OWN
+    own_strings = {
+        (s.strip(), label) for document in case.attacker for s, label in document.strings()
+    }
+    draws, remaining = Observations(), OWN
     for _, question, texts in answers:
         for label, after in question.kinds:
             kind = label or "UNKNOWN"
             _offer(draws.prompts[kind], question.prompt)
             for (string, lead), count in _cut(texts, after).items():
                 key = (string, kind)
-                if key in own and left:
+                if key in own_strings and remaining:
                     _add(draws.own, key, count, lead)
-                    left -= question.prompt not in draws.behind[key]
+                    remaining -= question.prompt not in draws.behind[key]
                     draws.behind[key][question.prompt] += count
                 elif string not in text:
                     _add(draws.found, key, count, lead)
@@ -90,8 +92,8 @@ def cut_at_end(text: str, after: str) -> str:
     stops = {after} if after.strip() and after in _STOPS else _STOPS
     for position, character in enumerate(text):
         following = text[position + 1 : position + 2]
-        ends = not character.isascii() or not following.strip() or character in "()[]\n"
-        if character in stops and ends:
+        boundary = not character.isascii() or not following.strip() or character in "()[]\n"
+        if character in stops and boundary:
             return text[:position].rstrip() if position > 1 else ""
     return ""
 
@@ -105,11 +107,11 @@ def _cut(texts: Iterable[str], after: str) -> Counter[tuple[str, str]]:
     return counts
 
 
-def _add(to: dict[Key, StringObservation], key: Key, count: int, lead: str) -> None:
-    seen = to.setdefault(key, StringObservation())
-    seen.outputs += count
-    seen.prompts += 1
-    seen.leads[lead] += count
+def _add(observations: dict[Key, StringObservation], key: Key, count: int, lead: str) -> None:
+    observation = observations.setdefault(key, StringObservation())
+    observation.outputs += count
+    observation.prompts += 1
+    observation.leads[lead] += count
 
 
 def _offer(prompts: list[Prompt], prompt: Prompt) -> None:

@@ -22,9 +22,9 @@ class AttackerTexts:
         self._beginnings = {engine.prompt_starts[name] for name in (begin.start, begin.middle)}
         tokens = engine.tokenize([document.text for document in case.attacker])
         self._before = [
-            (_family(index, document), tuple(one.ids[:end]))
-            for index, (document, one) in enumerate(zip(case.attacker, tokens, strict=True))
-            for end in sorted(_ends(document, one.offsets))
+            (_family(index, document), tuple(encoding.ids[:end]))
+            for index, (document, encoding) in enumerate(zip(case.attacker, tokens, strict=True))
+            for end in sorted(_ends(document, encoding.offsets))
         ]
 
     def of_string(self, string: str) -> frozenset[str]:
@@ -43,12 +43,12 @@ class AttackerTexts:
                 if prompt[: len(beginning)] == beginning:
                     bare[prompt[len(beginning) :]].add(prompt)
         lengths = sorted({len(tokens) for tokens in bare} - {0})
-        found: dict[Prompt, set[str]] = defaultdict(set)
+        families: dict[Prompt, set[str]] = defaultdict(set)
         for family, before in self._before:
             for length in lengths:
                 for prompt in bare.get(before[-length:], ()) if length <= len(before) else ():
-                    found[prompt].add(family)
-        return {prompt: frozenset(found[prompt]) for prompt in prompts}
+                    families[prompt].add(family)
+        return {prompt: frozenset(families[prompt]) for prompt in prompts}
 
 
 def foreign_prompts(

@@ -1,4 +1,4 @@
-"""How likely a model finds a string behind many prompts of its kind, and its base."""
+"""How likely a model, and its base, finds a string behind many prompts of its kind."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -42,7 +42,7 @@ class Support:
 def measure_support(
     case: AttackContext,
     prompts: Mapping[str, Sequence[Prompt]],
-    wanted: Mapping[Key, StringObservation],
+    observations: Mapping[Key, StringObservation],
     behind: Mapping[Key, Collection[Prompt]],
 ) -> dict[Key, Support]:
     """Return the support of each string that was drawn behind the prompts of its label.
@@ -51,37 +51,43 @@ def measure_support(
     none.
     """
     by_label: dict[str, list[str]] = defaultdict(list)
-    for text, label in sorted(wanted):
+    for text, label in sorted(observations):
         by_label[label].append(text)
-    found: dict[Key, Support] = {}
+    supports: dict[Key, Support] = {}
     for label, texts in by_label.items():
         keys = [(text, label) for text in texts]
-        ids = [t.ids for t in case.engine.tokenize([wanted[key].lead + key[0] for key in keys])]
+        ids = [
+            t.ids for t in case.engine.tokenize([observations[key].lead + key[0] for key in keys])
+        ]
         tuned = _likelihoods(case, case.tuned, prompts[label], ids)
         base = _likelihoods(case, case.base, prompts[label], ids) if case.base else []
-        for at, key in enumerate(keys):
+        for column, key in enumerate(keys):
             rows = [i for i, p in enumerate(prompts[label]) if p in behind.get(key, (p,))]
             if rows:
-                own = [
-                    mean_probability([of[row][at] for row in rows]) for of in (tuned, base) if of
+                means = [
+                    mean_probability([matrix[row][column] for row in rows])
+                    for matrix in (tuned, base)
+                    if matrix
                 ]
-                found[key] = Support(own[0], own[1] if base else None, wanted[key].outputs)
-    return found
+                supports[key] = Support(
+                    means[0], means[1] if base else None, observations[key].outputs
+                )
+    return supports
 
 
 def mean_probability(logarithms: Sequence[float]) -> float:
     """Return the natural logarithm of the mean of probabilities given by theirs."""
     highest = max(logarithms)
-    return highest + log(fsum(exp(one - highest) for one in logarithms) / len(logarithms))
+    return highest + log(fsum(exp(x - highest) for x in logarithms) / len(logarithms))
 
 
 def _likelihoods(
     case: AttackContext, target: Target, prompts: Sequence[Prompt], ids: Sequence[tuple[int, ...]]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt: a row a prompt."""
-    groups = [[(*prompt, *one) for one in ids] for prompt in prompts]
+    groups = [[(*prompt, *tokens) for tokens in ids] for prompt in prompts]
     scores = case.engine.score_groups(target, groups)
     return [
-        [fsum(row[len(row) - len(one) :]) for row, one in zip(group, ids, strict=True)]
+        [fsum(row[len(row) - len(tokens) :]) for row, tokens in zip(group, ids, strict=True)]
         for group in scores
     ]

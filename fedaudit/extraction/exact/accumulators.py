@@ -1,7 +1,7 @@
 """What walks find of some strings, added up over prefixes: one piece of a plan, or all of it.
 
-A piece is added up by itself and the pieces in the order of the plan, whoever walked them and when:
-so the digits of the sums are the same of an audit that was stopped, and of its shards together.
+Each piece is added up by itself and the pieces in the order of the plan, whoever walked them: so
+the sums of a resumed audit, and of its merged shards, are the same to the last digit.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from fedaudit.extraction.query_plan import Query
 
 SHOWN = 5
-"""Of the prefixes that give a target most readily."""
+"""How many of the prefixes that give a target most readily are kept."""
 GIVES = 1e-3
-"""A prefix gives a target that a sample of it begins with so often at least."""
+"""A prefix gives a target where at least this share of its samples begins with it."""
 HEAVIEST = 4.0
-"""A draw weighs what the others miss: so much at most, where a prefix gives 3 of 4 already."""
+"""A draw weighs 1 over what following missed, but at most this: 3 of 4 were found then."""
 
 _ADDED = ("log_least", "log_most", "prefixes", "drawn", "weight")
 _COUNTS = ("prefixes", "drawn")
@@ -35,7 +35,9 @@ class SearchSums:
         self.likeliest: dict[int, list[tuple[float, int]]] = {}
         self.rows = self.questions = 0
 
-    def add(self, start: int, question: "Query", found: "PrefixProbabilities", trials: int) -> None:
+    def add(
+        self, start: int, question: "Query", probabilities: "PrefixProbabilities", trials: int
+    ) -> None:
         """Add a question with as many copies as it stands for; `start` prefixes come before it.
 
         `trials` draws went into what the walk gave up.
@@ -43,16 +45,18 @@ class SearchSums:
         import numpy as np
 
         with np.errstate(divide="ignore"):  # what is certain is never missed: ln 0
-            self.log_least += question.copies * np.log1p(-found.least)
-            self.log_most += question.copies * np.log1p(-found.most)
+            self.log_least += question.copies * np.log1p(-probabilities.least)
+            self.log_most += question.copies * np.log1p(-probabilities.most)
             self.weight += np.where(
-                found.drawn, found.drawn * np.minimum(HEAVIEST, 1 / (1 - found.least)), 0.0
+                probabilities.drawn,
+                probabilities.drawn * np.minimum(HEAVIEST, 1 / (1 - probabilities.least)),
+                0.0,
             )
-        np.maximum(self.best, found.least, out=self.best)
-        self.drawn += found.drawn
-        self.rows += found.rows
+        np.maximum(self.best, probabilities.least, out=self.best)
+        self.drawn += probabilities.drawn
+        self.rows += probabilities.rows
         self.questions += 1
-        chances = (found.least + found.drawn / max(1, trials)).clip(0, 1)
+        chances = (probabilities.least + probabilities.drawn / max(1, trials)).clip(0, 1)
         for index in np.flatnonzero(chances >= GIVES).tolist():
             self.prefixes[index] += 1
             self._shown(index, [(float(chances[index]), start + 1)])
@@ -62,8 +66,8 @@ class SearchSums:
         import numpy as np
 
         for name in _ADDED:
-            own = getattr(self, name)
-            own += getattr(piece, name)
+            total = getattr(self, name)
+            total += getattr(piece, name)
         np.maximum(self.best, piece.best, out=self.best)
         self.rows += piece.rows
         self.questions += piece.questions
@@ -71,17 +75,17 @@ class SearchSums:
             self._shown(index, likeliest)
 
     def packed(self) -> dict[str, Any]:
-        """Return the sums as what JSON has; floats keep all their digits."""
+        """Return the sums as JSON values; floats keep all their digits."""
         return {
             **{name: getattr(self, name).tolist() for name in (*_ADDED, "best")},
-            "likeliest": [(i, *one) for i, some in self.likeliest.items() for one in some],
+            "likeliest": [(i, *pair) for i, pairs in self.likeliest.items() for pair in pairs],
             "rows": self.rows,
             "questions": self.questions,
         }
 
     @classmethod
     def unpacked(cls, content: Any, strings: int) -> "SearchSums":
-        """Return packed sums of some strings again; raises ValueError for what are none."""
+        """Return the sums of some strings from their packed form; ValueError if malformed."""
         import numpy as np
 
         _check(content, strings)
@@ -94,10 +98,10 @@ class SearchSums:
         sums.rows, sums.questions = content["rows"], content["questions"]
         return sums
 
-    def _shown(self, index: int, more: Sequence[tuple[float, int]]) -> None:
+    def _shown(self, index: int, pairs: Sequence[tuple[float, int]]) -> None:
         """Keep the likeliest prefixes of a string, of equals the first."""
-        known = [*self.likeliest.get(index, ()), *more]
-        self.likeliest[index] = sorted(known, key=lambda one: (-one[0], one[1]))[:SHOWN]
+        candidates = [*self.likeliest.get(index, ()), *pairs]
+        self.likeliest[index] = sorted(candidates, key=lambda pair: (-pair[0], pair[1]))[:SHOWN]
 
 
 def _check(content: Any, strings: int) -> None:
@@ -109,21 +113,21 @@ def _check(content: Any, strings: int) -> None:
         numbers = content[name]
         if not isinstance(numbers, list) or len(numbers) != strings:
             raise ValueError("sums are of other strings")
-        if {type(one) for one in numbers} - {kind} or any(map(isnan, numbers)):
+        if {type(x) for x in numbers} - {kind} or any(map(isnan, numbers)):
             raise ValueError("sums are no numbers")
-        if name in _COUNTS and any(not 0 <= one < 2**62 for one in numbers):
+        if name in _COUNTS and any(not 0 <= n < 2**62 for n in numbers):
             raise ValueError("sums count what cannot be counted")
     if not isinstance(content["likeliest"], list) or not all(
-        _is_likely(one, strings) for one in content["likeliest"]
+        _is_likely(entry, strings) for entry in content["likeliest"]
     ):
         raise ValueError("the likeliest prefixes are none")
     if not all(type(content[name]) is int and content[name] >= 0 for name in ("rows", "questions")):
         raise ValueError("sums are of no number of questions")
 
 
-def _is_likely(one: Any, strings: int) -> bool:
-    """Tell whether `one` is (string, chance, number of the prefix)."""
-    if not isinstance(one, list) or [type(part) for part in one] != [int, float, int]:
+def _is_likely(entry: Any, strings: int) -> bool:
+    """Tell whether `entry` is (string, chance, number of the prefix)."""
+    if not isinstance(entry, list) or [type(field) for field in entry] != [int, float, int]:
         return False
-    index, chance, number = one
+    index, chance, number = entry
     return bool(0 <= index < strings and 0 <= chance <= 1 and number > 0)

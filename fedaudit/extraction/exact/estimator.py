@@ -43,8 +43,8 @@ def result(
     sweeps: bool = True,
 ) -> Result:
     """Return what `manner.samples` and, with `sweeps`, other numbers of samples find."""
-    asked = results(plugin, case, plan, {"": truth}, manner, threshold=threshold, sweeps=sweeps)
-    return asked[""]
+    by_victim = results(plugin, case, plan, {"": truth}, manner, threshold=threshold, sweeps=sweeps)
+    return by_victim[""]
 
 
 def results(
@@ -59,19 +59,19 @@ def results(
 ) -> dict[str, Result]:
     """Return what is found of each of several victims, by name, from one walk of each model.
 
-    What a walk finds of a string depends on no other string, but for rounding. Of a shard's audit
-    there is nothing to return, because nobody reports it.
+    What a walk finds of a string depends on no other string, but for rounding. For one shard
+    the results are empty, because nobody reports them.
     """
-    wanted = truths.values()
-    targets = dict.fromkeys(string for truth in wanted for string in truth.labels)
-    control = dict.fromkeys(string for truth in wanted for string in sorted(truth.control))
+    target_sets = truths.values()
+    targets = dict.fromkeys(string for truth in target_sets for string in truth.labels)
+    control = dict.fromkeys(string for truth in target_sets for string in sorted(truth.control))
     tuned = walk_prefixes(case, case.tuned, plan, list(targets | control), manner, threshold)
     base = (
         walk_prefixes(case, case.base, plan, list(targets), manner, threshold)
         if case.base
         else None
     )
-    other = (
+    counterfactual_walk = (
         walk_prefixes(case, case.counterfactual, plan, list(targets), manner, threshold)
         if case.counterfactual
         else None
@@ -80,7 +80,7 @@ def results(
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
     for name, truth in truths.items():
-        found = ExactSources(
+        exact = ExactSources(
             plugin=plugin,
             truth=truth,
             tuned=tuned,
@@ -90,23 +90,27 @@ def results(
             threshold=threshold,
             sweeps=sweeps,
         )
-        one = _result(found, test_leaks(plugin, case, plan, truth, manner, _said(found)))
-        results[name] = _compared(one, found, other, case) if other else one
+        victim_result = _result(exact, test_leaks(plugin, case, plan, truth, manner, _said(exact)))
+        results[name] = (
+            _compared(victim_result, exact, counterfactual_walk, case)
+            if counterfactual_walk
+            else victim_result
+        )
     return results
 
 
 def _compared(
-    result: ExactResult, found: ExactSources, other: WalkResult, case: AttackContext
+    result: ExactResult, exact: ExactSources, counterfactual_walk: WalkResult, case: AttackContext
 ) -> ExactResult:
     """Return a result compared with the walk of the model without the victim."""
-    strings, n = found.truth.labels, found.samples
+    strings, n = exact.truth.labels, exact.samples
     chances = counterfactual.StringChances(
-        plugin=found.plugin,
-        truth=found.truth,
+        plugin=exact.plugin,
+        truth=exact.truth,
         without=case.without,
-        tuned=string_chances(found.tuned, strings, n),
-        counterfactual=string_chances(other, strings, n),
-        base=string_chances(found.base, strings, n) if found.base else None,
+        tuned=string_chances(exact.tuned, strings, n),
+        counterfactual=string_chances(counterfactual_walk, strings, n),
+        base=string_chances(exact.base, strings, n) if exact.base else None,
         control=result.control,
         sampled=False,
         seed=case.seed,
@@ -114,26 +118,26 @@ def _compared(
     return counterfactual.compared(result, chances)
 
 
-def _said(found: ExactSources) -> SaidStrings:
+def _said(exact: ExactSources) -> SaidStrings:
     """Return how likely each model says each string in the audit, the base its targets only."""
-    chances = found.chances()
-    tuned = {string: one for string, (one, _) in chances.items()} | found.control_chances()
-    base = {string: one for string, (_, one) in chances.items() if one is not None}
+    chances = exact.chances()
+    tuned = {string: chance for string, (chance, _) in chances.items()} | exact.control_chances()
+    base = {string: chance for string, (_, chance) in chances.items() if chance is not None}
     return SaidStrings(
-        tuned=tuned, base=base if found.base else None, strength=tuned, sampled=False
+        tuned=tuned, base=base if exact.base else None, strength=tuned, sampled=False
     )
 
 
-def _result(found: ExactSources, weighed: LeakTests | None) -> ExactResult:
+def _result(exact: ExactSources, weighed: LeakTests | None) -> ExactResult:
     return ExactResult(
         measurements=(
-            *measurements.rows(found),
+            *measurements.rows(exact),
             *(weighed.rows if weighed else ()),
-            *persons.expected_rows(found),
+            *persons.expected_rows(exact),
         ),
-        findings=findings.findings(found, weighed),
-        limits=findings.exact_caveats(found),
-        revealed=findings.revealed_findings(found),
-        chances=found.chances(),
-        control=found.control_chances(),
+        findings=findings.findings(exact, weighed),
+        limits=findings.exact_caveats(exact),
+        revealed=findings.revealed_findings(exact),
+        chances=exact.chances(),
+        control=exact.control_chances(),
     )

@@ -27,7 +27,7 @@ class ExpectedCoverage:
     high: float
     """95 % bounds for the expected number: of what is drawn in the walk, not of one run."""
     run: tuple[int, int]
-    """Of runs 95 % find at least and at most so many."""
+    """95 % of runs find at least and at most so many."""
     n: int
 
     def share(self) -> "Estimate":
@@ -45,9 +45,9 @@ class WalkedStrings:
 
         from fedaudit.metrics.expected import prefix_chains, prefix_layers
 
-        place = {string: index for index, string in enumerate(walked.strings)}
+        positions = {string: index for index, string in enumerate(walked.strings)}
         self.own = sorted(strings)
-        self.at = np.array([place[string] for string in self.own], dtype=np.int64)
+        self.at = np.array([positions[string] for string in self.own], dtype=np.int64)
         self.groups, self.layers = prefix_chains(self.own), prefix_layers(self.own)
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class DrawProbabilities:
         return min(value, low), value, max(value, min(high, float(self.most.sum())))
 
     def more(self, worth: "Floats | None" = None) -> float:
-        """Return by how much what was given up may add to the followed hits: a 97.5 % bound.
+        """Return a 97.5 % bound for the hits that branches not followed add to the followed ones.
 
         A hit counts only where what was followed does not find the string already. `worth` are
         further weights.
@@ -113,12 +113,12 @@ class DrawProbabilities:
     def _level(self) -> float:
         return 1 - 0.025 / max(1, len(self._strings.layers))
 
-    def _at(self, drawn: "Floats") -> "Floats":
-        """Return the probabilities if each string's draws had such means."""
+    def _at(self, means: "Floats") -> "Floats":
+        """Return the probabilities if each string's draws had these `means`."""
         import numpy as np
 
-        found: Floats = 1 - self._missed * np.exp(-self._n * drawn * self._a_draw)
-        return found
+        probabilities: Floats = 1 - self._missed * np.exp(-self._n * means * self._a_draw)
+        return probabilities
 
     def _weights(self) -> "Floats":
         """Return how many hits a draw of each string stands for, by what was followed alone.
@@ -128,28 +128,28 @@ class DrawProbabilities:
         import numpy as np
 
         with np.errstate(divide="ignore", invalid="ignore"):
-            alone = self._missed / (1 - self._best)
-        weights: Floats = np.nan_to_num(alone, nan=0.0, posinf=0.0).clip(0, 1)
+            missed_by_others = self._missed / (1 - self._best)
+        weights: Floats = np.nan_to_num(missed_by_others, nan=0.0, posinf=0.0).clip(0, 1)
         return weights * self._n / self._draws
 
     def _at_least(self, layer: Sequence[int]) -> float:
-        """Return what the draws of a layer add at least: all means lower by the same factor."""
+        """Return the least that the draws of a layer add: all means lower by the same factor."""
         import numpy as np
 
         from fedaudit.metrics.expected import drawn_interval
 
-        seen = [index for index in layer if self.drawn[index]]
-        counts = self.drawn[seen]
-        added = (self.value - self.least)[seen]
+        indices = [index for index in layer if self.drawn[index]]
+        counts = self.drawn[indices]
+        added = (self.value - self.least)[indices]
         if not added.sum() > 0:
             return 0.0
         low, _ = drawn_interval(added / counts, counts, self._level)
         means = np.zeros(len(self.drawn))
-        means[seen] = counts * low / added.sum()
-        return float((self._at(means) - self.least)[seen].sum())
+        means[indices] = counts * low / added.sum()
+        return float((self._at(means) - self.least)[indices].sum())
 
     def _above(self, layer: Sequence[int]) -> float:
-        """Return by how much what draws add may be above the value.
+        """Return by how much the hits that draws add may exceed the value.
 
         What a string's draws add grows ever more slowly with their mean, so that it lies below its
         tangent at what was drawn.
@@ -168,10 +168,17 @@ def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dic
     """Return the chance of each string to be found with n samples, with its 95 % interval."""
     from fedaudit.metrics.intervals import Estimate
 
-    own = WalkedStrings(strings, walked)
-    found = DrawProbabilities(walked, own, n)
-    bounds = zip(found.value.tolist(), *(one.tolist() for one in found.bounds()), strict=True)
-    return {string: Estimate(*one) for string, one in zip(own.own, bounds, strict=True)}
+    walked_strings = WalkedStrings(strings, walked)
+    probabilities = DrawProbabilities(walked, walked_strings, n)
+    bounds = zip(
+        probabilities.value.tolist(),
+        *(bound.tolist() for bound in probabilities.bounds()),
+        strict=True,
+    )
+    return {
+        string: Estimate(*interval)
+        for string, interval in zip(walked_strings.own, bounds, strict=True)
+    }
 
 
 def log_missed(walked: WalkResult, n: int) -> "Floats":
@@ -186,15 +193,15 @@ def log_missed(walked: WalkResult, n: int) -> "Floats":
 
     at_once = min(n, max(1.0, walked.draws / DRAWS))
     a_draw = _a_draw(walked, np.arange(len(walked.strings)))
-    found: Floats = walked.log_least + walked.drawn * np.log1p(-at_once * a_draw) / at_once
-    return found
+    log_misses: Floats = walked.log_least + walked.drawn * np.log1p(-at_once * a_draw) / at_once
+    return log_misses
 
 
-def _a_draw(walked: WalkResult, at: "npt.NDArray[np.int64]") -> "Floats":
+def _a_draw(walked: WalkResult, positions: "npt.NDArray[np.int64]") -> "Floats":
     """Return by how much each draw of a string lowers ln of the probability of missing it."""
     import numpy as np
 
-    return walked.weight[at] / np.maximum(1, walked.drawn[at]) / max(1, walked.draws)
+    return walked.weight[positions] / np.maximum(1, walked.drawn[positions]) / max(1, walked.draws)
 
 
 def expected_coverage(
@@ -203,9 +210,9 @@ def expected_coverage(
     error: float,
     groups: Sequence[Sequence[int]],
 ) -> ExpectedCoverage:
-    """Return what is expected of probabilities (the least, the value, the most), (strings,) each.
+    """Return the expected coverage for probabilities (least, value, most), (strings,) each.
 
-    They differ only where it is not known how two models hang together. `bounds` are those of the
+    They differ only where the dependence of two models is not known. `bounds` are those of the
     expected number, `error` is its standard error by what was drawn.
     """
     from fedaudit.metrics.expected import count_interval

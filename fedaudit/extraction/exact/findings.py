@@ -61,9 +61,9 @@ def _named(exact: ExactSources) -> list[tuple[str, _Target]]:
     log_least = exact.tuned.log_least
     order = sorted(
         _found(exact),
-        key=lambda one: (one.of_base, -one.chance, float(log_least[one.at]), one.string),
+        key=lambda t: (t.of_base, -t.chance, float(log_least[t.at]), t.string),
     )
-    return [(f"{exact.plugin}-{number:04d}", one) for number, one in enumerate(order, 1)]
+    return [(f"{exact.plugin}-{number:04d}", target) for number, target in enumerate(order, 1)]
 
 
 def _found(exact: ExactSources) -> Iterator[_Target]:
@@ -87,8 +87,8 @@ def _found(exact: ExactSources) -> Iterator[_Target]:
 
 def _severity(exact: ExactSources, weighed: LeakTests | None, target: _Target) -> Severity:
     string = target.string
-    found = weighed.severity(string, exact.truth.members.get(string, 0)) if weighed else "low"
-    return "medium" if found == "high" and target.chance < 0.5 else found
+    severity = weighed.severity(string, exact.truth.members.get(string, 0)) if weighed else "low"
+    return "medium" if severity == "high" and target.chance < 0.5 else severity
 
 
 def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: _Target) -> Finding:
@@ -121,12 +121,12 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
 
 
 def exact_caveats(exact: ExactSources) -> tuple[str, ...]:
-    """Return what of the numbers was drawn, and what else they do not say."""
+    """Return caveats: which part of the numbers was drawn, and what else they do not say."""
     labels = exact.truth.labels
     chance = exact.sets()[ALL].chances(exact.samples)["tuned"]
     low, expected, high = chance.total()
     followed, most = float(chance.least.sum()), float(chance.most.sum())
-    told = [
+    caveats = [
         f"{exact.plugin}: {len(labels)} victim-exclusive strings; "
         f"{len(labels) - len(exact.truth.disjoint)} of them are left out of the prefix-disjoint "
         "set.",
@@ -137,5 +137,5 @@ def exact_caveats(exact: ExactSources) -> tuple[str, ...]:
         "if all that was given up had spelt them.",
     ]
     if exact.base is None:
-        told.append("The target has no base to compare with: what the base knew is not removed.")
-    return tuple(told)
+        caveats.append("The target has no base to compare with: what the base knew is not removed.")
+    return tuple(caveats)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from fedaudit.metrics.intervals import Estimate
 
 PROBABILITIES = (0.5, 0.9)
-"""With which (n, p)-discoverable extraction asks for a target."""
+"""The values of p for (n, p)-discoverable extraction."""
 ESTIMATOR: Mapping[str, object] = {"estimator": "exact"}
 
 
 def rows(exact: ExactSources) -> Iterator[Measurement]:
-    """Yield the totals with the samples that were chosen, each kind's, and every number's."""
+    """Yield the totals for the chosen number of samples, each kind's, and those of the grid."""
     sets = exact.sets()
     for name, sources in sets.items():
         yield from _rates(exact, sources, exact.samples, {"set": name})
@@ -29,8 +29,8 @@ def rows(exact: ExactSources) -> Iterator[Measurement]:
         yield from _counts(exact, sources, {"set": name})
     for label, targets in exact.truth.by_label().items():
         sources = SourceValues(exact, targets, control=False)
-        found = _rates(exact, sources, exact.samples, {"set": ALL, "label": label})
-        yield from (row for row in found if row.metric == "coverage")
+        rates = _rates(exact, sources, exact.samples, {"set": ALL, "label": label})
+        yield from (row for row in rates if row.metric == "coverage")
     for n in exact.grid:
         for name, sources in sets.items():
             scope = {"set": name, "budget": exact.size, "samples": n}
@@ -42,11 +42,11 @@ def rows(exact: ExactSources) -> Iterator[Measurement]:
 def _rates(
     exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield coverage and efficiency of each source; none counts hits, which are expected ones."""
-    found = {source: one.share() for source, one in sources.expected(n).items()}
+    """Yield coverage and efficiency of each source, without hits, which are only expected here."""
+    estimates = {source: coverage.share() for source, coverage in sources.expected(n).items()}
     queries = exact.size * n
-    share = {source: one.value for source, one in found.items()}
-    for source, one in found.items():
+    share = {source: estimate.value for source, estimate in estimates.items()}
+    for source, estimate in estimates.items():
         targets = sources.count(source)
         yield _row(
             exact,
@@ -55,14 +55,14 @@ def _rates(
             n=targets,
             chance=None if source == "control" else share.get("control"),
             baseline=share.get("base") if source.startswith("tuned") else None,
-            **_parts(one, 1.0),
+            **_parts(estimate, 1.0),
         )
         yield _row(
             exact,
             "efficiency",
             {"source": source, **scope},
             n=queries,
-            **_parts(one, targets / queries),
+            **_parts(estimate, targets / queries),
         )
 
 
@@ -70,47 +70,63 @@ def _runs(
     exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield how many targets one run of n samples finds: of runs 95 % lie within the interval."""
-    for source, one in sources.expected(n).items():
-        at, (low, high) = {"source": source, **scope}, one.run
-        own = {"value": one.value, "low": float(low), "high": float(high)}
-        yield _row(exact, "hits_of_one_run", at, n=one.n, **own)
+    for source, coverage in sources.expected(n).items():
+        row_scope, (low, high) = {"source": source, **scope}, coverage.run
+        values = {"value": coverage.value, "low": float(low), "high": float(high)}
+        yield _row(exact, "hits_of_one_run", row_scope, n=coverage.n, **values)
 
 
 def _counts(
     exact: ExactSources, sources: SourceValues, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield how many targets are expected, and how many of them were not followed."""
-    for source, one in sources.expected(exact.samples).items():
-        at = {"source": source, **scope}
-        yield _row(exact, "vx_pii", at, n=one.n, value=one.value, low=one.low, high=one.high)
+    for source, coverage in sources.expected(exact.samples).items():
+        row_scope = {"source": source, **scope}
+        yield _row(
+            exact,
+            "vx_pii",
+            row_scope,
+            n=coverage.n,
+            value=coverage.value,
+            low=coverage.low,
+            high=coverage.high,
+        )
     for source, chance in sources.chances(exact.samples).items():
         hidden = float((chance.most - chance.least).sum())
-        drawn = float((chance.value - chance.least).sum())
-        by = {"mass": hidden, "draws": min(hidden, chance.more()), "estimate": drawn}
-        for how, value in by.items():
-            at = {"source": source, **scope, "by": how}
-            yield _row(exact, "given_up", at, n=sources.count(source), value=value)
+        drawn_hits = float((chance.value - chance.least).sum())
+        amounts = {"mass": hidden, "draws": min(hidden, chance.more()), "estimate": drawn_hits}
+        for method, value in amounts.items():
+            row_scope = {"source": source, **scope, "by": method}
+            yield _row(exact, "given_up", row_scope, n=sources.count(source), value=value)
 
 
 def _extractable(
     exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     for probability in PROBABILITIES:
-        for source, (hits, one) in sources.extractable(n, probability).items():
-            own = {"source": source, **scope, "probability": probability}
+        for source, (hits, estimate) in sources.extractable(n, probability).items():
+            row_scope = {"source": source, **scope, "probability": probability}
             targets = sources.count(source)
-            yield _row(exact, "extractable", own, n=targets, hits=hits, **_parts(one, 1.0))
+            yield _row(
+                exact, "extractable", row_scope, n=targets, hits=hits, **_parts(estimate, 1.0)
+            )
 
 
-def _parts(one: "Estimate", unit: float) -> dict[str, float]:
-    return {"value": one.value * unit, "low": one.low * unit, "high": one.high * unit}
+def _parts(estimate: "Estimate", unit: float) -> dict[str, float]:
+    return {
+        "value": estimate.value * unit,
+        "low": estimate.low * unit,
+        "high": estimate.high * unit,
+    }
 
 
-def _row(exact: ExactSources, metric: str, scope: Mapping[str, object], **own: Any) -> Measurement:
+def _row(
+    exact: ExactSources, metric: str, scope: Mapping[str, object], **values: Any
+) -> Measurement:
     return Measurement(
         kind="extraction",
         plugin=exact.plugin,
         metric=metric,
         scope={**scope, **ESTIMATOR},
-        **own,
+        **values,
     )

@@ -1,4 +1,4 @@
-"""What an attack would get of both models, and of nobody's data, if it could be computed."""
+"""What an attack would get of both models, and of the control, computed instead of sampled."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -48,28 +48,30 @@ class ExactSources:
         return tuple(sorted({*budget_steps(MOST), self.samples})) if self.sweeps else ()
 
     def models(self) -> dict[str, WalkResult]:
-        """Return the walks by the name of their source, the control's is the tuned model's."""
+        """Return the walks by the name of their source; the control's is the tuned model's."""
         return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
 
     def sets(self) -> dict[str, "SourceValues"]:
-        """Return what is known of each set of targets."""
+        """Return the values of each set of targets."""
         return {name: SourceValues(self, targets) for name, targets in self.truth.sets().items()}
 
     def chances(self) -> dict[str, tuple[float, float | None]]:
         """Return how likely each target comes out of both models with the audit's samples."""
         sources = self.sets()[ALL]
-        found, strings = sources.chances(self.samples), sources.strings("tuned")
-        tuned = found["tuned"].value.tolist()
-        base = found["base"].value.tolist() if "base" in found else [None] * len(tuned)
+        probabilities, strings = sources.chances(self.samples), sources.strings("tuned")
+        tuned = probabilities["tuned"].value.tolist()
+        base = (
+            probabilities["base"].value.tolist() if "base" in probabilities else [None] * len(tuned)
+        )
         return dict(zip(strings, zip(tuned, base, strict=True), strict=True))
 
     def control_chances(self) -> dict[str, float]:
-        """Return the same of the strings of the control, which the tuned model alone is asked."""
+        """Return the same for the strings of the control, by the tuned model alone."""
         sources = self.sets()[ALL]
-        found = sources.chances(self.samples).get("control")
-        if found is None:
+        probabilities = sources.chances(self.samples).get("control")
+        if probabilities is None:
             return {}
-        return dict(zip(sources.strings("control"), found.value.tolist(), strict=True))
+        return dict(zip(sources.strings("control"), probabilities.value.tolist(), strict=True))
 
 
 class SourceValues:
@@ -101,12 +103,12 @@ class SourceValues:
         return len(self._walks[source if source == "control" else "tuned"][1])
 
     def expected(self, n: int) -> dict[str, ExpectedCoverage]:
-        """Return the expected hits of each source, with what is uncertain of them."""
+        """Return the expected hits of each source, with their uncertainty."""
         chances = self.chances(n)
-        found = {name: self._own(name, chance) for name, chance in chances.items()}
+        coverages = {name: self._own(name, chance) for name, chance in chances.items()}
         if "base" in chances:
-            found["tuned-not-base"] = self._beyond(chances["tuned"], chances["base"])
-        return {name: found[name] for name in _ORDER if name in found}
+            coverages["tuned-not-base"] = self._beyond(chances["tuned"], chances["base"])
+        return {name: coverages[name] for name in _ORDER if name in coverages}
 
     def extractable(self, n: int, probability: float) -> dict[str, tuple[int, "Estimate"]]:
         """Return how many strings of each source n samples find with that probability at least.
@@ -119,14 +121,16 @@ class SourceValues:
 
         from fedaudit.metrics.expected import coverage
 
-        found = {}
+        results = {}
         for name, chance in self.chances(n).items():
-            hits, sure = (int((one >= probability).sum()) for one in (chance.value, chance.least))
+            hits, sure = (
+                int((values >= probability).sum()) for values in (chance.value, chance.least)
+            )
             lacks = probability - chance.least
             worth = np.where(lacks > 0, 1 / np.where(lacks > 0, lacks, 1.0), 0.0)
             most = min(float((chance.most >= probability).sum()), sure + chance.more(worth))
-            found[name] = hits, coverage((sure, hits, max(hits, most)), self.count(name))
-        return found
+            results[name] = hits, coverage((sure, hits, max(hits, most)), self.count(name))
+        return results
 
     def _own(self, name: str, chance: DrawProbabilities) -> ExpectedCoverage:
         bounds, groups = chance.total(), self._walks[name][1].groups
@@ -136,20 +140,23 @@ class SourceValues:
     def _beyond(self, tuned: DrawProbabilities, base: DrawProbabilities) -> ExpectedCoverage:
         """Return what the tuned model gives and the base does not.
 
-        The value is that of models asked independently; the bounds hold however their answers hang
-        together (Fréchet's), because a sampler may give both the same random numbers.
+        The value is that of models asked independently; the bounds hold however their answers
+        depend on each other (Fréchet's), because a sampler may give both the same random numbers.
         """
         import numpy as np
 
-        own, other = tuned.total(), base.total()
+        tuned_total, base_total = tuned.total(), base.total()
         least = np.maximum(0.0, tuned.value - base.value)
         most = np.minimum(tuned.value, 1 - base.value)
-        less, more = own[1] - own[0] + other[2] - other[1], own[2] - own[1] + other[1] - other[0]
+        lower_margin, upper_margin = (
+            tuned_total[1] - tuned_total[0] + base_total[2] - base_total[1],
+            tuned_total[2] - tuned_total[1] + base_total[1] - base_total[0],
+        )
         sure = np.maximum(0.0, tuned.least - base.most).sum()
         possible = np.minimum(np.maximum(tuned.most, tuned.value), 1 - base.least).sum()
         return expected_coverage(
             (least, tuned.value * (1 - base.value), most),
-            (max(least.sum() - less, sure), min(most.sum() + more, possible)),
-            math.hypot(standard_error(own), standard_error(other)),
+            (max(least.sum() - lower_margin, sure), min(most.sum() + upper_margin, possible)),
+            math.hypot(standard_error(tuned_total), standard_error(base_total)),
             self._walks["tuned"][1].groups,
         )

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 FIRST = 64
 """Questions of a first piece, which is kept at once."""
 QUESTIONS = 256
-"""Questions of the largest piece; of more than STRINGS for each there are more."""
+"""Questions of the largest piece; more where there are over STRINGS strings for each."""
 STRINGS = 4
-"""A piece takes room in the journal by its strings: so many of them, at most, a question."""
+"""A piece's room in the journal grows with the strings: so many a question, at most."""
 REFUSED = "refused"
 """What the journal says of a piece that could not be walked, with the reason."""
 HELD = 2**21
 """Probabilities that are held at once."""
 DRAWS = 8
-"""For each sample of a prefix, so many draws go into what a walk gives up."""
+"""Draws, for each sample of a prefix, from the branches that a walk does not follow."""
 MOST_DRAWS = 1000
 """Of a prefix: more would cost as much as sampling does."""
 
@@ -84,10 +84,10 @@ def walk_prefixes(
     walking = _Walking(
         case=case, target=target, strings=tuple(strings), manner=manner, threshold=threshold
     )
-    sums, told = SearchSums(len(strings)), case.progress(f"walking {target.name}")
-    for piece in walking.through(plan, told):
+    sums, progress = SearchSums(len(strings)), case.progress(f"walking {target.name}")
+    for piece in walking.through(plan, progress):
         sums.join(piece)
-    told(plan.size, plan.size)
+    progress(plan.size, plan.size)
     return WalkResult(
         strings=walking.strings,
         log_least=sums.log_least,
@@ -114,7 +114,7 @@ class _Walking:
 
     @property
     def draws(self) -> int:
-        """Return how many draws of each prefix go into what is given up."""
+        """Return how many draws of each prefix estimate what is not followed."""
         return min(self.manner.samples * DRAWS, MOST_DRAWS)
 
     @property
@@ -122,46 +122,51 @@ class _Walking:
         """Return what the draws derive from: a base has its own, so that errors are independent."""
         return self.case.seed if self.target.adapter is not None else ~self.case.seed
 
-    def through(self, plan: QueryPlan, told: Progress) -> Iterator[SearchSums]:
+    def through(self, plan: QueryPlan, progress: Progress) -> Iterator[SearchSums]:
         """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
-        kept = self.case.kept if isinstance(self.case, SharedContext) else None
-        streams, of = (self._streams(kept), kept.parts[0].shard.of) if kept else ({0: None}, 1)
+        journal = self.case.kept if isinstance(self.case, SharedContext) else None
+        streams, shard_count = (
+            (self._streams(journal), journal.parts[0].shard.of) if journal else ({0: None}, 1)
+        )
         most = max(QUESTIONS, len(self.strings) // STRINGS)
         for turn, piece in enumerate(_growing(plan.numbered(), most)):
-            if turn % of in streams:
-                yield self._piece(piece, streams[turn % of], told, plan.size)
+            if turn % shard_count in streams:
+                yield self._piece(piece, streams[turn % shard_count], progress, plan.size)
 
-    def _streams(self, kept: AuditJournal) -> dict[int, JournalPass | None]:
-        """Return the pass of each shard that is there, by its number less one.
+    def _streams(self, journal: AuditJournal) -> dict[int, JournalPass | None]:
+        """Return the journal pass of each shard at hand, by its number less one.
 
-        It is named by all that the sums follow from.
+        A pass is named by everything that the sums depend on.
         """
-        who = "walk", target_identity(self.target), self.target.heading, self.seed
+        target_key = "walk", target_identity(self.target), self.target.heading, self.seed
         manner = self.manner.new_tokens, self.manner.decoding, self.draws, self.threshold
-        what = (*who, *manner, "weight", self.strings)
-        return {part.shard.number - 1: part.stream(what) for part in kept.parts}
+        key = (*target_key, *manner, "weight", self.strings)
+        return {
+            shard_journal.shard.number - 1: shard_journal.stream(key)
+            for shard_journal in journal.parts
+        }
 
     def _piece(
-        self, piece: _Piece, stream: JournalPass | None, told: Progress, total: int
+        self, piece: _Piece, stream: JournalPass | None, progress: Progress, total: int
     ) -> SearchSums:
         if stream is None:
-            return self._walked(piece, told, total)
+            return self._walked(piece, progress, total)
         digest = _of_piece(piece)
         content = stream.next(digest, self._room)
         if content is None:
             try:
-                found = self._walked(piece, told, total)
+                sums = self._walked(piece, progress, total)
             except BatchTooLargeError:  # another machine may have it
                 raise
             except InputError as error:  # the report says it, and so must a merged one
                 stream.add(digest, _prefixes(piece), {REFUSED: str(error)})
                 raise
-            stream.add(digest, _prefixes(piece), found.packed())
-            return found
+            stream.add(digest, _prefixes(piece), sums.packed())
+            return sums
         self._recheck(stream, digest, piece, content)
         if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
-        _from(told, piece, total)(1, 1)
+        _from(progress, piece, total)(1, 1)
         try:
             return SearchSums.unpacked(content, len(self.strings))
         except ValueError as error:
@@ -172,10 +177,10 @@ class _Walking:
         """Return the bytes that the sums of a piece take at most: of each string some numbers."""
         return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
 
-    def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, said: Any) -> None:
-        """Walk a piece of a shard again where it is drawn: its sums cannot be taken apart."""
-        kept = self.case.kept if isinstance(self.case, SharedContext) else None
-        if kept is None or kept.recheck is None:
+    def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, content: Any) -> None:
+        """Walk a shard's piece again if the recheck draws it: its sums cannot be taken apart."""
+        journal = self.case.kept if isinstance(self.case, SharedContext) else None
+        if journal is None or journal.recheck is None:
             return
 
         def walk(_: Sequence[int]) -> list[Any]:
@@ -186,26 +191,26 @@ class _Walking:
             except InputError as error:
                 return [{REFUSED: str(error)}]
 
-        kept.recheck.check(stream, digest, [said], walk, [0])
+        journal.recheck.check(stream, digest, [content], walk, [0])
 
-    def _walked(self, piece: _Piece, told: Progress, total: int) -> SearchSums:
+    def _walked(self, piece: _Piece, progress: Progress, total: int) -> SearchSums:
         """Return the sums of a piece that is walked now, as much at once as may be held."""
         sums = SearchSums(len(self.strings))
-        for some in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
-            found = self.case.engine.prefix_probabilities(
+        for batch in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
+            results = self.case.engine.prefix_probabilities(
                 self.target,
                 PrefixProbabilityRequest(
-                    [question.prompt for _, question in some],
+                    [question.prompt for _, question in batch],
                     self.strings,
                     max_new_tokens=self.manner.new_tokens,
                     decoding=self.manner.decoding,
                     threshold=self.threshold,
-                    trials=[self.draws * question.copies for _, question in some],
+                    trials=[self.draws * question.copies for _, question in batch],
                     seed=self.seed,
                 ),
-                progress=_from(told, some, total),
+                progress=_from(progress, batch, total),
             )
-            for (start, question), chances in zip(some, found, strict=True):
+            for (start, question), chances in zip(batch, results, strict=True):
                 sums.add(start, question, chances, self.draws * question.copies)
         return sums
 
@@ -225,19 +230,19 @@ def _cut(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
 
 
 def _of_piece(piece: _Piece) -> bytes:
-    asked = [(start, question.prompt, question.copies) for start, question in piece]
-    return blake2b(repr(asked).encode(), digest_size=16).digest()
+    questions = [(start, question.prompt, question.copies) for start, question in piece]
+    return blake2b(repr(questions).encode(), digest_size=16).digest()
 
 
 def _prefixes(piece: _Piece) -> int:
     return sum(question.copies for _, question in piece)
 
 
-def _from(told: Progress, piece: _Piece, total: int) -> Progress:
+def _from(plan_progress: Progress, piece: _Piece, total: int) -> Progress:
     start = piece[0][0]
     size = _prefixes(piece)
 
-    def progress(done: int, of: int) -> None:
-        told(start + size * done // max(of, 1), total)
+    def progress(done: int, piece_total: int) -> None:
+        plan_progress(start + size * done // max(piece_total, 1), total)
 
     return progress

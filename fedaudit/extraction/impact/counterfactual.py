@@ -40,8 +40,11 @@ class StringChances:
 
     def memorization(self, string: str) -> Estimate:
         """Return a string's chance with the client less that without it."""
-        own, other = self.tuned.get(string, NONE), self.counterfactual.get(string, NONE)
-        return difference(own, other)
+        with_client, without_client = (
+            self.tuned.get(string, NONE),
+            self.counterfactual.get(string, NONE),
+        )
+        return difference(with_client, without_client)
 
 
 def drawn_chances(counts: Mapping[str, int], strings: Iterable[str]) -> dict[str, Estimate]:
@@ -49,73 +52,86 @@ def drawn_chances(counts: Mapping[str, int], strings: Iterable[str]) -> dict[str
     return {string: drawn_chance(counts.get(string, 0)) for string in strings}
 
 
-def compared(result: R, found: StringChances) -> R:
+def compared(result: R, audit: StringChances) -> R:
     """Return a result with the rows of the counterfactual, and what it says of each finding.
 
     Findings and their plain text (`revealed`) stand in one order.
     """
     strings = [str(finding.evidence.get("text", "")) for finding in result.findings]
-    told = [_told(one, found, s) for one, s in zip(result.findings, strings, strict=True)]
+    findings = [
+        _told(finding, audit, s) for finding, s in zip(result.findings, strings, strict=True)
+    ]
     return replace(
         result,
-        measurements=(*result.measurements, *rows(found)),
-        findings=tuple(told),
-        limits=(*result.limits, *_limits(found)),
+        measurements=(*result.measurements, *rows(audit)),
+        findings=tuple(findings),
+        limits=(*result.limits, *_limits(audit)),
     )
 
 
-def rows(found: StringChances) -> Iterator[Measurement]:
+def rows(audit: StringChances) -> Iterator[Measurement]:
     """Yield the mean over all strings, over those that only the victim has, and by label."""
-    truth = found.truth
+    truth = audit.truth
     sets: dict[str, Collection[str]] = {ALL: truth.labels.keys(), EXCLUSIVE: truth.exclusive}
     for name, strings in sets.items():
         if strings:
-            yield from _rows(found, sorted(strings), {"set": name})
+            yield from _rows(audit, sorted(strings), {"set": name})
     for label, strings in truth.by_label().items():
-        yield _memorized(found, sorted(strings), {"set": ALL, "label": label})
+        yield _memorized(audit, sorted(strings), {"set": ALL, "label": label})
 
 
 def _rows(
-    found: StringChances, strings: Sequence[str], at: Mapping[str, object]
+    audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    yield _memorized(found, strings, at)
-    means = {"tuned": _mean(found, found.tuned, strings)}
-    means[KIND] = _mean(found, found.counterfactual, strings)
-    if found.base is not None:
-        means["base"] = _mean(found, found.base, strings)
-    if found.control:
-        values = [value for _, value in sorted(found.control.items())]
-        means["control"] = share_estimate(values, [""] * len(values), found.seed)
+    yield _memorized(audit, strings, scope)
+    means = {"tuned": _mean(audit, audit.tuned, strings)}
+    means[KIND] = _mean(audit, audit.counterfactual, strings)
+    if audit.base is not None:
+        means["base"] = _mean(audit, audit.base, strings)
+    if audit.control:
+        values = [value for _, value in sorted(audit.control.items())]
+        means["control"] = share_estimate(values, [""] * len(values), audit.seed)
     for source, mean in means.items():
-        n = len(found.control) if source == "control" else len(strings)
-        yield _row(found, "mean_chance", mean, n, {**at, "source": source})
+        n = len(audit.control) if source == "control" else len(strings)
+        yield _row(audit, "mean_chance", mean, n, {**scope, "source": source})
     for source in ("base", "control"):
         if source in means:
             gap = difference(means[KIND], means[source])
-            yield _row(found, "control_gap", gap, len(strings), {**at, "control": source})
-    if found.sampled:
-        yield _mcnemar(found, strings, at)
+            yield _row(audit, "control_gap", gap, len(strings), {**scope, "control": source})
+    if audit.sampled:
+        yield _mcnemar(audit, strings, scope)
 
 
 def _memorized(
-    found: StringChances, strings: Sequence[str], at: Mapping[str, object]
+    audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
 ) -> Measurement:
-    own, other = (_mean(found, some, strings) for some in (found.tuned, found.counterfactual))
-    return _row(found, "counterfactual_memorization", difference(own, other), len(strings), at)
+    with_client, without_client = (
+        _mean(audit, model_chances, strings)
+        for model_chances in (audit.tuned, audit.counterfactual)
+    )
+    return _row(
+        audit,
+        "counterfactual_memorization",
+        difference(with_client, without_client),
+        len(strings),
+        scope,
+    )
 
 
-def _mcnemar(found: StringChances, strings: Sequence[str], at: Mapping[str, object]) -> Measurement:
+def _mcnemar(
+    audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
+) -> Measurement:
     """Return the p value of strings that one model alone gave (McNemar, exact, one-sided)."""
-    gained = sum(_has(found.tuned, s) and not _has(found.counterfactual, s) for s in strings)
-    lost = sum(_has(found.counterfactual, s) and not _has(found.tuned, s) for s in strings)
+    gained = sum(_has(audit.tuned, s) and not _has(audit.counterfactual, s) for s in strings)
+    lost = sum(_has(audit.counterfactual, s) and not _has(audit.tuned, s) for s in strings)
     return Measurement(
         kind=KIND,
-        plugin=found.plugin,
+        plugin=audit.plugin,
         metric="p_value",
         value=mcnemar(gained, lost),
         n=gained + lost,
         hits=gained,
-        scope={**at, "without": found.without, "test": KIND},
+        scope={**scope, "without": audit.without, "test": KIND},
     )
 
 
@@ -123,41 +139,41 @@ def _has(chances: Chances, string: str) -> bool:
     return chances.get(string, NONE).value > 0
 
 
-def _mean(found: StringChances, chances: Chances, strings: Sequence[str]) -> Estimate:
+def _mean(audit: StringChances, chances: Chances, strings: Sequence[str]) -> Estimate:
     """Return the mean chance, with what other strings of their kind would give."""
     values = [min(1.0, max(0.0, chances.get(string, NONE).value)) for string in strings]
-    groups = [found.truth.groups.get(string, "") for string in strings]
-    return share_estimate(values, groups, found.seed)
+    groups = [audit.truth.groups.get(string, "") for string in strings]
+    return share_estimate(values, groups, audit.seed)
 
 
 def _row(
-    found: StringChances, metric: str, mean: Estimate, n: int, at: Mapping[str, object]
+    audit: StringChances, metric: str, mean: Estimate, n: int, outer_scope: Mapping[str, object]
 ) -> Measurement:
-    scope = {**at, "without": found.without}
-    if not found.sampled:
+    scope = {**outer_scope, "without": audit.without}
+    if not audit.sampled:
         scope["estimator"] = "exact"
-    return Measurement.mean(mean, n, kind=KIND, plugin=found.plugin, metric=metric, scope=scope)
+    return Measurement.mean(mean, n, kind=KIND, plugin=audit.plugin, metric=metric, scope=scope)
 
 
-def _told(finding: Finding, found: StringChances, string: str) -> Finding:
-    """Return a finding with what the counterfactual says of its string."""
-    if string not in found.counterfactual:
+def _told(finding: Finding, audit: StringChances, string: str) -> Finding:
+    """Return a finding with the counterfactual's evidence on its string."""
+    if string not in audit.counterfactual:
         return finding
-    own = found.memorization(string)
+    memorization = audit.memorization(string)
     evidence = {
-        "chance_without": found.counterfactual[string].value,
-        "memorization": own.value,
-        "memorization_low": own.low,
-        "memorization_high": own.high,
+        "chance_without": audit.counterfactual[string].value,
+        "memorization": memorization.value,
+        "memorization_low": memorization.low,
+        "memorization_high": memorization.high,
     }
     return replace(finding, evidence={**finding.evidence, **evidence})
 
 
-def _limits(found: StringChances) -> Iterator[str]:
+def _limits(audit: StringChances) -> Iterator[str]:
     """Yield by how much the cheap controls and the counterfactual differ, in words."""
     gaps = {
         str(row.scope["control"]): row
-        for row in rows(found)
+        for row in rows(audit)
         if row.metric == "control_gap" and row.scope["set"] == ALL
     }
     names = {"base": "the base", "control": "strings that nobody has"}
@@ -165,7 +181,7 @@ def _limits(found: StringChances) -> Iterator[str]:
         value = row.value or 0.0
         over = "less" if value < 0 else "more"
         yield (
-            f"{found.plugin}: the federation without {found.without} gives the victim's strings "
+            f"{audit.plugin}: the federation without {audit.without} gives the victim's strings "
             f"with a chance that is {abs(value):.3f} {over} than {names[source]} (difference "
             f"{row.low:.3f} to {row.high:.3f}): by so much the cheap control is off."
         )

@@ -1,6 +1,6 @@
 """People behind the strings: how many are exposed, by how many kinds of data, at what cost.
 
-A person is a group of records (a case file, a patient). Records without groups say of nobody whose
+A person is a group of records (a case file, a patient). Records without groups do not say whose
 they are, and have no such rows.
 """
 
@@ -21,56 +21,56 @@ SOURCES = ("tuned", "base", "tuned-not-base")
 
 
 def sampled_rows(tally: "ExtractionResult") -> Iterator[Measurement]:
-    """Yield who was exposed by a sampling audit, and by its first prefixes alone."""
-    if not (whose := tally.truth.subjects):
+    """Yield how many people a sampling audit exposed, and its first prefixes alone."""
+    if not (subjects := tally.truth.subjects):
         return
     labels, queries = tally.truth.labels, tally.size * tally.samples
-    found = tally.found()
-    for source in (one for one in SOURCES if one in found):
-        told = exposed(found[source], labels, whose)
-        if told.people:
-            yield from _rows(tally.plugin, told, queries, {"source": source})
+    hits = tally.found()
+    for source in (name for name in SOURCES if name in hits):
+        persons = exposed(hits[source], labels, subjects)
+        if persons.people:
+            yield from _rows(tally.plugin, persons, queries, {"source": source})
     for budget in budget_steps(tally.size):
-        some = exposed(tally.found(budget)["tuned"], labels, whose)
-        if some.people:
-            at = {"source": "tuned", "budget": budget, "samples": tally.samples}
-            yield _persons(tally.plugin, some, at)
+        budget_persons = exposed(tally.found(budget)["tuned"], labels, subjects)
+        if budget_persons.people:
+            scope = {"source": "tuned", "budget": budget, "samples": tally.samples}
+            yield _persons(tally.plugin, budget_persons, scope)
 
 
 def expected_rows(exact: "ExactSources") -> Iterator[Measurement]:
     """Yield how many people are expected to be exposed, by any number of samples."""
-    if not (whose := exact.truth.subjects):
+    if not (subjects := exact.truth.subjects):
         return
-    people = len({whose[string] for string in exact.truth.labels if string in whose})
+    people = len({subjects[string] for string in exact.truth.labels if string in subjects})
     for n in dict.fromkeys((exact.samples, *exact.grid)) if people else ():
         for source, chances in _chances(exact, n).items():
-            found = expected_persons(chances, whose)
-            at: dict[str, object] = {"source": source, "estimator": "exact"}
+            estimate = expected_persons(chances, subjects)
+            scope: dict[str, object] = {"source": source, "estimator": "exact"}
             if n != exact.samples:
-                at |= {"budget": exact.size, "samples": n}
+                scope |= {"budget": exact.size, "samples": n}
             yield Measurement.mean(
-                found, people, kind=KIND, plugin=exact.plugin, metric="persons", scope=at
+                estimate, people, kind=KIND, plugin=exact.plugin, metric="persons", scope=scope
             )
 
 
 def _chances(exact: "ExactSources", n: int) -> dict[str, dict[str, float]]:
     sources = exact.sets()["all"]
-    found = sources.chances(n)
+    probabilities = sources.chances(n)
     return {
-        name: dict(zip(sources.strings(name), found[name].value.tolist(), strict=True))
+        name: dict(zip(sources.strings(name), probabilities[name].value.tolist(), strict=True))
         for name in ("tuned", "base")
-        if name in found
+        if name in probabilities
     }
 
 
 def _rows(
-    plugin: str, told: ExposedPersons, queries: int, at: Mapping[str, object]
+    plugin: str, persons: ExposedPersons, queries: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    yield _persons(plugin, told, at)
-    count = len(told.kinds)
+    yield _persons(plugin, persons, scope)
+    count = len(persons.kinds)
     costs = {
-        "kinds": told.mean_kinds,
-        "most_kinds": float(told.most_kinds),
+        "kinds": persons.mean_kinds,
+        "most_kinds": float(persons.most_kinds),
         "queries_per_person": queries / count if count else 0.0,
     }
     for metric, value in costs.items():
@@ -81,16 +81,16 @@ def _rows(
             value=value if count else None,
             n=count,
             reason="" if count else NOBODY,
-            scope=at,
+            scope=scope,
         )
 
 
-def _persons(plugin: str, told: ExposedPersons, at: Mapping[str, object]) -> Measurement:
+def _persons(plugin: str, persons: ExposedPersons, scope: Mapping[str, object]) -> Measurement:
     """Return how many of the people are exposed, as a number with Wilson's interval."""
     from fedaudit.api.estimates import Estimate, wilson
 
-    share, n = wilson(len(told.kinds), told.people), told.people
-    count = Estimate(float(len(told.kinds)), share.low * n, share.high * n)
+    share, n = wilson(len(persons.kinds), persons.people), persons.people
+    count = Estimate(float(len(persons.kinds)), share.low * n, share.high * n)
     return Measurement.mean(
-        count, n, hits=len(told.kinds), kind=KIND, plugin=plugin, metric="persons", scope=at
+        count, n, hits=len(persons.kinds), kind=KIND, plugin=plugin, metric="persons", scope=scope
     )

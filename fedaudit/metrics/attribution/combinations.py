@@ -1,4 +1,4 @@
-"""An estimate as what it is: a combination of sums over sets of clients."""
+"""Estimates as combinations of sums over sets of clients."""
 
 import math
 from collections import defaultdict
@@ -21,8 +21,8 @@ class Combination:
 
         Clients that are in none of the sets are left out.
         """
-        parts: dict[str, list[float]] = defaultdict(list)
-        for members, by in self.coefficients.items():
-            for who in members:
-                parts[who].append(by)
-        return {who: math.fsum(parts[who]) for who in sorted(parts)}
+        coefficients: dict[str, list[float]] = defaultdict(list)
+        for members, coefficient in self.coefficients.items():
+            for client in members:
+                coefficients[client].append(coefficient)
+        return {client: math.fsum(coefficients[client]) for client in sorted(coefficients)}

@@ -1,4 +1,4 @@
-"""What an innocent client's Z may owe to marked clients: their updates are in its estimates.
+"""How much of an innocent client's Z may come from marked clients in its estimates.
 
 An estimate holds c_j of every other client's update, with coefficients c that sum to 0 and that the
 decider does not know. Their law is known, and how strongly each other client shows the mark is
@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 DRAWS = 40_000
 """Designs that the law of the coefficients is taken from, at most."""
 NUMBERS = 40_000_000
-"""So many random numbers are drawn for designs: of large ones, fewer designs."""
+"""Random numbers that are drawn for designs, at most: of large designs, fewer are drawn."""
 NEAREST = 1_500
 """Of these, the ones whose masking strength is nearest to an estimate's own."""
 STEPS = 8
@@ -36,20 +36,20 @@ FARTHEST = 2_000
 class TestResponse:
     """How a test's answer grows with what an estimate holds, as shares of a marked client's score.
 
-    The marked client that shows most is meant, where there are several.
+    Where several clients are marked, the one with the highest score is meant.
     """
 
     start: float
     """What an estimate must hold to answer anything."""
     least: float
-    """What it then answers at least."""
+    """The least answer from there on."""
 
-    def histogram(self, held: Array, steps: Array, most: float, most_steps: float) -> "Leak":
-        """Return the law of the answers of estimates that hold so much, each equally likely.
+    def histogram(self, amounts: Array, steps: Array, most: float, most_steps: float) -> "Leak":
+        """Return the law of the answers of estimates that hold `amounts`, each equally likely.
 
-        Both are given as scores and as steps of the grid.
+        Amounts and the highest score are also given as steps of the grid.
         """
-        reached = steps if self.start == -np.inf else steps[held >= self.start * most]
+        reached = steps if self.start == -np.inf else steps[amounts >= self.start * most]
         nothing = len(steps) - len(reached)
         if not len(reached):
             return 0, np.ones(1)
@@ -72,8 +72,8 @@ LAWS = (
 )
 """In proportion, in proportion but never below nothing, and at once from a share on.
 
-The least share is for estimates that hold 0.4, the usual limit: what is seen of the marked client
-and of others scatters, so that a share of 0.4 does not always come out as such.
+The least share is for estimates that hold 0.4, the usual limit: the scores of the marked client and
+of others scatter, so that a share of 0.4 is not always measured as such.
 """
 
 QUICK = LAWS[2:3]
@@ -81,7 +81,7 @@ QUICK = LAWS[2:3]
 
 
 Designs = tuple[Array, npt.NDArray[np.int64], Array]
-"""What designs hold of each other's update, their order by strength, and strength in order."""
+"""Designs' shares of each other client's update, their order by strength, sorted strengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ class Mixture:
     """What is known of one estimate's coefficients."""
 
     weights: tuple[float, ...]
-    """Of each other participant's update in sums, over the target's own."""
+    """The weight of each other participant's update in sums, over the target's own."""
     strength: float
     """rho, the sum of the squared coefficients, with those weights."""
     others: int = 0
-    """m of the design; 0 where nobody says."""
+    """m of the design; 0 where it is unknown."""
     pairs: int = 0
     """K of the design, likewise."""
     limit: float = 0.0
@@ -103,11 +103,11 @@ class Mixture:
     """How the sets were drawn that the round's estimates share; None where these are pairs."""
 
     def draws(self) -> Array:
-        """Return draws of how much of each other's update the estimate holds, (draws, others).
+        """Return draws of the share of each other's update in the estimate, (draws, others).
 
-        Designs whose masks are about as strong as the estimate's own are taken. Where nobody says
-        how large designs are, or they are so large that it makes no difference, coefficients are
-        taken for normal.
+        Designs whose masks are about as strong as the estimate's own are used. Where the size of
+        designs is unknown, or so large that it makes no difference, coefficients are assumed to
+        be normal.
         """
         if not len(self.designs()[0]):
             normal = _normal(len(self.weights)) * self.weights
@@ -115,11 +115,11 @@ class Mixture:
         return _nearest(self)
 
     def designs(self) -> "Designs":
-        """Return what designs hold of others, with their order by strength; none of normal."""
+        """Return designs' shares, order and strengths; none where coefficients are normal."""
         if self.rule is not None:
             return _shared(self.rule, self.weights)
-        many = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
-        if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
+        too_large = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
+        if too_large or self.pairs < 1 or not 1 <= self.others < len(self.weights):
             nothing = np.zeros(0)
             return np.zeros((0, len(self.weights))), nothing.astype(np.int64), nothing
         return _designs(self.others, self.pairs, self.limit, self.weights)
@@ -144,7 +144,7 @@ class Law:
         return Law(self.first + first, np.convolve(self.probabilities, probabilities))
 
     def tail(self, deviations: float, marks: int) -> float:
-        """Return how often chance and this are that many standard deviations together, never 0.
+        """Return P(chance plus this leak >= so many standard deviations), never 0.
 
         Chance is Student's t with `marks` degrees of freedom, standard normal without any.
         """
@@ -165,107 +165,107 @@ def shown_share(z: float, spread: float) -> float:
 
 
 def contamination_laws(
-    mixtures: Sequence[Mixture], shown: Sequence[Sequence[float]], spread: float
+    mixtures: Sequence[Mixture], mark_scores: Sequence[Sequence[float]], spread: float
 ) -> tuple[Law, ...]:
-    """Return the law of what a client's Z takes from others, under each of `LAWS`; none for none.
+    """Return the law of others' leak into a client's Z under each of `LAWS`; none without leaks.
 
-    `mixtures` are of the rounds that it took part in, `shown` has for each round how strongly each
-    other participant shows the mark (a score, 0 or more), `spread` is the standard deviation of Z
-    by chance.
+    `mixtures` are of the rounds that it took part in, `mark_scores` has for each round how strongly
+    each other participant shows the mark (a score, 0 or more), `spread` is the standard deviation
+    of Z by chance.
     """
-    return laws_of(mixtures, [[own] for own in shown], [spread])[0]
+    return laws_of(mixtures, [[scores] for scores in mark_scores], [spread])[0]
 
 
 def laws_of(
     mixtures: Sequence[Mixture],
-    shown: Sequence[Sequence[Sequence[float]]],
+    mark_scores: Sequence[Sequence[Sequence[float]]],
     spreads: Sequence[float],
     answers: Sequence[TestResponse] = LAWS,
 ) -> list[tuple[Law, ...]]:
-    """Return `laws` under each of several marks, which share the client's estimates.
+    """Return the same laws for each of several marks, which share the client's estimates.
 
-    `shown` is by round and mark, `spreads` by mark. Only laws of these `answers` are worked out.
+    `mark_scores` is by round and mark, `spreads` by mark. Only laws of `answers` are computed.
     """
-    found = [[Law(0, np.ones(1))] * len(answers) for _ in spreads]
-    seen: set[int] = set()
+    laws = [[Law(0, np.ones(1))] * len(answers) for _ in spreads]
+    seen_marks: set[int] = set()
     scales = 1 / (np.array(spreads) * len(mixtures) ** 0.5)
-    for mixture, by_mark in zip(mixtures, shown, strict=True):
-        own = np.array(by_mark, dtype=np.float64)
-        some = np.flatnonzero(own.any(axis=1))
-        if len(some):
-            leaks = _leaks(mixture.draws(), own[some], scales[some], answers)
-            for mark, by_law in zip(some.tolist(), leaks, strict=True):
-                found[mark] = [a.plus(*b) for a, b in zip(found[mark], by_law, strict=True)]
-            seen |= set(some.tolist())
-    return [tuple(own) if mark in seen else () for mark, own in enumerate(found)]
+    for mixture, by_mark in zip(mixtures, mark_scores, strict=True):
+        scores = np.array(by_mark, dtype=np.float64)
+        marks = np.flatnonzero(scores.any(axis=1))
+        if len(marks):
+            leaks = _leaks(mixture.draws(), scores[marks], scales[marks], answers)
+            for mark, by_law in zip(marks.tolist(), leaks, strict=True):
+                laws[mark] = [a.plus(*b) for a, b in zip(laws[mark], by_law, strict=True)]
+            seen_marks |= set(marks.tolist())
+    return [tuple(mark_laws) if mark in seen_marks else () for mark, mark_laws in enumerate(laws)]
 
 
 def _leaks(
-    draws: Array, shown: Array, scales: Array, answers: Sequence[TestResponse]
+    draws: Array, mark_scores: Array, scales: Array, answers: Sequence[TestResponse]
 ) -> Iterator[list[Leak]]:
     """Yield the law of one round's leak under each of the answers, by mark."""
-    most = shown.max(axis=1)
-    held = np.ascontiguousarray((draws @ shown.T).T)
+    most = mark_scores.max(axis=1)
+    amounts = np.ascontiguousarray((draws @ mark_scores.T).T)
     end = float(FARTHEST * STEPS)
-    steps = np.rint(np.clip(held * scales[:, None] * STEPS, -end, end))
+    steps = np.rint(np.clip(amounts * scales[:, None] * STEPS, -end, end))
     answered = np.rint(np.minimum(most * scales * STEPS, end))
-    rows = zip(held, steps, most.tolist(), answered.tolist(), strict=True)
+    rows = zip(amounts, steps, most.tolist(), answered.tolist(), strict=True)
     for row in rows:
         yield [law.histogram(*row) for law in answers]
 
 
 @lru_cache(maxsize=512)
 def _nearest(mixture: Mixture) -> Array:
-    """Return the designs whose strength is nearest: the middle of those that are as strong.
+    """Return the designs of nearest strength, the middle ones where many are as strong.
 
-    The strengths of equal weights are few numbers.
+    With equal weights there are few different strengths.
     """
-    found, order, strength = mixture.designs()
+    shares, order, strength = mixture.designs()
     margin = 1e-9 * max(1.0, mixture.strength)
-    ends = np.searchsorted(strength, (mixture.strength - margin, mixture.strength + margin))
-    middle = int(ends.sum()) // 2
-    start = max(0, min(middle - NEAREST // 2, len(found) - NEAREST))
-    return found[order[start : start + NEAREST]]
+    bounds = np.searchsorted(strength, (mixture.strength - margin, mixture.strength + margin))
+    middle = int(bounds.sum()) // 2
+    start = max(0, min(middle - NEAREST // 2, len(shares) - NEAREST))
+    return shares[order[start : start + NEAREST]]
 
 
 @lru_cache(maxsize=8)
-def _designs(others: int, pairs: int, limit: float, weights: tuple[float, ...]) -> Designs:
-    """Return what designs hold of each other's update, their order by strength, and it in order.
+def _designs(mask_size: int, pairs: int, limit: float, weights: tuple[float, ...]) -> Designs:
+    """Return designs' shares of each other's update, their order by strength, sorted strengths.
 
-    Those above the limit are left out, unless most are: it may have been on something else. Nobody
-    says whether it was on the coefficients, as of sums that are stored, or on what estimates hold:
-    either will do.
+    Designs above the limit are left out, unless most are: it may have limited something else. It
+    is unknown whether it limited coefficients, as for stored sums, or shares in estimates: either
+    will do.
     """
-    coefficients = _sample(len(weights), others, pairs)
-    held = coefficients * weights
+    coefficients = _sample(len(weights), mask_size, pairs)
+    shares = coefficients * weights
     most = (limit or np.inf) + 1e-9
-    within = (np.abs(held).max(axis=1) <= most) | (np.abs(coefficients).max(axis=1) <= most)
+    within = (np.abs(shares).max(axis=1) <= most) | (np.abs(coefficients).max(axis=1) <= most)
     if within.sum() >= NEAREST:
-        held = held[within]
-    return _ordered(held)
+        shares = shares[within]
+    return _ordered(shares)
 
 
 @lru_cache(maxsize=256)
 def _shared(rule: SharedSetsRule, weights: tuple[float, ...]) -> Designs:
-    """Return the same of sets that a round shares."""
+    """Return the same for sets that a round shares."""
     draws = min(DRAWS, NUMBERS // len(weights))
     return _ordered(shared_law.coefficients(rule, draws) * weights)
 
 
-def _ordered(held: Array) -> Designs:
+def _ordered(shares: Array) -> Designs:
     # Rounded: the last digits of equal strengths depend on which client has which coefficient.
-    strength = np.round(np.square(held).sum(axis=1), 9)
+    strength = np.round(np.square(shares).sum(axis=1), 9)
     order = np.argsort(strength, kind="stable")
-    return held, order, strength[order]
+    return shares, order, strength[order]
 
 
 @lru_cache(maxsize=4)
-def _sample(rest: int, others: int, pairs: int) -> Array:
-    """Return the coefficients of designs for a client with so many others, (draws, others)."""
-    draws = min(DRAWS, NUMBERS // (2 * pairs * rest))
-    return subset_design.sample_coefficients(rest + 1, others, pairs, draws=draws)
+def _sample(pool_size: int, mask_size: int, pairs: int) -> Array:
+    """Return the coefficients of designs over `pool_size` other clients, (draws, pool_size)."""
+    draws = min(DRAWS, NUMBERS // (2 * pairs * pool_size))
+    return subset_design.sample_coefficients(pool_size + 1, mask_size, pairs, draws=draws)
 
 
 @lru_cache(maxsize=64)
-def _normal(others: int) -> Array:
-    return np.random.default_rng(0).standard_normal((NEAREST, others))
+def _normal(count: int) -> Array:
+    return np.random.default_rng(0).standard_normal((NEAREST, count))

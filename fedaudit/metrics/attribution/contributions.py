@@ -25,19 +25,19 @@ class Contribution:
     """What one client adds to its Z by its own update, in the unit of Z."""
 
     value: float | None
-    """None where no combination of the scores is it."""
+    """None where no combination of the scores isolates it."""
     low: float | None
     high: float | None
     rounds: int
-    """That the client took part in."""
+    """Rounds that the client took part in."""
 
 
 def contributions(
-    held: Sequence[Array], scores: Sequence[Array], null: Sequence[Array]
+    shares: Sequence[Array], scores: Sequence[Array], null: Sequence[Array]
 ) -> list[Contribution]:
     """Return each client's contribution with its interval of 95 %.
 
-    `held` has for each round how much each estimate holds of every client's update, (estimates,
+    `shares` has for each round how much each estimate holds of every client's update, (estimates,
     clients), its target's once and 0 of who did not take part; `scores` (estimates,) is of the same
     estimates, `null` (estimates, marks) of null marks, the same ones in every row, or empty. A
     client adds the same in every round: theta of s = H theta + chance, by ordinary least squares,
@@ -46,27 +46,27 @@ def contributions(
     without any, scores are taken for independent and standard normal. Raises ValueError for rounds
     with unlike numbers of estimates, clients or null marks.
     """
-    design, observed = np.concatenate(held), np.concatenate(scores)
+    design, observed = np.concatenate(shares), np.concatenate(scores)
     marks = np.concatenate(null)
     if not len(design) == len(observed) == len(marks):
         raise ValueError("Every estimate has a score, and as many null scores as the others.")
     inverse = np.asarray(np.linalg.pinv(design), dtype=np.float64)
-    found = inverse @ observed
-    rest: Array = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1)
+    estimates = inverse @ observed
+    residuals: Array = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1)
     spread = _spread(inverse, marks)
-    took = [sum(bool(own[:, at].any()) for own in held) for at in range(design.shape[1])]
+    took = [sum(bool(s[:, client].any()) for s in shares) for client in range(design.shape[1])]
     root = np.sqrt(took)
     reach = _quantile(marks.shape[1]) * spread
     return [
         Contribution(
-            value=float(found[at] * root[at]),
-            low=float((found[at] - reach[at]) * root[at]),
-            high=float((found[at] + reach[at]) * root[at]),
-            rounds=took[at],
+            value=float(estimates[client] * root[client]),
+            low=float((estimates[client] - reach[client]) * root[client]),
+            high=float((estimates[client] + reach[client]) * root[client]),
+            rounds=took[client],
         )
-        if rest[at] < CLOSE
-        else Contribution(None, None, None, took[at])
-        for at in range(len(found))
+        if residuals[client] < CLOSE
+        else Contribution(None, None, None, took[client])
+        for client in range(len(estimates))
     ]
 
 

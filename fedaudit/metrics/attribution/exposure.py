@@ -17,7 +17,7 @@ PRIME = 2**31 - 1
 """Ranks are computed modulo it: see `Span`."""
 
 EXHAUSTIVE = 16
-"""Up to so many clients, every group of them is tried."""
+"""Clients up to which every group of them is tried."""
 
 
 def leakage_bits(strength: float, dimension: int) -> float:
@@ -25,8 +25,8 @@ def leakage_bits(strength: float, dimension: int) -> float:
 
     The first term of the bound of theorem 4; the second, C d / n_eff, has an unknown constant C.
     `strength` is rho of the design, or E[rho]/2 for any accepted one; `dimension` is that of the
-    updates' subspace. It bounds one estimate alone, not a series: see `exposure` and `released`.
-    Infinite for rho 0. Raises ValueError for what is negative.
+    updates' subspace. It bounds one estimate alone, not a series: see `exposure` and
+    `released_exposure`. Infinite for rho 0. Raises ValueError for negative numbers.
     """
     if strength < 0 or dimension < 0:
         raise ValueError("A masking strength and a dimension are not negative.")
@@ -42,12 +42,12 @@ class Group:
     members: tuple[str, ...]
     """Empty only when nothing was asked."""
     exact: bool
-    """True: there is no smaller one. False: every group was not tried, and there may be one."""
+    """True: there is no smaller one. False: not all groups were tried, and there may be one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """What the sums that were asked for in one round amount to."""
+    """What the sums that were asked for in one round expose."""
 
     queries: int
     sets: int
@@ -75,7 +75,7 @@ def exposure(
     sets: Iterable[Sequence[str]],
     threshold: int,
     weights: Mapping[str, float] | None = None,
-    known: Collection[str] = (),
+    colluders: Collection[str] = (),
 ) -> Exposure:
     """Return what the sums over these sets, in the order asked, expose in one round.
 
@@ -84,37 +84,41 @@ def exposure(
     it counts as one query more, the last. A set may come more than once; the order and repetition
     of its members do not matter.
 
-    Of `known` clients, who collude with the server, it has the updates and takes them out of every
-    sum: all but the counts of queries, sets and their members is then about the others alone.
+    The server has the updates of `colluders`, clients who collude with it, and subtracts them from
+    every sum: all but the counts of queries, sets and members is then about the others alone.
     """
-    asked = [tuple(sorted(set(members))) for members in sets]
-    left = [tuple(name for name in members if name not in set(known)) for members in asked]
-    names = sorted({name for members in left for name in members} | set(weights or ()) - set(known))
-    rest = [members for members in dict.fromkeys(left) if members]
+    queries = [tuple(sorted(set(members))) for members in sets]
+    remaining = [
+        tuple(name for name in members if name not in set(colluders)) for members in queries
+    ]
+    names = sorted(
+        {name for members in remaining for name in members} | set(weights or ()) - set(colluders)
+    )
+    distinct_sets = [members for members in dict.fromkeys(remaining) if members]
     span = Span(len(names))
-    rows = _membership(rest, names)
-    first = {members: at for at, members in reversed(list(enumerate(left, start=1)))}
-    determined = span.extend(rows, [first[members] for members in rest])
-    own = 0 if weights is None else 1
+    rows = _membership(distinct_sets, names)
+    first = {members: query for query, members in reversed(list(enumerate(remaining, start=1)))}
+    determined = span.extend(rows, [first[members] for members in distinct_sets])
+    weighted_sums = 0 if weights is None else 1
     if weights is not None and any(weights.get(name) for name in names):
         last = _proportional([weights.get(name, 0.0) for name in names])
-        determined = span.extend(last[None], [len(asked) + 1]) | determined
+        determined = span.extend(last[None], [len(queries) + 1]) | determined
     differences, closest = _differences(rows, threshold)
     return Exposure(
-        queries=len(asked) + own,
-        sets=len(set(asked)) + own,
-        smallest=min(map(len, asked), default=0),
+        queries=len(queries) + weighted_sums,
+        sets=len(set(queries)) + weighted_sums,
+        smallest=min(map(len, queries), default=0),
         differences=differences,
         closest=_names(closest, names),
         rank=span.rank,
-        determined={names[at]: query for at, query in sorted(determined.items())},
+        determined={names[column]: query for column, query in sorted(determined.items())},
         group=_group(span, rows, closest, names),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What the estimates of one round amount to, for whoever knows their designs."""
+    """What the estimates of one round expose to whoever knows their designs."""
 
     rank: int
     determined: Mapping[str, int]
@@ -135,11 +139,11 @@ def released_exposure(designs: Sequence[Design]) -> Released:
     rows = rows.reshape(len(designs), len(names))  # of no designs, too
     span = Span(len(names))
     determined = span.extend(rows, range(1, len(rows) + 1))
-    whole = bool(names) and span.rank == len(names)
+    full_rank = bool(names) and span.rank == len(names)
     return Released(
         rank=span.rank,
-        determined={names[at]: count for at, count in sorted(determined.items())},
-        condition=float(np.linalg.cond(rows / _pairs(designs))) if whole else None,
+        determined={names[column]: count for column, count in sorted(determined.items())},
+        condition=float(np.linalg.cond(rows / _pairs(designs))) if full_rank else None,
     )
 
 
@@ -176,44 +180,44 @@ class Span:
     def add(self, row: np.ndarray) -> bool:
         """Add a row of integers; return whether it was independent of those before."""
         times = row[self._pivots, None] % PRIME
-        left = (row - (times * self.basis % PRIME).sum(axis=0)) % PRIME
-        if not left.any():
+        remainder = (row - (times * self.basis % PRIME).sum(axis=0)) % PRIME
+        if not remainder.any():
             return False
-        pivot = int(np.flatnonzero(left)[0])
-        left = left * pow(int(left[pivot]), -1, PRIME) % PRIME
-        self.basis[:] = (self.basis - np.outer(self.basis[:, pivot], left) % PRIME) % PRIME
-        self._rows[self.rank] = left
+        pivot = int(np.flatnonzero(remainder)[0])
+        remainder = remainder * pow(int(remainder[pivot]), -1, PRIME) % PRIME
+        self.basis[:] = (self.basis - np.outer(self.basis[:, pivot], remainder) % PRIME) % PRIME
+        self._rows[self.rank] = remainder
         self._pivots.append(pivot)
         self.rank += 1
         return True
 
     def reduced(self, rows: np.ndarray) -> np.ndarray:
-        """Return what is left of rows of small integers: all 0 for a combination of the basis."""
-        left: np.ndarray = (rows - rows[..., self._pivots] @ self.basis) % PRIME
-        return left
+        """Return the remainders of rows of small integers: 0 for combinations of the basis."""
+        remainder: np.ndarray = (rows - rows[..., self._pivots] @ self.basis) % PRIME
+        return remainder
 
     def units(self) -> list[int]:
         """Return the columns that are determined: a unit vector of the span is in the basis."""
         single = np.count_nonzero(self.basis, axis=1) == 1
-        return [self._pivots[at] for at in np.flatnonzero(single)]
+        return [self._pivots[i] for i in np.flatnonzero(single)]
 
     def extend(self, rows: np.ndarray, labels: Iterable[int]) -> dict[int, int]:
-        """Add rows in turn; return each determined column with the label of the row it took."""
-        found: dict[int, int] = {}
+        """Add rows in turn; return each determined column with the label of its last row."""
+        determined: dict[int, int] = {}
         for row, label in zip(rows, labels, strict=True):
             if self.rank == len(self._rows):
                 break
             if self.add(row):
-                found = dict.fromkeys(self.units(), label) | found
-        return found
+                determined = dict.fromkeys(self.units(), label) | determined
+        return determined
 
 
 def _membership(sets: Sequence[tuple[str, ...]], names: Sequence[str]) -> np.ndarray:
     """Return the 0/1 matrix, int64 [sets, names]."""
-    column = {name: at for at, name in enumerate(names)}
+    column = {name: index for index, name in enumerate(names)}
     rows = np.zeros((len(sets), len(names)), dtype=np.int64)
-    for at, members in enumerate(sets):
-        rows[at, [column[name] for name in members]] = 1
+    for index, members in enumerate(sets):
+        rows[index, [column[name] for name in members]] = 1
     return rows
 
 
@@ -223,13 +227,13 @@ def _proportional(weights: Sequence[float]) -> np.ndarray:
     Ratios of numbers of documents up to a million come out exactly, others to a millionth.
     """
     unit = min(weight for weight in weights if weight)
-    parts = [Fraction(weight / unit).limit_denominator(10**6) for weight in weights]
-    whole = math.lcm(*(part.denominator for part in parts))
-    return np.array([int(part * whole) % PRIME for part in parts], dtype=np.int64)
+    ratios = [Fraction(weight / unit).limit_denominator(10**6) for weight in weights]
+    denominator = math.lcm(*(ratio.denominator for ratio in ratios))
+    return np.array([int(ratio * denominator) % PRIME for ratio in ratios], dtype=np.int64)
 
 
 def _names(row: np.ndarray | None, names: Sequence[str]) -> tuple[str, ...]:
-    return () if row is None else tuple(names[int(at)] for at in np.flatnonzero(row))
+    return () if row is None else tuple(names[int(i)] for i in np.flatnonzero(row))
 
 
 def _first(rows: np.ndarray) -> np.ndarray:
@@ -252,7 +256,7 @@ def _differences(rows: np.ndarray, threshold: int) -> tuple[int, np.ndarray | No
 def _nested(
     rows: np.ndarray, threshold: int, block: int = 1024
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the indices of the smaller and larger sets of such pairs, a block at a time.
+    """Yield the indices of the smaller and larger sets of nested pairs, a block at a time.
 
     One set is in another where they share as many members as it has; shared members are a matrix
     product, exact in float32 (and far faster there) up to 2^24 members.
@@ -260,9 +264,9 @@ def _nested(
     members, sizes = rows.astype(np.float32), rows.sum(axis=1)
     for start in range(0, len(rows), block):
         shared = members[start : start + block] @ members.T
-        own = sizes[start : start + block, None]
-        gap = sizes[None, :] - own
-        small, large = np.nonzero((shared == own) & (gap > 0) & (gap < threshold))
+        block_sizes = sizes[start : start + block, None]
+        gap = sizes[None, :] - block_sizes
+        small, large = np.nonzero((shared == block_sizes) & (gap > 0) & (gap < threshold))
         if len(small):
             yield small + start, large
 
@@ -277,5 +281,5 @@ def _group(span: Span, rows: np.ndarray, closest: np.ndarray | None, names: Sequ
         every = np.arange(1, 2 ** len(names))[:, None] >> np.arange(len(names)) & 1
         return Group(_names(_first(every[~span.reduced(every).any(axis=1)]), names), exact=True)
     plain = span.basis[(span.basis <= 1).all(axis=1)]
-    known = np.concatenate([rows, plain, *([] if closest is None else [closest[None]])])
-    return Group(_names(_first(known), names), exact=False)
+    candidates = np.concatenate([rows, plain, *([] if closest is None else [closest[None]])])
+    return Group(_names(_first(candidates), names), exact=False)

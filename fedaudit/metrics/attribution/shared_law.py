@@ -25,7 +25,7 @@ DIGITS = 9
 PROBES = 12
 """Searches at each limit that is tried."""
 STEP = 0.1
-"""Limits above the one that was wanted are multiples of it."""
+"""Limits above the requested one are multiples of it."""
 
 
 @lru_cache(maxsize=64)
@@ -33,8 +33,8 @@ def systems(rule: SharedSetsRule) -> tuple[Array, ...]:
     """Return c of whole rounds drawn by a rule, each [clients, clients], by seeded simulation.
 
     Row i is what the estimate of client i holds of each other client's update, 0 of its own. The
-    clients are in no particular order: permute them. None for a rule that nothing is drawn by, or
-    of more than LARGEST clients.
+    clients are in no particular order: permute them. Empty for a rule that allows no sets, or has
+    more than LARGEST clients.
     """
     try:
         rule.check()
@@ -42,52 +42,52 @@ def systems(rule: SharedSetsRule) -> tuple[Array, ...]:
         return ()
     if rule.participants > LARGEST:
         return ()
-    found: list[Array] = []
-    for one in shared_sets.searches(rule, np.random.default_rng(0), STARTS):
-        if one.accepted:
-            found.append(np.round(shared_sets.masks(one.rows), DIGITS))
-        if len(found) == SYSTEMS:
+    matrices: list[Array] = []
+    for search in shared_sets.searches(rule, np.random.default_rng(0), STARTS):
+        if search.accepted:
+            matrices.append(np.round(shared_sets.masks(search.rows), DIGITS))
+        if len(matrices) == SYSTEMS:
             break
-    return tuple(found)
+    return tuple(matrices)
 
 
 def coefficients(rule: SharedSetsRule, draws: int) -> Array:
-    """Return about that many draws of an estimate's c, [draws, clients - 1]; none without systems.
+    """Return about so many draws of an estimate's c, [draws, clients - 1]; none without systems.
 
-    A client's estimate is as likely any of a system's, and its coefficients any client's.
+    Each estimate of a system is equally likely, and so is each order of its coefficients.
     """
-    known = systems(rule)
-    if not known:
+    matrices = systems(rule)
+    if not matrices:
         return np.zeros((0, rule.participants - 1))
-    rest = ~np.eye(rule.participants, dtype=bool)
-    own = np.concatenate([c[rest].reshape(rule.participants, -1) for c in known])
+    off_diagonal = ~np.eye(rule.participants, dtype=bool)
+    rows = np.concatenate([c[off_diagonal].reshape(rule.participants, -1) for c in matrices])
     rng = np.random.default_rng(1)
-    found = rng.permuted(np.tile(own, (math.ceil(draws / len(own)), 1)), axis=1)
-    return rng.permutation(found)  # so that of equally strong ones each is as likely
+    samples = rng.permuted(np.tile(rows, (math.ceil(draws / len(rows)), 1)), axis=1)
+    return rng.permutation(samples)  # so that of equally strong ones each is as likely
 
 
 def drawn(rule: SharedSetsRule, rng: np.random.Generator) -> Array | None:
     """Return c of one round, [clients, clients], its clients permuted; None without systems."""
-    known = systems(rule)
-    if not known:
+    matrices = systems(rule)
+    if not matrices:
         return None
     order = rng.permutation(rule.participants)
-    return known[int(rng.integers(len(known)))][np.ix_(order, order)]
+    return matrices[int(rng.integers(len(matrices)))][np.ix_(order, order)]
 
 
 @lru_cache(maxsize=64)
 def lowest_limit(rule: SharedSetsRule) -> float | None:
     """Return the lowest limit, from the rule's own on, that sets can keep; None for none up to 1.
 
-    Above the rule's own it is a multiple of STEP. By seeded search, whoever takes part.
+    Above the rule's own it is a multiple of STEP. By seeded search, independent of who takes part.
     """
     steps = range(math.floor(rule.limit / STEP + 1e-6) + 1, round(1 / STEP) + 1)
     reached, rng = math.inf, np.random.default_rng(2)
     for limit in (rule.limit, *(round(step * STEP, 2) for step in steps)):
         if reached <= limit * (1 + shared_sets.TOLERANCE):
             return limit
-        for one in shared_sets.searches(replace(rule, limit=limit), rng, PROBES):
-            if one.accepted:
+        for search in shared_sets.searches(replace(rule, limit=limit), rng, PROBES):
+            if search.accepted:
                 return limit
-            reached = min(reached, one.largest * rule.ratio if one.loose else math.inf)
+            reached = min(reached, search.largest * rule.ratio if search.loose else math.inf)
     return None

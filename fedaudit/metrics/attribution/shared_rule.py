@@ -1,4 +1,4 @@
-"""What the sets that a round shares are drawn by: how many, within which limit, for whom."""
+"""The rule by which a round's shared sets are drawn: how many, within which limit, for whom."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ class SharedSetsRule:
 
     participants: int
     queries: int
-    """Q: sets beside everybody, or beside the last one where everybody is none of them."""
+    """Q: sets besides everybody, or besides the last one where everybody is not among them."""
     threshold: int = 1
     limit: float = 1.0
     """The most that an estimate may hold of another client's update."""
     whole: bool = True
     """Whether the sum over everybody is one of the known ones."""
     ratio: float = 1.0
-    """The largest weight in the sums over the smallest: see `shared_sets.accepted`."""
+    """The largest weight in the sums over the smallest: see `shared_sets.is_accepted`."""
 
     @property
     def sets(self) -> int:
@@ -27,39 +27,39 @@ class SharedSetsRule:
         return self.queries + 1
 
     def check(self) -> None:
-        """Raise UsageError for a rule that nothing can be drawn by; see `check`."""
+        """Raise UsageError for a rule that allows no sets; see `check`."""
         if not 0 < self.limit <= 1:
-            told = f"A limit of {self.limit:g} is no share of an update: above 0, 1 at most."
-            raise UsageError(told)
-        check(self.participants, self.queries, self.threshold, whole=self.whole)
+            message = f"A limit of {self.limit:g} is no share of an update: above 0, 1 at most."
+            raise UsageError(message)
+        check(self.participants, self.queries, self.threshold, total_known=self.whole)
 
 
 def known(weights: Iterable[float]) -> bool:
-    """Return whether everybody's sum of equal weights is the round's own, by its weights there."""
+    """Return whether the sum of equal weights is the round's own, whose weights these are."""
     return all(abs(weight - 1) <= 1e-9 for weight in weights)
 
 
-def most(participants: int, *, whole: bool = True) -> int:
+def most(participants: int, *, total_known: bool = True) -> int:
     """Return the largest Q that gives no update away."""
-    return participants - (2 if whole else 3)
+    return participants - (2 if total_known else 3)
 
 
-def half(participants: int, *, whole: bool = True) -> int:
-    """Return the Q that is asked for where nobody says one: half the clients, or fewer of few."""
-    if whole:
+def half(participants: int, *, total_known: bool = True) -> int:
+    """Return the default Q: half the clients, or fewer where there are few."""
+    if total_known:
         return max(1, min(participants // 2, most(participants)))
     return max(2, min(participants // 2, participants - 4))
 
 
-def check(participants: int, queries: int, threshold: int, *, whole: bool = True) -> None:
+def check(participants: int, queries: int, threshold: int, *, total_known: bool = True) -> None:
     """Raise UsageError where N, Q and the threshold of secure aggregation allow no sets.
 
-    `whole`: the sum over everybody is one of the known ones. Without it, there is a sum of other
-    weights beside the sets, the round's own, which is one equation more.
+    `total_known`: the sum over everybody is one of the known ones. Without it, the round's own sum,
+    which has other weights, is one equation more.
     """
     if participants < 4:
         raise UsageError(f"{participants} clients in a round have no halves to share: 4 at least.")
-    least, highest = (1 if whole else 2), most(participants, whole=whole)
+    least, highest = (1 if total_known else 2), most(participants, total_known=total_known)
     if least > highest:
         raise UsageError(
             f"{participants} clients of unequal weights have no sets to share: 5 at least."

@@ -19,14 +19,14 @@ from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 STARTS = 50
-"""Systems that a search for an admissible one begins with before it is given up."""
+"""Systems that a search for an admissible one starts from before it gives up."""
 
 STEPS = 400
 """Exchanges of two clients that are tried on each."""
 
 HEAT = 5.0
-"""Over N^2, how much worse an exchange may be and still be kept at times, at first. Every second
-search keeps none that is worse: some systems are found by one way only."""
+"""The first temperature of the annealing, over N^2: worse exchanges are sometimes kept. Every
+second search keeps none that is worse: some systems are found by one way only."""
 
 TOLERANCE = 1e-9
 
@@ -45,21 +45,21 @@ class SharedSets:
     @property
     def rows(self) -> np.ndarray:
         """Return the 0/1 membership matrix, int64 [sets, participants]."""
-        found = [[who in members for who in self.participants] for members in self.sets]
-        return np.array(found, dtype=np.int64)
+        matrix = [[client in members for client in self.participants] for members in self.sets]
+        return np.array(matrix, dtype=np.int64)
 
     def combinations(self) -> list[Combination]:
         """Return every participant's estimate, in order."""
         table = sum_factors(self.rows)
         return [
-            Combination(who, dict(zip(self.sets, own, strict=True)))
-            for who, own in zip(self.participants, table.tolist(), strict=True)
+            Combination(client, dict(zip(self.sets, factors, strict=True)))
+            for client, factors in zip(self.participants, table.tolist(), strict=True)
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class SetSearch:
-    """What one search came to."""
+    """The result of one search."""
 
     rows: np.ndarray
     tries: int
@@ -67,9 +67,9 @@ class SetSearch:
     largest: float
     """The largest share of another client's update in an estimate."""
     accepted: bool
-    """Whether it may be asked for: by `accepted`, and no group below the threshold follows."""
+    """Whether it may be asked for: by `is_accepted`, and no group below the threshold follows."""
     loose: bool
-    """Whether it might with a limit of 1."""
+    """Whether it would be accepted with a limit of 1."""
 
 
 def estimate_shares(rows: np.ndarray) -> np.ndarray:
@@ -79,31 +79,31 @@ def estimate_shares(rows: np.ndarray) -> np.ndarray:
     1 at i and sums to 1: the rest, c, sums to 0. NaN where no combination of the sets has both.
     """
     projection = np.linalg.pinv(rows.astype(np.float64)) @ rows
-    own, every = np.diag(projection), projection.sum(axis=1)
+    diagonal, every = np.diag(projection), projection.sum(axis=1)
     total = every.sum()
-    spread = own * total - every**2  # 0 where the sets do not tell i from the mean of all
+    spread = diagonal * total - every**2  # 0 where the sets do not tell i from the mean of all
     spread = np.where(spread > TOLERANCE, spread, np.nan)
-    unit, mean = (total - every) / spread, (own - every) / spread
-    found: np.ndarray = unit[:, None] * projection + mean[:, None] * every
-    return found
+    unit, mean = (total - every) / spread, (diagonal - every) / spread
+    shares: np.ndarray = unit[:, None] * projection + mean[:, None] * every
+    return shares
 
 
 def sum_factors(rows: np.ndarray) -> np.ndarray:
-    """Return by what each sum is multiplied in each estimate, float64 [clients, sets]."""
-    found: np.ndarray = estimate_shares(rows) @ np.linalg.pinv(rows.astype(np.float64))
-    return found
+    """Return the factor of each sum in each estimate, float64 [clients, sets]."""
+    factors: np.ndarray = estimate_shares(rows) @ np.linalg.pinv(rows.astype(np.float64))
+    return factors
 
 
 def masks(rows: np.ndarray) -> np.ndarray:
-    """Return c, float64 [clients, clients]: `shares` without each target's own update."""
-    found: np.ndarray = estimate_shares(rows) - np.eye(rows.shape[1])
-    return found
+    """Return c, float64 [clients, clients]: the shares without each target's own update."""
+    coefficients: np.ndarray = estimate_shares(rows) - np.eye(rows.shape[1])
+    return coefficients
 
 
 def masking_strengths(rows: np.ndarray) -> np.ndarray:
     """Return rho of each client's estimate, float64 [clients]: the sum of its c_j^2."""
-    found: np.ndarray = np.square(masks(rows)).sum(axis=1)
-    return found
+    strengths: np.ndarray = np.square(masks(rows)).sum(axis=1)
+    return strengths
 
 
 def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
@@ -118,10 +118,12 @@ def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
     if dimension < 0:
         raise ValueError("A dimension is not negative.")
     leverage = np.diag(np.linalg.pinv(rows.astype(np.float64)) @ rows)
-    left = np.where(1 - leverage > TOLERANCE, 1 - leverage, 0.0)
+    residual = np.where(1 - leverage > TOLERANCE, 1 - leverage, 0.0)
     with np.errstate(divide="ignore"):
-        found: np.ndarray = -np.log2(left) * (dimension / 2) if dimension else np.zeros(len(left))
-    return found
+        bits: np.ndarray = (
+            -np.log2(residual) * (dimension / 2) if dimension else np.zeros(len(residual))
+        )
+    return bits
 
 
 def typical_strength(participants: int, queries: int) -> float:
@@ -140,8 +142,8 @@ def floor(participants: int, queries: int) -> float:
 def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float = 1.0) -> bool:
     """Return whether all estimates of a round are masked: rho at the floor, no |c_j| above limit.
 
-    Also asked is that no set follows from the others, nor the sum over everybody where it is not
-    one of them. It is a question about the whole system, the same for all names of the clients, so
+    Nor may a set follow from the others, or the sum over everybody where it is not one of them.
+    The condition is on the whole system and the same for all names of the clients, so
     accepted systems are exchangeable as all of them are. Where sums are of w_j times the update,
     `ratio` is the largest weight over the smallest: whoever has which, what an estimate holds,
     c_j w_j / w_i, is then within the limit, and its strength at the floor.
@@ -153,7 +155,7 @@ def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float
 
 
 def _lack(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
-    """Return by how much limit and floor are missed, 0 for what is accepted."""
+    """Return by how much limit and floor are missed, 0 for an accepted system."""
     c = masks(rows)
     if np.isnan(c).any():
         return float("inf")
@@ -164,12 +166,12 @@ def _lack(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
 
 
 def uniform_sets(
-    participants: int, queries: int, rng: np.random.Generator, *, whole: bool = True
+    participants: int, queries: int, rng: np.random.Generator, *, total_known: bool = True
 ) -> np.ndarray:
-    """Return sets of half the clients, drawn uniformly, int64 [R, N]; everybody last if `whole`."""
-    lowest = rng.random((queries + (not whole), participants)).argsort(axis=1)
+    """Return uniform sets of half the clients, int64 [R, N]; everybody last if `total_known`."""
+    lowest = rng.random((queries + (not total_known), participants)).argsort(axis=1)
     rows = (lowest < participants // 2).astype(np.int64)
-    return np.vstack([rows, np.ones((1, participants), dtype=np.int64)]) if whole else rows
+    return np.vstack([rows, np.ones((1, participants), dtype=np.int64)]) if total_known else rows
 
 
 def draw(
@@ -180,13 +182,13 @@ def draw(
     seed: int,
     number: int,
     limit: float = 1.0,
-    whole: bool = True,
+    total_known: bool = True,
     ratio: float = 1.0,
 ) -> SharedSets:
     """Return the sets of the round `number`, for all of its targets, before anything is asked.
 
     Sets are drawn uniformly, and pairs of clients exchanged between a set and the rest of them
-    until the system is `accepted` and no group below the threshold follows. Then the clients are
+    until the system is accepted and no group below the threshold follows. Then the clients are
     permuted at random, so that the law is exchangeable however the search went. It depends on the
     seed, the round and the set of participants. Raises UsageError where no sets can be, see
     `check`, and where none are found.
@@ -196,7 +198,7 @@ def draw(
         queries=queries,
         threshold=threshold,
         limit=limit,
-        whole=whole,
+        whole=total_known,
         ratio=ratio,
     )
     return draw_by(rule, participants, seed=seed, number=number)
@@ -205,7 +207,7 @@ def draw(
 def draw_by(
     rule: SharedSetsRule, participants: Sequence[str], *, seed: int, number: int
 ) -> SharedSets:
-    """Return the same by a rule of as many participants."""
+    """Return the same for a rule of as many participants."""
     names = sorted(participants)
     if len(set(names)) < len(names):
         raise UsageError("A participant of the round is named more than once.")
@@ -213,10 +215,10 @@ def draw_by(
     key = json.dumps(["shared", seed, number]).encode()
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest(), "big"))
     tries, best = 0, np.inf
-    for found in searches(rule, rng, STARTS):
-        tries, best = tries + found.tries, min(best, found.largest)
-        if found.accepted:
-            rows = found.rows[:, rng.permutation(len(names))]
+    for search in searches(rule, rng, STARTS):
+        tries, best = tries + search.tries, min(best, search.largest)
+        if search.accepted:
+            rows = search.rows[:, rng.permutation(len(names))]
             return SharedSets(tuple(names), _named(rows, names), tries)
     raise UsageError(_refusal(tries, rule, best))
 
@@ -228,11 +230,11 @@ def possible(rule: SharedSetsRule) -> bool:
 
 
 def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Iterator[SetSearch]:
-    """Yield what so many searches for admissible sets come to, the clients not yet permuted."""
+    """Yield the results of so many searches for admissible sets, clients not yet permuted."""
     starts = starts if possible(rule) else min(starts, 1)
-    names = [str(at) for at in range(rule.participants)]
+    names = [str(i) for i in range(rule.participants)]
     for number in range(starts):
-        start = uniform_sets(rule.participants, rule.queries, rng, whole=rule.whole)
+        start = uniform_sets(rule.participants, rule.queries, rng, total_known=rule.whole)
         heat = number % 2 * HEAT / rule.participants**2
         rows, tries = _searched(start, rule, rng, heat)
         loose = is_accepted(rows, rule.queries, ratio=rule.ratio)
@@ -242,16 +244,16 @@ def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Ite
 
 
 def _refusal(tries: int, rule: SharedSetsRule, best: float) -> str:
-    told = (
+    message = (
         f"None of {tries:,} systems of {rule.queries} shared sets keeps every other client's share "
         f"within {rule.limit:g}, the masks' strength at "
         f"{floor(rule.participants, rule.queries):.2f} and every group "
         f"that follows at the threshold; the largest share was {best * rule.ratio:.2f} at least."
     )
     if rule.ratio == 1:
-        return told
+        return message
     return (
-        f"{told} In sums weighted by size clients' weights differ up to {rule.ratio:.3g} times. "
+        f"{message} In sums weighted by size clients' weights differ up to {rule.ratio:.3g} times. "
         "Ask for --weights equal."
     )
 
@@ -261,15 +263,15 @@ def _searched(
 ) -> tuple[np.ndarray, int]:
     """Return rows that miss limit and floor by less, and how many systems were looked at."""
     rows, halves = rows.copy(), len(rows) - bool(rows[-1].all())
-    wanted = rule.queries, rule.limit, rule.ratio
-    lack = _lack(rows, *wanted)
+    settings = rule.queries, rule.limit, rule.ratio
+    lack = _lack(rows, *settings)
     for step in range(STEPS):
         if not lack:
             return rows, step + 1
         row = rows[rng.integers(halves)]
         pair = [rng.choice(np.flatnonzero(row == value)) for value in (0, 1)]
         row[pair] = 1, 0
-        now = _lack(rows, *wanted)
+        now = _lack(rows, *settings)
         warm = heat * (1 - step / STEPS)
         if now <= lack or (warm and rng.random() < np.exp((lack - now) / warm)):
             lack = now
@@ -279,9 +281,9 @@ def _searched(
 
 
 def _named(rows: np.ndarray, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(names[int(at)] for at in np.flatnonzero(row)) for row in rows)
+    return tuple(tuple(names[int(i)] for i in np.flatnonzero(row)) for row in rows)
 
 
 def _smallest(sets: Sequence[tuple[str, ...]], threshold: int) -> int:
-    """Return the members of the smallest group whose sum follows from those of the sets."""
+    """Return the size of the smallest group whose sum follows from those of the sets."""
     return len(exposure(sets, threshold).group.members)

@@ -2,7 +2,7 @@
 
 A score is standard normal in a round where the client's update carries no watermark, by assumption;
 docs/estimator.md says what is known of that. Where the same models were also tested for null marks,
-which nobody has, Z is held against theirs.
+which nobody has, Z is compared with theirs.
 """
 
 import math
@@ -51,7 +51,7 @@ def null_spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> fl
     """Return the standard deviation of Z by chance: the root mean square of Z of the null marks.
 
     `null` has the scores of each round under every null mark, (rounds, marks); Z of each is that of
-    `combined`, and 0 on average. Raises ValueError for none, or rounds with unlike numbers of them.
+    `stouffer_z`, and 0 on average. Raises ValueError for none, or rounds with unequal numbers.
     """
     scores = np.array(null, dtype=np.float64)
     if scores.ndim != 2 or not scores.size:
@@ -72,7 +72,7 @@ def null_p_value(z: float, spread: float, marks: int) -> float:
 
 
 def normal_quantile(p_value: float) -> float:
-    """Return the number whose upper tail is that of a p-value above 0: `p_value` the other way."""
+    """Return the number whose upper tail is a p-value above 0: the inverse of `p_value`."""
     from scipy.special import ndtri
 
     return -float(ndtri(p_value))
@@ -97,8 +97,8 @@ def holm(p: Mapping[str, float] | Sequence[float]) -> dict[str, float] | list[fl
     steps = values[order] * np.arange(len(values), 0, -1)
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    found: list[float] = adjusted.tolist()
-    return found
+    result: list[float] = adjusted.tolist()
+    return result
 
 
 def holm_levels(p: Sequence[float], alpha: float) -> list[float]:
@@ -108,18 +108,18 @@ def holm_levels(p: Sequence[float], alpha: float) -> list[float]:
     level; all from there on are held against that one's. A p-value is at most its level exactly
     where the adjusted one of `holm` is at most alpha, but for rounding.
     """
-    order = sorted(range(len(p)), key=lambda at: p[at])
-    found, step = [alpha] * len(p), 0
-    for at in order:
-        found[at] = alpha / (len(p) - step)
-        if p[at] <= found[at]:
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    levels, step = [alpha] * len(p), 0
+    for index in order:
+        levels[index] = alpha / (len(p) - step)
+        if p[index] <= levels[index]:
             step += 1
-    return found
+    return levels
 
 
 @lru_cache(maxsize=4096)
 def always_valid_boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
-    """Return what Z must exceed after so many rounds, when it is looked at after every one.
+    """Return the boundary that Z must exceed after so many rounds, if tested after every one.
 
     With `planned` rounds, alpha is split evenly over them (Bonferroni). Without, the rounds have no
     end: a mixture of likelihood ratios over positive means (Robbins 1970), which an innocent
@@ -136,14 +136,14 @@ def always_valid_boundary(rounds: int, alpha: float, planned: int | None = None)
     return _crossing(rounds, math.log(1 / alpha))
 
 
-def _crossing(rounds: int, wanted: float) -> float:
-    """Return the Z at which the log of the mixture reaches `wanted`, by bisection, from above."""
+def _crossing(rounds: int, log_bound: float) -> float:
+    """Return the Z where the log of the mixture reaches `log_bound`, by bisection, from above."""
     low, high = 0.0, 1.0
-    while _log_mixture(high, rounds) < wanted:
+    while _log_mixture(high, rounds) < log_bound:
         high *= 2
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if _log_mixture(middle, rounds) >= wanted else (middle, high)
+        low, high = (low, middle) if _log_mixture(middle, rounds) >= log_bound else (middle, high)
     return high
 
 

@@ -1,7 +1,7 @@
 """Which sums to ask for one client, and what their difference estimates (FedAttr, section 4.1).
 
-N participants of a round, n1 = N - 1 of them not the target; m others in every set; K sets with the
-target and K without. docs/estimator.md has the derivations.
+N participants of a round, n1 = N - 1 of them not the target; m others (`mask_size`) in every set;
+K sets with the target and K without. docs/estimator.md has the derivations.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class DrawnDesign:
     tries: int
 
 
-def check(participants: int, others: int, queries: int, threshold: int) -> None:
+def check(participants: int, mask_size: int, queries: int, threshold: int) -> None:
     """Raise UsageError where N, m, K and the threshold of secure aggregation allow no design."""
     if participants < 3:
         raise UsageError(f"{participants} clients in a round are too few to hide one: 3 at least.")
@@ -53,18 +53,19 @@ def check(participants: int, others: int, queries: int, threshold: int) -> None:
         raise UsageError(f"{queries} pairs of sums estimate nothing: 1 at least.")
     if queries > MOST:
         raise UsageError(f"{queries} pairs of sums are too many: {MOST:,} at most.")
-    if others < 1:
-        raise UsageError(f"{others} others in a set would ask for the target's own update.")
-    if others >= participants:
-        raise UsageError(f"{others} others in a set are too many: {participants - 1} take part.")
-    if others == participants - 1:
+    if mask_size < 1:
+        raise UsageError(f"{mask_size} others in a set would ask for the target's own update.")
+    if mask_size >= participants:
+        raise UsageError(f"{mask_size} others in a set are too many: {participants - 1} take part.")
+    if mask_size == participants - 1:
         raise UsageError(
-            f"{others} others in a set are all that take part: the difference would be the "
+            f"{mask_size} others in a set are all that take part: the difference would be the "
             "target's own update."
         )
-    if others < threshold:
+    if mask_size < threshold:
         raise UsageError(
-            f"{others} others in a set are below the threshold of secure aggregation, {threshold}."
+            f"{mask_size} others in a set are below the threshold of secure aggregation, "
+            f"{threshold}."
         )
 
 
@@ -72,7 +73,7 @@ def draw(
     participants: Sequence[str],
     target: str,
     *,
-    others: int,
+    mask_size: int,
     queries: int,
     threshold: int,
     seed: int,
@@ -89,27 +90,27 @@ def draw(
     targets. Raises UsageError where no design is admissible, see `check`, for a weight that is
     missing or not a positive finite number, and where none of `TRIES` draws is accepted.
     """
-    check(len(participants), others, queries, threshold)
-    rest = sorted(set(participants) - {target})
+    check(len(participants), mask_size, queries, threshold)
+    pool = sorted(set(participants) - {target})
     if len(set(participants)) < len(participants):
         raise UsageError("A participant of the round is named more than once.")
     if not 0 < limit <= 1:
         raise UsageError(f"A limit of {limit:g} is no share of an update: above 0, 1 at most.")
     if target not in participants:
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
-    by = None if weights is None else weighting.ratios(weights, target, rest)
+    factors = None if weights is None else weighting.ratios(weights, target, pool)
     rng = _generator(seed, number, target)
-    draws = (_picked(rng, (2 * queries, len(rest)), others) for _ in range(TRIES))
+    draws = (_picked(rng, (2 * queries, len(pool)), mask_size) for _ in range(TRIES))
     good = (
         (picked, tries)
         for tries, picked in enumerate(draws, start=1)
-        if is_accepted(_difference(picked), others, queries, limit, by)
+        if is_accepted(_difference(picked), mask_size, queries, limit, factors)
     )
     picked, tries = next(good, (None, TRIES))
     if picked is None:
-        least = floor(len(participants), others, queries)
-        raise UsageError(weighting.refusal_message(TRIES, queries, limit, least, by))
-    sets = [[rest[at] for at in np.flatnonzero(row)] for row in picked]
+        least = floor(len(participants), mask_size, queries)
+        raise UsageError(weighting.refusal_message(TRIES, queries, limit, least, factors))
+    sets = [[pool[i] for i in np.flatnonzero(row)] for row in picked]
     include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
     exclude = tuple(tuple(members) for members in sets[queries:])
     return DrawnDesign(Design(target, include, exclude), tries)
@@ -121,9 +122,9 @@ def _generator(seed: int, number: int, target: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest(), "big"))
 
 
-def _picked(rng: np.random.Generator, shape: tuple[int, ...], others: int) -> np.ndarray:
-    """Return 0 and 1, with exactly `others` ones along the last axis, uniformly."""
-    lowest = rng.random(shape).argpartition(others - 1, axis=-1)[..., :others]
+def _picked(rng: np.random.Generator, shape: tuple[int, ...], mask_size: int) -> np.ndarray:
+    """Return 0 and 1, with exactly `mask_size` ones along the last axis, uniformly."""
+    lowest = rng.random(shape).argpartition(mask_size - 1, axis=-1)[..., :mask_size]
     picked = np.zeros(shape, dtype=np.int64)
     np.put_along_axis(picked, lowest, 1, axis=-1)
     return picked
@@ -131,33 +132,33 @@ def _picked(rng: np.random.Generator, shape: tuple[int, ...], others: int) -> np
 
 def _difference(picked: np.ndarray) -> np.ndarray:
     """Return K c: the first half of the sets, next to last axis, less the second half."""
-    half = picked.shape[-2] // 2
-    signed: np.ndarray = picked[..., :half, :].sum(-2) - picked[..., half:, :].sum(-2)
+    middle = picked.shape[-2] // 2
+    signed: np.ndarray = picked[..., :middle, :].sum(-2) - picked[..., middle:, :].sum(-2)
     return signed
 
 
 def is_accepted(
     difference: np.ndarray,
-    others: int,
+    mask_size: int,
     queries: int,
     limit: float = 1.0,
-    by: np.ndarray | None = None,
+    factors: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return whether rho >= E[rho] / 2 for K c along the last axis, in whole numbers.
 
     n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1
     is ours: no |c_j| may be above it. Both keep c and -c equally likely and the law exchangeable.
-    Where each c_j counts `by` times as much, both are asked of the product: the floor is that of
-    equal weights, and c and -c stay equally likely, but the law is no longer exchangeable.
+    With `factors`, both conditions are on each c_j times its factor: the floor is that of equal
+    weights, and c and -c stay equally likely, but the law is no longer exchangeable.
     """
-    if by is not None and (by != 1).any():
-        least = floor(difference.shape[-1] + 1, others, queries)
-        return weighting.is_accepted(difference / queries * by, least, limit)
-    rest = difference.shape[-1]
-    enough = (difference**2).sum(-1) * rest >= queries * others * (rest - others)
+    if factors is not None and (factors != 1).any():
+        least = floor(difference.shape[-1] + 1, mask_size, queries)
+        return weighting.is_accepted(difference / queries * factors, least, limit)
+    pool_size = difference.shape[-1]
+    enough = (difference**2).sum(-1) * pool_size >= queries * mask_size * (pool_size - mask_size)
     even = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
-    both: np.ndarray = enough & even
-    return both
+    accepted: np.ndarray = enough & even
+    return accepted
 
 
 def sum_coefficients(design: Design) -> dict[tuple[str, ...], float]:
@@ -170,22 +171,22 @@ def sum_coefficients(design: Design) -> dict[tuple[str, ...], float]:
     return {members: times[members] / len(design.include) for members in sorted(times)}
 
 
-def coefficients(design: Design, others: Sequence[str]) -> np.ndarray:
+def coefficients(design: Design, clients: Sequence[str]) -> np.ndarray:
     """Return c, float64 [others]: how much of each other client's update is in the estimate."""
     times = Counter(member for members in design.include for member in members)
     times.subtract(member for members in design.exclude for member in members)
-    return np.array([times[other] for other in others], dtype=np.float64) / len(design.include)
+    return np.array([times[client] for client in clients], dtype=np.float64) / len(design.include)
 
 
-def weighted_coefficients(c: np.ndarray, weights: np.ndarray, own: float) -> np.ndarray:
+def weighted_coefficients(c: np.ndarray, weights: np.ndarray, target_weight: float) -> np.ndarray:
     """Return c_j w_j / w_i, float64: the coefficients where sums are of w_j times the update.
 
-    The estimate of the target's update is then the combination divided by `own`, its weight.
+    The estimate of the target's update is then the combination divided by `target_weight`.
     Raises ValueError for a weight that is not positive.
     """
-    if own <= 0 or (np.asarray(weights) <= 0).any():
+    if target_weight <= 0 or (np.asarray(weights) <= 0).any():
         raise ValueError("A client's weight in a sum is positive.")
-    scaled: np.ndarray = np.asarray(c) * np.asarray(weights) / own
+    scaled: np.ndarray = np.asarray(c) * np.asarray(weights) / target_weight
     return scaled
 
 
@@ -200,46 +201,46 @@ def effective_size(c: np.ndarray) -> float:
     return rho**2 / float((np.asarray(c) ** 4).sum()) if rho else 0.0
 
 
-def expected_strength(participants: int, others: int, queries: int) -> float:
+def expected_strength(participants: int, mask_size: int, queries: int) -> float:
     """Return E[rho] = 2 m (n1 - m) / (K n1), before any draw is rejected (equation 21)."""
-    rest = participants - 1
-    return 2 * others * (rest - others) / (queries * rest)
+    pool_size = participants - 1
+    return 2 * mask_size * (pool_size - mask_size) / (queries * pool_size)
 
 
-def floor(participants: int, others: int, queries: int) -> float:
+def floor(participants: int, mask_size: int, queries: int) -> float:
     """Return E[rho] / 2 of equal weights, which no estimate's masks may be weaker than."""
-    return expected_strength(participants, others, queries) / 2
+    return expected_strength(participants, mask_size, queries) / 2
 
 
-def variance_factor(participants: int, others: int) -> float:
+def variance_factor(participants: int, mask_size: int) -> float:
     """Return m (n1 - m) / (n1 - 1), by which the estimator's variance depends on m (theorem 2)."""
-    rest = participants - 1
-    return others * (rest - others) / (rest - 1)
+    pool_size = participants - 1
+    return mask_size * (pool_size - mask_size) / (pool_size - 1)
 
 
 def covariance_scale(
-    participants: int, others: int, queries: int, strength: float | None = None
+    participants: int, mask_size: int, queries: int, strength: float | None = None
 ) -> float:
     """Return s such that the estimator's covariance is s times the others' own (divisor n1).
 
     `strength` is the mean rho of the law that designs come from: without it E[rho], so that s is
     2/K times the variance factor (theorem 2); with rejection, `accepted_strength`.
     """
-    rest = participants - 1
-    mean = expected_strength(participants, others, queries) if strength is None else strength
-    return mean * rest / (rest - 1)
+    pool_size = participants - 1
+    mean = expected_strength(participants, mask_size, queries) if strength is None else strength
+    return mean * pool_size / (pool_size - 1)
 
 
 def sample_coefficients(
-    participants: int, others: int, queries: int, *, draws: int, seed: int = 0
+    participants: int, mask_size: int, queries: int, *, draws: int, seed: int = 0
 ) -> np.ndarray:
     """Return c of that many designs before any is rejected, float64 [draws, n1]."""
-    return np.concatenate(list(_blocks(participants, others, queries, draws, seed))) / queries
+    return np.concatenate(list(_blocks(participants, mask_size, queries, draws, seed))) / queries
 
 
 def acceptance_rate(
     participants: int,
-    others: int,
+    mask_size: int,
     queries: int,
     *,
     limit: float = 1.0,
@@ -250,16 +251,16 @@ def acceptance_rate(
 
     Its standard error is sqrt(rate (1 - rate) / draws).
     """
-    kept = [
-        is_accepted(block, others, queries, limit)
-        for block in _blocks(participants, others, queries, draws, seed)
+    accepted = [
+        is_accepted(block, mask_size, queries, limit)
+        for block in _blocks(participants, mask_size, queries, draws, seed)
     ]
-    return float(np.concatenate(kept).mean())
+    return float(np.concatenate(accepted).mean())
 
 
 def accepted_strength(
     participants: int,
-    others: int,
+    mask_size: int,
     queries: int,
     *,
     limit: float = 1.0,
@@ -268,21 +269,21 @@ def accepted_strength(
 ) -> float:
     """Return E[rho | accepted] by seeded simulation; divided by E[rho], 1.094 at (10, 5, 5)."""
     squares = [
-        np.square(block[is_accepted(block, others, queries, limit)]).sum(-1)
-        for block in _blocks(participants, others, queries, draws, seed)
+        np.square(block[is_accepted(block, mask_size, queries, limit)]).sum(-1)
+        for block in _blocks(participants, mask_size, queries, draws, seed)
     ]
     return float(np.concatenate(squares).mean()) / queries**2
 
 
 def _blocks(
-    participants: int, others: int, queries: int, draws: int, seed: int
+    participants: int, mask_size: int, queries: int, draws: int, seed: int
 ) -> Iterator[np.ndarray]:
-    """Yield K c of the designs, int64 [some, n1]; how many at a time changes nothing."""
-    check(participants, others, queries, threshold=1)
+    """Yield K c of the designs in blocks, int64 [block, n1]; their size changes no result."""
+    check(participants, mask_size, queries, threshold=1)
     if draws < 1:
         raise ValueError(f"{draws} draws simulate nothing.")
     rng = np.random.default_rng(seed)
     shape = (2 * queries, participants - 1)
     size = max(1, BLOCK // math.prod(shape))
     for start in range(0, draws, size):
-        yield _difference(_picked(rng, (min(size, draws - start), *shape), others))
+        yield _difference(_picked(rng, (min(size, draws - start), *shape), mask_size))

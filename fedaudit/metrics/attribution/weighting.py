@@ -1,6 +1,6 @@
-"""Masks where sums are of w_j times an update: what an estimate then holds is c_j w_j / w_i.
+"""Masks in sums of w_j times an update: an estimate then holds c_j w_j / w_i of another client.
 
-docs/estimator.md says what of the estimator holds for them, and what does not.
+docs/estimator.md says which properties of the estimator hold then, and which do not.
 """
 
 import math
@@ -11,41 +11,41 @@ import numpy as np
 from fedaudit.api.errors import UsageError
 
 
-def ratios(weights: Mapping[str, float], target: str, rest: Sequence[str]) -> np.ndarray:
-    """Return w_j / w_i, float64: by what a coefficient is multiplied in the target's estimate.
+def ratios(weights: Mapping[str, float], target: str, clients: Sequence[str]) -> np.ndarray:
+    """Return w_j / w_i, float64: the factor of each coefficient in the target's estimate.
 
     Raises UsageError for a client without a weight, or whose weight is no positive finite number.
     """
-    for who in (target, *rest):
-        if who not in weights:
-            raise UsageError(f"{who} has no weight.")
-        if not 0 < weights[who] < math.inf:
-            raise UsageError(f"{who} has no positive weight, but {weights[who]:g}.")
-    found = [weights[who] / weights[target] for who in rest]
-    if not all(0 < ratio < math.inf for ratio in found):
+    for client in (target, *clients):
+        if client not in weights:
+            raise UsageError(f"{client} has no weight.")
+        if not 0 < weights[client] < math.inf:
+            raise UsageError(f"{client} has no positive weight, but {weights[client]:g}.")
+    quotients = [weights[client] / weights[target] for client in clients]
+    if not all(0 < ratio < math.inf for ratio in quotients):
         raise UsageError(f"The weight of {target} and those of others are too far apart.")
-    return np.array(found)
+    return np.array(quotients)
 
 
 def is_accepted(c: np.ndarray, least: float, limit: float) -> np.ndarray:
     """Return whether rho >= `least` and no |c_j| is above `limit`, for masks on the last axis.
 
-    A tie counts as such up to rounding, so that the same ratios of other weights decide the same.
+    Ties are taken up to rounding, so that other weights with the same ratios decide the same.
     """
     enough = np.square(c).sum(-1) >= least * (1 - 1e-9)
-    both: np.ndarray = enough & (np.abs(c).max(-1) <= limit * (1 + 1e-9))
-    return both
+    accepted: np.ndarray = enough & (np.abs(c).max(-1) <= limit * (1 + 1e-9))
+    return accepted
 
 
 def refusal_message(
-    tries: int, pairs: int, limit: float, least: float, by: np.ndarray | None
+    tries: int, pairs: int, limit: float, least: float, factors: np.ndarray | None
 ) -> str:
-    """Return what to say where no draw of as many was accepted."""
-    told = f"None of {tries:,} designs of {pairs} pairs keeps every other client's share within "
-    if by is None or (by == 1).all():
-        return f"{told}{limit:g}; a limit is a multiple of 1/{pairs} and 1 allows any."
+    """Return the error text where none of `tries` draws was accepted."""
+    text = f"None of {tries:,} designs of {pairs} pairs keeps every other client's share within "
+    if factors is None or (factors == 1).all():
+        return f"{text}{limit:g}; a limit is a multiple of 1/{pairs} and 1 allows any."
     return (
-        f"{told}{limit:g} and the masks' strength at {least:.2f}: in sums weighted by size others "
-        f"count for {by.min():.2g} to {by.max():.2g} times as much as the client itself. Ask for "
-        "--weights equal."
+        f"{text}{limit:g} and the masks' strength at {least:.2f}: in sums weighted by size others "
+        f"count for {factors.min():.2g} to {factors.max():.2g} times as much as the client itself. "
+        "Ask for --weights equal."
     )

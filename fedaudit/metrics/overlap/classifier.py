@@ -1,4 +1,4 @@
-"""Word for word, as an idea, or a candidate for paraphrase."""
+"""Classifies overlaps: word for word, as an idea, or a candidate for paraphrase."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ Verdict = Literal["none", "verbatim", "idea", "candidate"]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a generated text has of a training text."""
+    """The overlap of a generated text with a training text."""
 
     verdict: Verdict
     """"verbatim": a common run of words; "idea": the generated text expands a training passage;
@@ -45,7 +45,7 @@ _remembered = lru_cache(maxsize=1 << 11)(prepare_text)
 def compare(
     training: str, generated: str, *, compat: bool = False, settings: OverlapSettings | None = None
 ) -> Overlap:
-    """Tell what a generated text has of a training text (PAN 2014; Lee et al. 2023).
+    """Return the overlap of a generated with a training text (PAN 2014; Lee et al. 2023).
 
     `compat` gives the published program's answers, its defects included; docs/overlap.md lists
     the differences. `settings` replace the published thresholds, and `compat` with them.
@@ -110,9 +110,13 @@ def _expanded(pair: Pair, cases: list[Case]) -> bool:
     """Tell whether the generated side of the passages is much longer than the training side."""
     if not cases:
         return False
-    ours, theirs = np.array([passage_lengths(pair, case) for case in cases]).sum(axis=0)
-    return bool(theirs > 0 and theirs >= pair.a.settings.ratio * ours)
+    training_length, generated_length = np.array(
+        [passage_lengths(pair, case) for case in cases]
+    ).sum(axis=0)
+    return bool(
+        generated_length > 0 and generated_length >= pair.a.settings.ratio * training_length
+    )
 
 
 def _spans(pair: Pair, cases: list[Case]) -> tuple[Run, ...]:
-    return tuple((*ours, *theirs) for ours, theirs in (passage_span(pair, case) for case in cases))
+    return tuple((*a, *b) for a, b in (passage_span(pair, case) for case in cases))

@@ -1,4 +1,4 @@
-"""Passages that overlap in the training text, and those that are too short, go."""
+"""Drops passages that overlap in the training text, and those that are too short."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ _TINY = 1e-12
 
 
 def filter_passages(pair: Pair, cases: list[Case]) -> list[Case]:
-    """Return the passages that are left: none overlapping, both sides long enough."""
+    """Return the remaining passages: none overlapping, both sides long enough."""
     least = pair.a.settings.length
     return [
         case
@@ -32,28 +32,28 @@ def passage_span(pair: Pair, case: Case) -> tuple[Span, Span]:
 
 def passage_lengths(pair: Pair, case: Case) -> tuple[float, float]:
     """Return the weighted lengths of a passage in both texts."""
-    ours, theirs = (
-        side.places(np.array(place))
-        for side, place in zip((pair.a, pair.b), passage_span(pair, case), strict=True)
+    a, b = (
+        side.places(np.array(span))
+        for side, span in zip((pair.a, pair.b), passage_span(pair, case), strict=True)
     )
-    return float(ours[1] - ours[0]), float(theirs[1] - theirs[0])
+    return float(a[1] - a[0]), float(b[1] - b[0])
 
 
 def _apart(pair: Pair, cases: list[Case]) -> list[Case]:
     """Return the best passage of every chain of passages that overlap in the training text."""
-    kept: list[Case] = []
-    at, pending = 0, False
-    while at < len(cases):
-        current = kept[-1] if pending else cases[at]
-        rivals = [case for case in cases[at + 1 :] if case[0] <= current[1]]
+    winners: list[Case] = []
+    index, pending = 0, False
+    while index < len(cases):
+        current = winners[-1] if pending else cases[index]
+        rivals = [case for case in cases[index + 1 :] if case[0] <= current[1]]
         if not pending:
-            kept.append(current)
+            winners.append(current)
         if not rivals:
-            at, pending = at + 1, False
+            index, pending = index + 1, False
             continue
-        kept[-1] = _best(pair, current, rivals)
-        at, pending = at + len(rivals), True
-    return kept
+        winners[-1] = _best(pair, current, rivals)
+        index, pending = index + len(rivals), True
+    return winners
 
 
 def _best(pair: Pair, current: Case, rivals: list[Case]) -> Case:
@@ -64,25 +64,25 @@ def _best(pair: Pair, current: Case, rivals: list[Case]) -> Case:
     """
     winner, height = current, 0.0
     for rival in rivals:
-        ours, theirs = _score(pair, current, rival), _score(pair, rival, current)
-        candidate, value = rival, theirs
-        if min(ours, theirs) > 0.99:
+        current_score, rival_score = _score(pair, current, rival), _score(pair, rival, current)
+        candidate, value = rival, rival_score
+        if min(current_score, rival_score) > 0.99:
             if rival[1] - rival[0] <= current[1] - current[0]:
-                candidate, value = current, ours
-        elif theirs <= ours + _TINY:
+                candidate, value = current, current_score
+        elif rival_score <= current_score + _TINY:
             if pair.a.settings.compat:
                 continue
-            candidate, value = current, ours
+            candidate, value = current, current_score
         if value > height + _TINY:
             winner, height = candidate, value
     return winner
 
 
-def _score(pair: Pair, case: Case, other: Case) -> float:
+def _score(pair: Pair, case: Case, rival: Case) -> float:
     """Return how well a passage's units are matched: those it shares, then the others."""
     a0, a1, b0, b1 = case
     best = pair.cosines[a0 : a1 + 1, b0 : b1 + 1].max(axis=1)
     units = np.arange(a0, a1 + 1)
-    shared = (units >= other[0]) & (units <= other[1])
+    shared = (units >= rival[0]) & (units <= rival[1])
     inside = float(best[shared].mean())
     return inside if shared.all() else inside + (1 - inside) * float(best[~shared].mean())

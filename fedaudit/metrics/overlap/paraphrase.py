@@ -64,7 +64,7 @@ def sentence_pairs(
     if overlap.verdict != "candidate":
         return []
     pairs = [_pairs(training, generated, span, compat=compat) for span in overlap.spans]
-    return [pair for part in pairs for pair in part if not _equal(*pair)]
+    return [pair for group in pairs for pair in group if not _equal(*pair)]
 
 
 def paraphrases(
@@ -88,32 +88,32 @@ def paraphrases(
     candidates = [_pairs(training, generated, span, compat=compat) for span in overlap.spans]
     scored = [_scored(pairs, scorer, compat=compat) for pairs in candidates]
     if compat:
-        scored = [[one for part in scored[: k + 1] for one in part] for k in range(len(scored))]
+        scored = [[pair for group in scored[: k + 1] for pair in group] for k in range(len(scored))]
     finder = _Agreement(entities, lower=compat)
-    found = [
+    passages = [
         Paraphrase(span, *_firsts(pairs, finder, compat=compat))
         for span, pairs in zip(overlap.spans, scored, strict=True)
     ]
-    return tuple(one for one in found if one.high or one.low)
+    return tuple(p for p in passages if p.high or p.low)
 
 
-def hit_categories(overlap: Overlap, found: Sequence[Paraphrase] = ()) -> tuple[Category, ...]:
+def hit_categories(overlap: Overlap, passages: Sequence[Paraphrase] = ()) -> tuple[Category, ...]:
     """Return the categories of memorization that a comparison counts for, none if no hit."""
     if overlap.verdict == "verbatim":
         return ("verbatim",)
     if overlap.verdict == "idea":
         return ("idea",)
-    high, low = any(one.high for one in found), any(one.low for one in found)
+    high, low = any(p.high for p in passages), any(p.low for p in passages)
     return (*(("paraphrase_high",) if high else ()), *(("paraphrase_low",) if low else ()))
 
 
 def _pairs(training: str, generated: str, span: Run, *, compat: bool) -> list[tuple[str, str]]:
-    """Return all pairs of sentences of a passage, generated ones outside."""
+    """Return all pairs of sentences of a passage, generated ones in the outer loop."""
     ours = _parts(training[span[0] : span[1]], compat=compat)
     return [
-        (sentence, other)
+        (sentence, counterpart)
         for sentence in _parts(generated[span[2] : span[3]], compat=compat)
-        for other in ours
+        for counterpart in ours
     ]
 
 
@@ -123,20 +123,20 @@ def _scored(
     """Return pairs with their probabilities; equal sentences are no paraphrase."""
     differing = [pair for pair in pairs if not _equal(*pair)]
     scores = iter(scorer.score(differing) if differing else ())
-    judged = [(pair, 0.0 if _equal(*pair) else float(next(scores))) for pair in pairs]
-    return [SentencePair(*pair, p) for pair, p in judged if compat or not _equal(*pair)]
+    scored_pairs = [(pair, 0.0 if _equal(*pair) else float(next(scores))) for pair in pairs]
+    return [SentencePair(*pair, p) for pair, p in scored_pairs if compat or not _equal(*pair)]
 
 
 def _parts(passage: str, *, compat: bool) -> list[str]:
-    """Return the sentences of a passage: on one line each, as published with their line breaks."""
+    """Return the sentences of a passage on one line each; with `compat`, line breaks stay."""
     passage = passage.replace("\0", " ")
     spans = sentences(passage, han=not compat and has_han(passage))
-    parts = [passage[start:end] for start, end in spans]
-    return parts if compat else [" ".join(one.split()) for one in parts]
+    texts = [passage[start:end] for start, end in spans]
+    return texts if compat else [" ".join(text.split()) for text in texts]
 
 
-def _equal(one: str, other: str) -> bool:
-    return one.lower().strip() == other.lower().strip()
+def _equal(a: str, b: str) -> bool:
+    return a.lower().strip() == b.lower().strip()
 
 
 def _firsts(
@@ -159,8 +159,10 @@ class _Agreement:
 
     def __call__(self, pair: SentencePair) -> bool:
         sides = [pair.generated, pair.training]
-        found = self.finder.find([side.lower() for side in sides] if self.lower else sides)
-        ours, theirs = ({n if self.lower else n.casefold() for n in names} for names in found)
-        return ours == theirs or (
-            bool(ours) and bool(theirs) and (ours <= theirs or theirs <= ours)
+        entities = self.finder.find([side.lower() for side in sides] if self.lower else sides)
+        generated, training = (
+            {n if self.lower else n.casefold() for n in names} for names in entities
+        )
+        return generated == training or (
+            bool(generated) and bool(training) and (generated <= training or training <= generated)
         )

@@ -28,32 +28,32 @@ def seed_clusters(seeds: list[Seed], gap: int) -> Iterator[list[Seed]]:
 
     They are divided by the one text, then by the other, and so on, until a pass divides nothing.
     """
-    for part in _divided(seeds, 0, gap):
-        yield from _settled(part, 1, gap)
+    for cluster in _divided(seeds, 0, gap):
+        yield from _settled(cluster, 1, gap)
 
 
 def _settled(seeds: list[Seed], side: int, gap: int) -> Iterator[list[Seed]]:
-    parts = _divided(seeds, side, gap)
-    if len(parts) <= 1:
-        yield from parts
+    clusters = _divided(seeds, side, gap)
+    if len(clusters) <= 1:
+        yield from clusters
         return
-    for part in parts:
-        yield from _settled(part, 1 - side, gap)
+    for cluster in clusters:
+        yield from _settled(cluster, 1 - side, gap)
 
 
 def _divided(seeds: list[Seed], side: int, gap: int) -> list[list[Seed]]:
     """Cut the seeds, in order of one text, wherever more than `gap` units lie between two."""
     ordered = sorted(seeds, key=lambda seed: seed[side])
-    parts: list[list[Seed]] = []
+    clusters: list[list[Seed]] = []
     last = 0
     for seed in ordered:
-        if not parts or seed[side] - last - 1 > gap:
-            parts.append([])
-        parts[-1].append(seed)
+        if not clusters or seed[side] - last - 1 > gap:
+            clusters.append([])
+        clusters[-1].append(seed)
         last = seed[side]
-    return parts
+    return clusters
 
 
 def _case(seeds: list[Seed]) -> Case:
-    ours, theirs = zip(*seeds, strict=True)
-    return min(ours), max(ours), min(theirs), max(theirs)
+    training_units, generated_units = zip(*seeds, strict=True)
+    return min(training_units), max(training_units), min(generated_units), max(generated_units)

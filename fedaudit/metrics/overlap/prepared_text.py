@@ -80,27 +80,30 @@ def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> 
     owner, table, lengths, codes = _with_terms(texts, hans, settings)
     unit_of, last = _joined(lengths, owner, settings.short)
     starts, ends = _places(table, unit_of, last, settings)
-    found = _postings(codes, np.repeat(unit_of, lengths), owner[last])
+    postings = _postings(codes, np.repeat(unit_of, lengths), owner[last])
     upto_unit = _bounds(owner[last], len(texts)).tolist()
-    upto_term = _bounds(found.owner, len(texts)).tolist()
+    upto_term = _bounds(postings.owner, len(texts)).tolist()
     prepared = []
     for number, (text, han) in enumerate(zip(texts, hans, strict=True)):
-        own, terms = slice(*upto_unit[number : number + 2]), slice(*upto_term[number : number + 2])
-        first = found.first[terms.start : terms.stop + 1]
-        bounds = found.bounds[own.start : own.stop + 1]
-        here = slice(first[0], first[-1])
+        units, terms = (
+            slice(*upto_unit[number : number + 2]),
+            slice(*upto_term[number : number + 2]),
+        )
+        first = postings.first[terms.start : terms.stop + 1]
+        bounds = postings.bounds[units.start : units.stop + 1]
+        span = slice(first[0], first[-1])
         prepared.append(
             Prepared(
                 text=text,
-                starts=starts[own],
-                ends=ends[own],
-                terms=found.terms[terms],
-                first=first - here.start,
-                columns=found.columns[here],
-                units=found.units[here],
-                counts=found.counts[here],
-                by_unit=found.by_unit[here],
-                bounds=bounds - here.start,
+                starts=starts[units],
+                ends=ends[units],
+                terms=postings.terms[terms],
+                first=first - span.start,
+                columns=postings.columns[span],
+                units=postings.units[span],
+                counts=postings.counts[span],
+                by_unit=postings.by_unit[span],
+                bounds=bounds - span.start,
                 han=_counted(text) if han else None,
                 settings=settings,
             )
@@ -119,12 +122,12 @@ def _with_terms(
         codes.append(term_codes(cut, han=han, lower=partial(lower_sentence, settings=settings)))
         flat += chain.from_iterable(spans)
         sizes.append(len(spans))
-    found = np.frombuffer(b"".join(codes), dtype=np.int64)
-    lengths = np.diff(np.flatnonzero(found == END), prepend=-1) - 1
-    some = lengths > 0
+    flat_codes = np.frombuffer(b"".join(codes), dtype=np.int64)
+    lengths = np.diff(np.flatnonzero(flat_codes == END), prepend=-1) - 1
+    nonempty = lengths > 0
     owner = np.repeat(np.arange(len(texts)), sizes)
     table = np.array(flat, dtype=np.int64).reshape(-1, 2)
-    return owner[some], table[some], lengths[some], found[found != END]
+    return owner[nonempty], table[nonempty], lengths[nonempty], flat_codes[flat_codes != END]
 
 
 def _joined(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]:
@@ -133,16 +136,16 @@ def _joined(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]:
     A unit of fewer than `short` terms goes on with the next sentence; the last one of a text never
     does.
     """
-    whole = np.ones(len(lengths), dtype=bool)
-    whole[:-1] = owner[1:] != owner[:-1]
+    is_last = np.ones(len(lengths), dtype=bool)
+    is_last[:-1] = owner[1:] != owner[:-1]
     last, total = [], 0
-    for number, (length, end) in enumerate(zip(lengths.tolist(), whole.tolist(), strict=True)):
+    for number, (length, end) in enumerate(zip(lengths.tolist(), is_last.tolist(), strict=True)):
         total += length
         if end or total >= short:
             last.append(number)
             total = 0
-    ends = np.array(last, dtype=np.int64)
-    return np.searchsorted(ends, np.arange(len(lengths))), ends
+    last_of_unit = np.array(last, dtype=np.int64)
+    return np.searchsorted(last_of_unit, np.arange(len(lengths))), last_of_unit
 
 
 def _places(table: Ints, unit_of: Ints, last: Ints, settings: OverlapSettings) -> tuple[Ints, Ints]:
@@ -183,10 +186,10 @@ def _postings(codes: Ints, unit_of: Ints, owner: Ints) -> _Postings:
     new[1:-1] = (ordered[1:] != ordered[:-1]) | (texts[1:] != texts[:-1])
     begins = new.copy()
     begins[1:-1] |= units[1:] != units[:-1]
-    at = np.flatnonzero(begins)  # the postings, and where a further one would be
-    first = np.flatnonzero(new[at])
-    at, counts = at[:-1], np.diff(at)
-    units, heads = units[at], at[first[:-1]]
+    starts = np.flatnonzero(begins)  # the postings, and where a further one would be
+    first = np.flatnonzero(new[starts])
+    starts, counts = starts[:-1], np.diff(starts)
+    units, heads = units[starts], starts[first[:-1]]
     columns = np.repeat(np.arange(len(heads)), np.diff(first))
     by_unit = np.argsort(units, kind="stable")
     bounds = _bounds(units, len(owner))

@@ -9,7 +9,7 @@ CANDIDATE = re.compile(r"[.?!](?=(?P<after>[)\";}\]*:@'({\[?!]|\s+(?P<next>\S+))
 """A possible end: followed by closing punctuation, or by white space and a word."""
 
 POSSIBLE = re.compile(r"[.?!](?=[)\";}\]*:@'({\[?!]|\s+\S)")
-"""The same without saying by what, which is faster."""
+"""The same without groups, which is faster."""
 
 _DASHES_OR_DOTS = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
 _CLOSING = r"[)\";}\]*:@'({\[?!]"
@@ -65,7 +65,7 @@ def known_model() -> PunktModel:
 
 @dataclass(slots=True)
 class _Token:
-    """A word with what is thought of the full stop behind it."""
+    """A word and the decisions about the full stop behind it."""
 
     text: str
     kind: str
@@ -137,8 +137,8 @@ def _second_look(token: _Token, following: _Token) -> None:
         return
     if not initial and token.bare != "##number##":
         return
-    seen = known_model().orthography.get(following.name, 0)
-    if starts is False or (starts is None and initial and upper and not seen & _ANY_LOWER):
+    flags = known_model().orthography.get(following.name, 0)
+    if starts is False or (starts is None and initial and upper and not flags & _ANY_LOWER):
         token.ends, token.abbreviated = False, True
 
 
@@ -146,9 +146,9 @@ def _starts(token: _Token) -> bool | None:
     """Tell by its case whether a word begins a sentence; None where that is open."""
     if token.text in tuple(";:,.!?"):
         return False
-    seen = known_model().orthography.get(token.name, 0)
-    if token.text[0].isupper() and seen & _ANY_LOWER and not seen & _INNER_UPPER:
+    flags = known_model().orthography.get(token.name, 0)
+    if token.text[0].isupper() and flags & _ANY_LOWER and not flags & _INNER_UPPER:
         return True
-    if token.text[0].islower() and (seen & _ANY_UPPER or not seen & _LOWER_BEGINNING):
+    if token.text[0].islower() and (flags & _ANY_UPPER or not flags & _LOWER_BEGINNING):
         return False
     return None

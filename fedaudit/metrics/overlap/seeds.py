@@ -27,22 +27,22 @@ class Pair:
         """Indices of the common terms in both texts."""
         if not len(self.a.terms) or not len(self.b.terms):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        at = np.searchsorted(self.b.terms, self.a.terms)
-        at[at == len(self.b.terms)] = 0
-        ours = np.flatnonzero(self.b.terms[at] == self.a.terms)
-        return ours, at[ours]
+        positions = np.searchsorted(self.b.terms, self.a.terms)
+        positions[positions == len(self.b.terms)] = 0
+        a_terms = np.flatnonzero(self.b.terms[positions] == self.a.terms)
+        return a_terms, positions[a_terms]
 
     @cached_property
     def products(self) -> tuple[Ints, Ints, Ints]:
         """Every (posting of a, posting of b, cell) of a common term; cell = i * len(b) + j."""
-        ours, theirs = self.common
-        left, right = self.a.first[ours], self.b.first[theirs]
-        width = self.b.first[theirs + 1] - right
-        many = (self.a.first[ours + 1] - left) * width
-        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        row, column = np.divmod(within, np.repeat(width, many))
-        row += np.repeat(left, many)
-        column += np.repeat(right, many)
+        a_terms, b_terms = self.common
+        a_start, b_start = self.a.first[a_terms], self.b.first[b_terms]
+        width = self.b.first[b_terms + 1] - b_start
+        counts = (self.a.first[a_terms + 1] - a_start) * width
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        row, column = np.divmod(within, np.repeat(width, counts))
+        row += np.repeat(a_start, counts)
+        column += np.repeat(b_start, counts)
         return row, column, self.a.units[row] * len(self.b) + self.b.units[column]
 
     @cached_property
@@ -56,11 +56,11 @@ class Pair:
     @cached_property
     def frequencies(self) -> tuple[Ints, Ints]:
         """How many units of both texts together hold each term of a, and of b."""
-        ours, theirs = self.common
+        a_terms, b_terms = self.common
         in_a, in_b = self.a.frequency(), self.b.frequency()
-        both = in_a[ours] + in_b[theirs]
-        in_a[ours] = both
-        in_b[theirs] = both
+        totals = in_a[a_terms] + in_b[b_terms]
+        in_a[a_terms] = totals
+        in_b[b_terms] = totals
         return in_a, in_b
 
     @cached_property

@@ -49,9 +49,9 @@ def sentences(text: str, *, han: bool = False) -> list[Span]:
         if _CLOSING.isdisjoint([text[start : start + 1] for start, _ in spans]):
             return [(start, end) for start, end in spans if start < end]
         return list(_closed(text, spans))
-    ends = [match.end() for match in _HAN_END.finditer(text)]
-    parts = zip([0, *ends], [*ends, len(text)], strict=True)
-    return [(at + s, at + e) for at, end in parts for s, e in _trimmed(text[at:end])]
+    cuts = [match.end() for match in _HAN_END.finditer(text)]
+    pieces = zip([0, *cuts], [*cuts, len(text)], strict=True)
+    return [(start + s, start + e) for start, end in pieces for s, e in _trimmed(text[start:end])]
 
 
 def _trimmed(text: str) -> list[Span]:
@@ -62,38 +62,38 @@ def _trimmed(text: str) -> list[Span]:
 
 def _raw(text: str) -> list[Span]:
     """Return what lies between the ends that Punkt accepts."""
-    begin, found = 0, list[Span]()
+    begin, spans = 0, list[Span]()
     for word, stop in _candidates(text):
         after = stop + 1
         while text[after].isspace():
             after += 1
         if after > stop + 1 and text[after] != "." and ends_plainly(text[word : stop + 1]):
-            found.append((begin, stop + 1))
+            spans.append((begin, stop + 1))
             begin = after
             continue
         match = CANDIDATE.match(text, stop)
         if match and ends_sentence(text[word:stop] + match.group() + match["after"]):
-            found.append((begin, match.end()))
+            spans.append((begin, match.end()))
             begin = match.start("next") if match["next"] else match.end()
-    found.append((begin, len(text.rstrip())))
-    return found
+    spans.append((begin, len(text.rstrip())))
+    return spans
 
 
 def _candidates(text: str) -> list[Span]:
     """Return where each word with a possible end begins, and that end; of several, the last."""
     spaced = text.translate(_SPACES) if _OTHER_SPACE.search(text) else text
-    word, stop, found = 0, 0, list[Span]()
+    word, stop, candidates = 0, 0, list[Span]()
     for match in POSSIBLE.finditer(text):
-        at = match.start()
+        mark = match.start()
         # A space right behind the previous candidate does not count: the original's rule.
-        space = spaced.rfind(" ", stop + 1, at)
+        space = spaced.rfind(" ", stop + 1, mark)
         start = space + 1 if space > stop else word
-        if stop > start and found:
-            found[-1] = (start, at)
+        if stop > start and candidates:
+            candidates[-1] = (start, mark)
         else:
-            found.append((start, at))
-        word, stop = start, at
-    return found
+            candidates.append((start, mark))
+        word, stop = start, mark
+    return candidates
 
 
 def _closed(text: str, spans: list[Span]) -> Iterator[Span]:

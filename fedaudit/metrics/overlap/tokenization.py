@@ -1,7 +1,7 @@
 """Words and terms of a sentence, remembered by the piece between two spaces.
 
 The Treebank rules look no further than the spaces around a piece, save at the two ends of a
-sentence. So a piece is tokenised once, with its context, and looked up ever after.
+sentence. So a piece is tokenised once, with its context, and looked up from then on.
 """
 
 import re
@@ -34,8 +34,8 @@ def term_code(string: str) -> int:
 
 def _code(string: str) -> bytes:
     """Return the same 64 bits as this machine writes them."""
-    found = blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return (found if sys.byteorder == "big" else found[::-1]) if found != _END else b"\1" * 8
+    digest = blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return (digest if sys.byteorder == "big" else digest[::-1]) if digest != _END else b"\1" * 8
 
 
 def term_codes(sentences: Sequence[str], *, han: bool, lower: Callable[[str], str]) -> bytes:
@@ -54,15 +54,15 @@ def term_codes(sentences: Sequence[str], *, han: bool, lower: Callable[[str], st
 
 def words(sentence: str, *, han: bool) -> list[Word]:
     """Return (code, start, end) of the words of a lower-case sentence."""
-    parts = sentence.split(" ")
-    if len(parts) == 1 or sentence[-1].isspace():
+    pieces = sentence.split(" ")
+    if len(pieces) == 1 or sentence[-1].isspace():
         return list(_words(sentence, "", "", han))
-    at, found, end = 0, list[Word](), len(parts) - 1
-    for number, part in enumerate(parts):
-        own = _words(part, "x" if number else "", "x" if number < end else "", han)
-        found += [(word, at + start, at + stop) for word, start, stop in own]
-        at += len(part) + 1
-    return found
+    offset, result, end = 0, list[Word](), len(pieces) - 1
+    for number, piece in enumerate(pieces):
+        piece_words = _words(piece, "x" if number else "", "x" if number < end else "", han)
+        result += [(word, offset + start, offset + stop) for word, start, stop in piece_words]
+        offset += len(piece) + 1
+    return result
 
 
 class _Remembered(dict[str, bytes]):
@@ -71,15 +71,15 @@ class _Remembered(dict[str, bytes]):
     def __init__(self, *, han: bool) -> None:
         self.han = han
 
-    def __missing__(self, part: str) -> bytes:
+    def __missing__(self, piece: str) -> bytes:
         if len(self) >= _MEMORY:
             self.clear()
         # One NUL alone is a beginning, before white space: no sentence ends with that.
-        before = "" if part.startswith("\0") else "x"
-        after = "" if part.endswith("\0") and part != "\0" else "x"
-        found = _term_bytes(part.strip("\0"), before, after, self.han)
-        self[part] = found = found if after else found + _END
-        return found
+        before = "" if piece.startswith("\0") else "x"
+        after = "" if piece.endswith("\0") and piece != "\0" else "x"
+        codes = _term_bytes(piece.strip("\0"), before, after, self.han)
+        self[piece] = codes = codes if after else codes + _END
+        return codes
 
 
 @cache
@@ -87,35 +87,35 @@ def _known_terms(han: bool) -> _Remembered:
     return _Remembered(han=han)
 
 
-def _term_bytes(part: str, before: str, after: str, han: bool) -> bytes:
+def _term_bytes(piece: str, before: str, after: str, han: bool) -> bytes:
     """Return the terms of a piece that has a word before or after it, or an end of the sentence."""
     return b"".join(
         _han_terms(token) if han and not token.isascii() else _terms(token)
-        for token in _tokens(part, before, after)
+        for token in _tokens(piece, before, after)
     )
 
 
 @lru_cache(maxsize=_MEMORY)
-def _words(part: str, before: str, after: str, han: bool) -> tuple[Word, ...]:
+def _words(piece: str, before: str, after: str, han: bool) -> tuple[Word, ...]:
     """Return the words of a piece, from its start."""
-    at, found = 0, list[Word]()
-    for token in _tokens(part, before, after):
-        at = part.find(token, at)
+    offset, result = 0, list[Word]()
+    for token in _tokens(piece, before, after):
+        offset = piece.find(token, offset)
         if han and not token.isascii():
-            found += [
-                (term_code(m.group()), at + m.start(), at + m.end())
+            result += [
+                (term_code(m.group()), offset + m.start(), offset + m.end())
                 for m in _PIECES.finditer(token)
             ]
         else:
-            found.append((term_code(token), at, at + len(token)))
-        at += len(token)
-    return tuple(found)
+            result.append((term_code(token), offset, offset + len(token)))
+        offset += len(token)
+    return tuple(result)
 
 
-def _tokens(part: str, before: str, after: str) -> list[str]:
+def _tokens(piece: str, before: str, after: str) -> list[str]:
     """Return the tokens of a piece that are more than punctuation."""
-    found = tokenize_between(part, before, after)
-    return [token for token in found if not _PUNCTUATION.issuperset(token)]
+    tokens = tokenize_between(piece, before, after)
+    return [token for token in tokens if not _PUNCTUATION.issuperset(token)]
 
 
 @lru_cache(maxsize=_MEMORY)
@@ -128,5 +128,5 @@ def _han_terms(token: str) -> bytes:
     """Return pairs of neighbouring Chinese characters, and the stems of what is between them."""
     runs = _HAN_RUN.findall(token)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
-    others = [word for word in _PIECES.findall(token) if not _HAN_RUN.match(word)]
-    return b"".join([*map(_code, pairs), *map(_terms, others)])
+    other_words = [word for word in _PIECES.findall(token) if not _HAN_RUN.match(word)]
+    return b"".join([*map(_code, pairs), *map(_terms, other_words)])

@@ -51,13 +51,13 @@ def tokens(sentence: str) -> list[str]:
     return sentence.split()
 
 
-def tokenize_between(part: str, before: str, after: str) -> list[str]:
+def tokenize_between(piece: str, before: str, after: str) -> list[str]:
     """Return the words of a lower-case part of a sentence, and perhaps its punctuation.
 
     `before` and `after` are a word or nothing.
     """
-    plain = _PLAIN.fullmatch(part[:-1] if part[-1:] == "." and not after else part)
-    if plain and not _DIVIDED.search(part):
+    plain = _PLAIN.fullmatch(piece[:-1] if piece[-1:] == "." and not after else piece)
+    if plain and not _DIVIDED.search(piece):
         return [plain[1]]  # Punctuation alone is no word.
-    found = tokens(" ".join(one for one in (before, part, after) if one))
-    return found[bool(before) : len(found) - bool(after)]
+    words = tokens(" ".join(w for w in (before, piece, after) if w))
+    return words[bool(before) : len(words) - bool(after)]

@@ -25,11 +25,11 @@ def word_positions(text: str, settings: OverlapSettings, *, han: bool) -> tuple[
     """
     rows: list[tuple[int, int, int]] = []
     for start, end in sentences(text, han=han):
-        found = words(lower_sentence(text[start:end], settings), han=han)
-        own = [(word, start + s, start + e) for word, s, e in found]
-        if own:
-            own[0] = (own[0][0], start, own[0][2])
-            rows += own
+        sentence_words = words(lower_sentence(text[start:end], settings), han=han)
+        new_rows = [(word, start + s, start + e) for word, s, e in sentence_words]
+        if new_rows:
+            new_rows[0] = (new_rows[0][0], start, new_rows[0][2])
+            rows += new_rows
         if rows:
             rows[-1] = (*rows[-1][:2], end)
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)
@@ -38,12 +38,14 @@ def word_positions(text: str, settings: OverlapSettings, *, han: bool) -> tuple[
 
 def matching_positions(a: Ints, b: Ints, width: int) -> tuple[Ints, Ints]:
     """Return the positions in both sequences at which the same `width` codes begin."""
-    left, right = _grams(a, width), _grams(b, width)
-    order = np.argsort(right, kind="stable")
-    low, high = (np.searchsorted(right, left, side, sorter=order) for side in ("left", "right"))
-    many = high - low
-    within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-    return np.repeat(np.arange(len(left)), many), order[within + np.repeat(low, many)]
+    a_grams, b_grams = _grams(a, width), _grams(b, width)
+    order = np.argsort(b_grams, kind="stable")
+    low, high = (
+        np.searchsorted(b_grams, a_grams, side, sorter=order) for side in ("left", "right")
+    )
+    counts = high - low
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(a_grams)), counts), order[within + np.repeat(low, counts)]
 
 
 def common_runs(
@@ -51,8 +53,8 @@ def common_runs(
 ) -> list[tuple[Span, Span]]:
     """Return the maximal common runs as (first, last word) in both, longer than `least` in a.
 
-    `starts` and `ends` are the places of a's words; both must not fall. No shorter run is looked
-    at: as many words are hashed together as the shortest run long enough has.
+    `starts` and `ends` are the positions of a's words; neither may fall. Shorter runs are skipped:
+    as many words are hashed together as the shortest run has that is long enough.
     """
     stop = np.searchsorted(ends, starts + least, side="right")
     enough = stop < len(a)
@@ -68,10 +70,10 @@ def common_runs(
     fresh[1:-1] = (np.diff(rows) != 1) | (np.diff(columns) != 1)
     heads, tails = np.flatnonzero(fresh[:-1]), np.flatnonzero(fresh[1:])
     last = rows[tails] + width - 1
-    kept = ends[last] - starts[rows[heads]] > least
+    long_enough = ends[last] - starts[rows[heads]] > least
     table = (rows[heads], columns[heads], last, columns[tails] + width - 1)
-    found = np.stack(table, axis=1)[kept].tolist()
-    return [((i, k), (j, m)) for i, j, k, m in sorted(map(tuple, found))]
+    runs = np.stack(table, axis=1)[long_enough].tolist()
+    return [((i, k), (j, m)) for i, j, k, m in sorted(map(tuple, runs))]
 
 
 def outermost_runs(runs: list[Run], *, compat: bool) -> list[Run]:
@@ -82,13 +84,13 @@ def outermost_runs(runs: list[Run], *, compat: bool) -> list[Run]:
     """
     order = sorted(range(len(runs)), key=lambda k: (runs[k][2], -runs[k][3], k))
     places = [runs[k][2:] for k in order]
-    kept, reach = [], -1
-    for at, (k, place) in enumerate(zip(order, places, strict=True)):
-        twin = compat and at + 1 < len(order) and places[at + 1] == place
-        if place[1] > reach and not twin:
-            kept.append(k)
-        reach = max(reach, place[1])
-    return [runs[k] for k in sorted(kept)]
+    outermost, reach = [], -1
+    for position, (k, span) in enumerate(zip(order, places, strict=True)):
+        twin = compat and position + 1 < len(order) and places[position + 1] == span
+        if span[1] > reach and not twin:
+            outermost.append(k)
+        reach = max(reach, span[1])
+    return [runs[k] for k in sorted(outermost)]
 
 
 def _grams(codes: Ints, width: int) -> Ints:

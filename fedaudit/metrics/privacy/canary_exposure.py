@@ -65,8 +65,8 @@ def extrapolated(
     if len(scores) < FIT_FROM:
         raise ValueError(f"{len(scores)} references are too few to fit a law to.")
     picks = np.random.default_rng(seed).integers(len(scores), size=(draws, len(scores)))
-    found = [fitted_exposure(planted, scores[pick]) for pick in picks]
-    low, high = np.quantile(found, (0.025, 0.975))
+    exposures = [fitted_exposure(planted, scores[pick]) for pick in picks]
+    low, high = np.quantile(exposures, (0.025, 0.975))
     return Estimate(fitted_exposure(planted, scores), float(low), float(high))
 
 

@@ -23,18 +23,20 @@ ESTIMATORS: dict[str, ClaimTest] = {"one_run": one_run_test, "f_dp": f_dp_test}
 
 
 def guess(scores: Sequence[float], coins: Sequence[bool], share: float) -> Guesses:
-    """Return what is guessed of a share of the canaries: those that stand furthest from the middle.
+    """Return the guesses about a share of the canaries: those furthest from the middle.
 
     Higher scores say "in". Equal scores are guessed in the order given, whatever the coins are.
     Raises ValueError for a share that leaves nothing to guess.
     """
-    half = round(share * len(scores) / 2)
-    if len(scores) != len(coins) or not 0 < 2 * half <= len(scores):
+    per_side = round(share * len(scores) / 2)
+    if len(scores) != len(coins) or not 0 < 2 * per_side <= len(scores):
         raise ValueError(f"A share of {share} of {len(scores)} canaries cannot be guessed.")
-    order = sorted(range(len(scores)), key=lambda place: (scores[place], place))
-    wrong_in = sum(coins[place] for place in order[:half])
-    right_in = sum(coins[place] for place in order[-half:])
-    return Guesses(canaries=len(scores), guessed=2 * half, correct=half - wrong_in + right_in)
+    order = sorted(range(len(scores)), key=lambda i: (scores[i], i))
+    wrong_in = sum(coins[i] for i in order[:per_side])
+    right_in = sum(coins[i] for i in order[-per_side:])
+    return Guesses(
+        canaries=len(scores), guessed=2 * per_side, correct=per_side - wrong_in + right_in
+    )
 
 
 def bound(
@@ -47,18 +49,18 @@ def bound(
     test: ClaimTest,
 ) -> EpsilonBound:
     """Return the highest lower bound on epsilon of all shares, each at its part of the level."""
-    each = level / len(shares)
-    found = [guess(scores, coins, share) for share in shares]
-    values = [largest_refuted(partial(test, one, delta=delta, level=each)) for one in found]
-    best = max(range(len(found)), key=lambda place: values[place])
-    return EpsilonBound(value=values[best], guesses=found[best], searched=len(shares))
+    share_level = level / len(shares)
+    guesses = [guess(scores, coins, share) for share in shares]
+    values = [largest_refuted(partial(test, g, delta=delta, level=share_level)) for g in guesses]
+    best = max(range(len(guesses)), key=lambda i: values[i])
+    return EpsilonBound(value=values[best], guesses=guesses[best], searched=len(shares))
 
 
 def highest_bound(
     canaries: int, *, shares: Sequence[float], delta: float, level: float, test: ClaimTest
 ) -> float:
-    """Return what so many canaries prove at most: where half of them are in, and all are known."""
-    coins = [place >= canaries // 2 for place in range(canaries)]
+    """Return the bound that so many canaries prove at most: half are in, and all guesses right."""
+    coins = [i >= canaries // 2 for i in range(canaries)]
     scores = [float(coin) for coin in coins]
     return bound(scores, coins, shares=shares, delta=delta, level=level, test=test).value
 
@@ -81,4 +83,4 @@ def shuffled_bounds(
     rng = random.Random(f"coins tossed anew {seed}")
     tossed = [[rng.random() < 0.5 for _ in coins] for _ in range(draws)]
     ask = partial(bound, shares=shares, delta=delta, level=level, test=test)
-    return [ask(scores, one).value for one in tossed]
+    return [ask(scores, toss).value for toss in tossed]

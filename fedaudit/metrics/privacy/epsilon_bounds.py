@@ -82,7 +82,7 @@ def one_run_test(guesses: Guesses, epsilon: float, delta: float, level: float) -
 
 
 def f_dp_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> float:
-    """Return what is below 0 where the Gaussian mechanism of (epsilon, delta) is refuted.
+    """Return a number below 0 where the Gaussian mechanism of (epsilon, delta) is refuted.
 
     Mahloujifar, Melis and Chaudhuri 2024 (arXiv:2410.22235), algorithm 3. The hypothesis is that
     training has the trade-off curve of that Gaussian mechanism, which is more than
@@ -91,15 +91,15 @@ def f_dp_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> f
     _check(epsilon, delta)
     m, r, v = guesses.canaries, guesses.guessed, guesses.correct
     mu = gaussian_mu(epsilon, delta)
-    right, wrong = level * v / m, level * (r - v) / m
+    right_mass, wrong_mass = level * v / m, level * (r - v) / m
     for i in range(v - 1, -1, -1):
-        if right >= 1:
+        if right_mass >= 1:
             break
-        grown = max(wrong, float(norm.cdf(norm.ppf(right) - mu)))
-        if grown == wrong:
+        grown = max(wrong_mass, float(norm.cdf(norm.ppf(right_mass) - mu)))
+        if grown == wrong_mass:
             break
-        right, wrong = min(1.0, right + i / (r - i) * (grown - wrong)), grown
-    return r / m - right - wrong
+        right_mass, wrong_mass = min(1.0, right_mass + i / (r - i) * (grown - wrong_mass)), grown
+    return r / m - right_mass - wrong_mass
 
 
 def one_run_f_dp(guesses: Guesses, delta: float, level: float = 0.05) -> float:
@@ -125,30 +125,30 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def best_threshold(
     members: Sequence[float],
-    others: Sequence[float],
+    non_members: Sequence[float],
     delta: float,
     level: float = 0.05,
     test: ClaimTest = one_run_test,
 ) -> EpsilonBound:
     """Return the best bound over all thresholds on the scores, each at its share of the level.
 
-    `members` are the scores of canaries that were trained on, `others` of those that were not;
+    `members` are the scores of canaries that were trained on, `non_members` of those that were not;
     higher says "in". A threshold that was chosen on the scores that it is judged on must be paid
     for: the level is divided by the number of vertices of the concave hull of the ROC curve
-    (Bonferroni). Without that the bound is none. Raises ValueError without scores.
+    (Bonferroni). Without that it is no bound. Raises ValueError without scores.
     """
-    curve = Roc.of(members, others)
+    curve = Roc.of(members, non_members)
     vertices = hull(curve)
-    canaries = len(members) + len(others)
-    tried = [
+    canaries = len(members) + len(non_members)
+    candidates = [
         Guesses(canaries=canaries, guessed=false + true, correct=true)
         for false, true in vertices
         if false + true
     ]
-    each, value, best = level / len(vertices), 0.0, tried[0]
-    for one in tried:
-        if test(one, value, delta, each) < 0:  # only then its own bound is higher
-            value, best = largest_refuted(partial(test, one, delta=delta, level=each)), one
+    share, value, best = level / len(vertices), 0.0, candidates[0]
+    for guesses in candidates:
+        if test(guesses, value, delta, share) < 0:  # only then its own bound is higher
+            value, best = largest_refuted(partial(test, guesses, delta=delta, level=share)), guesses
     return EpsilonBound(value=value, guesses=best, searched=len(vertices))
 
 
@@ -166,7 +166,7 @@ def perfect_attack(canaries: int, delta: float, level: float = 0.05) -> float:
 
 
 def many_runs(
-    members: Sequence[float], others: Sequence[float], delta: float, level: float = 0.05
+    members: Sequence[float], non_members: Sequence[float], delta: float, level: float = 0.05
 ) -> float:
     """Return the bound of independent runs with and without one canary (Jagielski et al. 2020).
 
@@ -174,8 +174,8 @@ def many_runs(
     et al. 2024 (arXiv:2302.03098); the threshold is chosen on the scores and not paid for, so it
     is an estimate for few runs, and a bound for a threshold that was fixed before.
     """
-    curve = Roc.of(members, others)
-    n, m = len(others), len(members)
+    curve = Roc.of(members, non_members)
+    n, m = len(non_members), len(members)
     fpr = beta.ppf(1 - level, 0.5 + curve.false, 0.5 + n - curve.false)
     fnr = beta.ppf(1 - level, 0.5 + m - curve.true, 0.5 + curve.true)
     with np.errstate(divide="ignore", invalid="ignore"):

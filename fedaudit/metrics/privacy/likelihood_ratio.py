@@ -68,10 +68,10 @@ def _fit(references: Rows, chosen: Mask) -> tuple[Array, float]:
     counts = chosen.sum(axis=1)
     if not len(counts) or counts.min() < FEWEST:
         raise ValueError(f"Every record needs {FEWEST} models on a side.")
-    own = np.where(chosen, np.asarray(references, dtype=np.float64), np.nan)
-    around = own - np.nanmean(own, axis=1, keepdims=True)
+    confidences = np.where(chosen, np.asarray(references, dtype=np.float64), np.nan)
+    around = confidences - np.nanmean(confidences, axis=1, keepdims=True)
     variance = float(np.nansum(around**2)) / float((counts - 1).sum())
-    return np.nanmedian(own, axis=1), max(variance**0.5, SMALLEST)
+    return np.nanmedian(confidences, axis=1), max(variance**0.5, SMALLEST)
 
 
 def _log_density(values: Array, middle: Array, spread: float) -> Array:

@@ -14,7 +14,7 @@ DRAWS = 9_999
 FEWEST = 999
 """Of very many groups fewer draws are made, but not fewer than this."""
 CELLS = 20_000_000
-"""So many numbers are held at once."""
+"""Numbers that are held in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MembershipPValues:
 
 def permutation_p_values(
     members: Sequence[float],
-    others: Sequence[float],
+    non_members: Sequence[float],
     groups: tuple[Sequence[str], Sequence[str]],
     *,
     fpr: float,
@@ -43,25 +43,25 @@ def permutation_p_values(
     The tail test's p is 1 where `fpr` of the others is less than one of them. Raises ValueError
     without scores.
     """
-    if not len(members) or not len(others):
+    if not len(members) or not len(non_members):
         raise ValueError("A test needs members and others.")
-    scores = np.concatenate([np.asarray(members, float), np.asarray(others, float)])
+    scores = np.concatenate([np.asarray(members, float), np.asarray(non_members, float)])
     names = [f"m{name}" for name in groups[0]] + [f"o{name}" for name in groups[1]]
-    place = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    of = np.array([place[name] for name in names])
-    inside = np.array([name[0] == "m" for name in place])
-    drawn = _draws(inside, min(draws, max(FEWEST, CELLS // len(inside))), seed)
+    group_index = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    group_of = np.array([group_index[name] for name in names])
+    inside = np.array([name[0] == "m" for name in group_index])
+    permutations = _draws(inside, min(draws, max(FEWEST, CELLS // len(inside))), seed)
     from scipy.stats import rankdata
 
     ranks = rankdata(scores)
-    sums, sizes = (np.bincount(of, weights=w) for w in (ranks, np.ones(len(ranks))))
-    means = (drawn @ sums) / (drawn @ sizes)
-    found = _p_value(means, float(sums[inside].sum() / sizes[inside].sum()))
-    return MembershipPValues(found, _tail(scores, of, inside, drawn, fpr))
+    sums, sizes = (np.bincount(group_of, weights=w) for w in (ranks, np.ones(len(ranks))))
+    means = (permutations @ sums) / (permutations @ sizes)
+    rank_p_value = _p_value(means, float(sums[inside].sum() / sizes[inside].sum()))
+    return MembershipPValues(rank_p_value, _tail(scores, group_of, inside, permutations, fpr))
 
 
 def _draws(inside: npt.NDArray[np.bool_], draws: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Return who else might have been the members: as many groups, each choice equally likely."""
+    """Return permuted memberships: as many groups are members, each choice equally likely."""
     rng = np.random.default_rng(seed)
     order = rng.permuted(np.tile(inside, (draws, 1)), axis=1)
     return np.asarray(order, dtype=np.bool_)
@@ -69,22 +69,22 @@ def _draws(inside: npt.NDArray[np.bool_], draws: int, seed: int) -> npt.NDArray[
 
 def _tail(
     scores: npt.NDArray[np.float64],
-    of: npt.NDArray[np.int64],
+    group_of: npt.NDArray[np.int64],
     inside: npt.NDArray[np.bool_],
-    drawn: npt.NDArray[np.bool_],
+    permutations: npt.NDArray[np.bool_],
     fpr: float,
 ) -> float:
     """Return the p value of the share of members above the threshold that `fpr` allows."""
     order = np.argsort(-scores, kind="stable")
-    truth = _above(inside[None, of[order]], scores[order], fpr)[0]
+    truth = _above(inside[None, group_of[order]], scores[order], fpr)[0]
     if np.isnan(truth):
         return 1.0
     step = max(1, CELLS // len(scores))
-    parts = [
-        _above(drawn[at : at + step][:, of[order]], scores[order], fpr)
-        for at in range(0, len(drawn), step)
+    shares = [
+        _above(permutations[start : start + step][:, group_of[order]], scores[order], fpr)
+        for start in range(0, len(permutations), step)
     ]
-    return _p_value(np.nan_to_num(np.concatenate(parts), nan=1.0), float(truth))
+    return _p_value(np.nan_to_num(np.concatenate(shares), nan=1.0), float(truth))
 
 
 def _above(
@@ -92,17 +92,17 @@ def _above(
 ) -> npt.NDArray[np.float64]:
     """Return in each row the share of members above the first score that is not allowed.
 
-    `scores` fall; that score is of the other after floor(fpr times others) of them, and who has the
-    same is not above it. NaN where no other is allowed.
+    `scores` fall; that score is of the non-member after floor(fpr times non-members) of them, and
+    equal scores are not above it. NaN where no non-member is allowed.
     """
-    others = np.cumsum(~inside, axis=1)
-    allowed = np.floor(fpr * others[:, -1] + 1e-9)
-    first = np.argmax(others > allowed[:, None], axis=1)
+    non_members = np.cumsum(~inside, axis=1)
+    allowed = np.floor(fpr * non_members[:, -1] + 1e-9)
+    first = np.argmax(non_members > allowed[:, None], axis=1)
     reached = np.searchsorted(-scores, -scores[first], side="left")
     members = np.concatenate([np.zeros((len(inside), 1)), np.cumsum(inside, axis=1)], axis=1)
     share = members[np.arange(len(inside)), reached] / members[:, -1]
     return np.where(allowed >= 1, share, np.nan)
 
 
-def _p_value(drawn: npt.NDArray[np.float64], truth: float) -> float:
-    return float((1 + (drawn >= truth - 1e-12).sum()) / (1 + len(drawn)))
+def _p_value(statistics: npt.NDArray[np.float64], truth: float) -> float:
+    return float((1 + (statistics >= truth - 1e-12).sum()) / (1 + len(statistics)))

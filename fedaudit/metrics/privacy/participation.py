@@ -15,7 +15,7 @@ from fedaudit.api.estimates import Estimate
 
 DRAWS = 9_999
 CELLS = 20_000_000
-"""So many numbers are held at once."""
+"""Numbers that are held in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +47,38 @@ def participation_test(
     inside, outside = (_means(*side) for side in zip((claimed, held_out), groups, strict=True))
     if min(len(inside), len(outside)) < 2:
         raise ValueError("A test needs two groups of claimed and two of held-out records.")
-    both = np.concatenate([inside, outside])
-    drawn = _gaps(both, len(inside), draws, seed)
+    all_means = np.concatenate([inside, outside])
+    gaps = _gaps(all_means, len(inside), draws, seed)
     truth = float(inside.mean() - outside.mean())
-    slack = 1e-12 * max(1.0, float(np.abs(both).max()))
+    slack = 1e-12 * max(1.0, float(np.abs(all_means).max()))
     return ParticipationTest(
         _welch(inside, outside),
-        float((1 + (drawn >= truth - slack).sum()) / (1 + draws)),
-        float((1 + (np.abs(drawn) >= abs(truth) - slack).sum()) / (1 + draws)),
+        float((1 + (gaps >= truth - slack).sum()) / (1 + draws)),
+        float((1 + (np.abs(gaps) >= abs(truth) - slack).sum()) / (1 + draws)),
     )
 
 
 def _means(values: Sequence[float], groups: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return the mean of each group, in the order of names: no result depends on the records'."""
-    found: dict[str, list[float]] = {}
+    by_group: dict[str, list[float]] = {}
     for value, group in zip(values, groups, strict=True):
-        found.setdefault(group, []).append(value)
-    return np.array([float(np.mean(sorted(found[name]))) for name in sorted(found)])
+        by_group.setdefault(group, []).append(value)
+    return np.array([float(np.mean(sorted(by_group[name]))) for name in sorted(by_group)])
 
 
 def _gaps(
-    both: npt.NDArray[np.float64], count: int, draws: int, seed: int
+    all_means: npt.NDArray[np.float64], count: int, draws: int, seed: int
 ) -> npt.NDArray[np.float64]:
-    """Return the gaps that would have been seen, had others been claimed."""
+    """Return the gaps that would have been seen, had other groups been claimed."""
     rng = np.random.default_rng(seed)
-    inside = np.arange(len(both)) < count
-    step = max(1, CELLS // len(both))
-    total, found = float(both.sum()), []
-    for at in range(0, draws, step):
-        rows = np.tile(inside, (min(step, draws - at), 1))
-        sums = rng.permuted(rows, axis=1) @ both
-        found.append(sums / count - (total - sums) / (len(both) - count))
-    return np.concatenate(found)
+    inside = np.arange(len(all_means)) < count
+    step = max(1, CELLS // len(all_means))
+    total, gaps = float(all_means.sum()), []
+    for start in range(0, draws, step):
+        rows = np.tile(inside, (min(step, draws - start), 1))
+        sums = rng.permuted(rows, axis=1) @ all_means
+        gaps.append(sums / count - (total - sums) / (len(all_means) - count))
+    return np.concatenate(gaps)
 
 
 def _welch(inside: npt.NDArray[np.float64], outside: npt.NDArray[np.float64]) -> Estimate:
@@ -86,11 +86,11 @@ def _welch(inside: npt.NDArray[np.float64], outside: npt.NDArray[np.float64]) ->
     from scipy.stats import t
 
     gap = float(inside.mean() - outside.mean())
-    parts = [float(side.var(ddof=1)) / len(side) for side in (inside, outside)]
-    error = sum(parts) ** 0.5
+    variances = [float(side.var(ddof=1)) / len(side) for side in (inside, outside)]
+    error = sum(variances) ** 0.5
     if not error:
         return Estimate(gap, gap, gap)
     sizes = (len(inside) - 1, len(outside) - 1)
-    freedom = sum(parts) ** 2 / sum(one**2 / n for one, n in zip(parts, sizes, strict=True))
-    half = float(t.ppf(0.975, freedom)) * error
-    return Estimate(gap, gap - half, gap + half)
+    freedom = sum(variances) ** 2 / sum(v**2 / n for v, n in zip(variances, sizes, strict=True))
+    margin = float(t.ppf(0.975, freedom)) * error
+    return Estimate(gap, gap - margin, gap + margin)

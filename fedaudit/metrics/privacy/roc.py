@@ -20,15 +20,15 @@ class Roc:
     true: Counts
     """Members whose score is at least the threshold; ascending, from 0."""
     false: Counts
-    """Others whose score is."""
+    """Non-members whose score is."""
 
     @classmethod
-    def of(cls, members: Sequence[float], others: Sequence[float]) -> Self:
+    def of(cls, members: Sequence[float], non_members: Sequence[float]) -> Self:
         """Return the curve of scores, higher for members.
 
         Raises ValueError where either has none, or one that is no number.
         """
-        inside, outside = _scores(members), _scores(others)
+        inside, outside = _scores(members), _scores(non_members)
         thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
         true = len(inside) - np.searchsorted(np.sort(inside), thresholds, "left")
         false = len(outside) - np.searchsorted(np.sort(outside), thresholds, "left")
@@ -37,12 +37,12 @@ class Roc:
 
 def hull(curve: Roc) -> list[tuple[int, int]]:
     """Return the vertices (false, true) of the least concave curve above a ROC curve."""
-    found: list[tuple[int, int]] = []
+    vertices: list[tuple[int, int]] = []
     for point in sorted(set(zip(curve.false.tolist(), curve.true.tolist(), strict=True))):
-        while len(found) > 1 and _turns_left(found[-2], found[-1], point):
-            found.pop()
-        found.append(point)
-    return found
+        while len(vertices) > 1 and _turns_left(vertices[-2], vertices[-1], point):
+            vertices.pop()
+        vertices.append(point)
+    return vertices
 
 
 def hull_area(curve: Roc) -> float:
@@ -58,7 +58,7 @@ def hull_tpr(curve: Roc, fpr: float) -> float:
     return float(np.interp(fpr, list(best), list(best.values())))
 
 
-def auc(members: Sequence[float], others: Sequence[float]) -> Estimate:
+def auc(members: Sequence[float], non_members: Sequence[float]) -> Estimate:
     """Return P(a member's score is above another's), ties counted half, with its 95 % interval.
 
     The interval is Newcombe's method 5 (2006, Statistics in Medicine 25:559), which inverts a
@@ -68,14 +68,14 @@ def auc(members: Sequence[float], others: Sequence[float]) -> Estimate:
     from scipy.optimize import brentq
     from scipy.stats import rankdata
 
-    inside, outside = _scores(members), _scores(others)
+    inside, outside = _scores(members), _scores(non_members)
     m, n = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
     area = float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
 
     def excess(theta: float) -> float:
-        half = (m + n) / 2 - 1
-        spread = 1 + half * (1 - theta) / (2 - theta) + half * theta / (1 + theta)
+        n_star = (m + n) / 2 - 1
+        spread = 1 + n_star * (1 - theta) / (2 - theta) + n_star * theta / (1 + theta)
         return (area - theta) ** 2 - Z_95**2 * theta * (1 - theta) * spread / (m * n)
 
     # Between them only the area itself is a zero where it is 0 or 1: it is stepped over.
@@ -84,23 +84,23 @@ def auc(members: Sequence[float], others: Sequence[float]) -> Estimate:
     return Estimate(area, low, high)
 
 
-def tpr_at_fpr(members: Sequence[float], others: Sequence[float], fpr: float) -> Estimate:
+def tpr_at_fpr(members: Sequence[float], non_members: Sequence[float], fpr: float) -> Estimate:
     """Return the share of members above a threshold that at most `fpr` of the others reach.
 
-    The threshold is the strictest that is none below: the score of the k-th other from above, where
-    k is one more than `fpr` allows, and members must exceed it. The 95 % interval is Clopper and
-    Pearson's over the members; it takes the threshold as given. Raises ValueError where there are
-    too few others to have such a threshold, `fpr` times their number below 1.
+    The threshold is the score of the k-th non-member from above, where k is one more than `fpr`
+    allows, and members must exceed it. The 95 % interval is Clopper and Pearson's over the
+    members; it takes the threshold as given. Raises ValueError where there are too few others
+    to have such a threshold, `fpr` times their number below 1.
     """
     from scipy.stats import binomtest
 
-    inside, outside = _scores(members), np.sort(_scores(others))[::-1]
+    inside, outside = _scores(members), np.sort(_scores(non_members))[::-1]
     allowed = math.floor(fpr * len(outside) + 1e-9)
     if not allowed or allowed >= len(outside):
         raise ValueError(f"{len(outside)} others have no false positive rate of {fpr:g}.")
     hits = int((inside > outside[allowed]).sum())
-    found = binomtest(hits, len(inside)).proportion_ci(method="exact")
-    return Estimate(hits / len(inside), float(found.low), float(found.high))
+    interval = binomtest(hits, len(inside)).proportion_ci(method="exact")
+    return Estimate(hits / len(inside), float(interval.low), float(interval.high))
 
 
 def balanced_accuracy(curve: Roc) -> float:

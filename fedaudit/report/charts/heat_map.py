@@ -47,26 +47,26 @@ def heat_maps(report: Row) -> list[Map]:
     for row in rows(report, "mr_pair"):
         if category(row) == ALL and source_of(row) == "tuned":
             groups.setdefault(grouping.variant_of(row), {}).setdefault(_pair(row), row)
-    return [_map(name, [*some.values()]) for name, some in groups.items()][:MOST_MAPS]
+    return [_map(name, [*pairs.values()]) for name, pairs in groups.items()][:MOST_MAPS]
 
 
 def _pair(row: Row) -> tuple[str, str]:
     return client_in_scope(row, "attacker"), client_in_scope(row, "victim")
 
 
-def _map(variant: str, some: Sequence[Row]) -> Map:
-    names = list(dict.fromkeys(name for at in (0, 1) for row in some for name in [_pair(row)[at]]))
-    more = len(names) - MOST_CLIENTS
-    places = {name: at for at, name in enumerate(names[:MOST_CLIENTS])}
+def _map(variant: str, pairs: Sequence[Row]) -> Map:
+    names = list(dict.fromkeys(name for i in (0, 1) for row in pairs for name in [_pair(row)[i]]))
+    hidden_count = len(names) - MOST_CLIENTS
+    places = {name: i for i, name in enumerate(names[:MOST_CLIENTS])}
     inside = [
         row
-        for row in some
+        for row in pairs
         if {client_in_scope(row, "attacker"), client_in_scope(row, "victim")} <= places.keys()
     ]
     top = max((row["value"] or 0 for row in inside), default=0)
     return Map(
         title=f"Who draws whose text{f', {make_visible(variant)}' if variant else ''}",
-        note=f"{more:,} more clients in report.json." if more > 0 else "",
+        note=f"{hidden_count:,} more clients in report.json." if hidden_count > 0 else "",
         fields=tuple(
             Field(
                 x=LEFT + CELL * places[client_in_scope(row, "victim")],
@@ -76,8 +76,8 @@ def _map(variant: str, some: Sequence[Row]) -> Map:
             )
             for row in inside
         ),
-        columns=tuple((_short(name), LEFT + CELL * at + CELL // 2) for name, at in places.items()),
-        rows=tuple((_short(name), TOP + CELL * at + CELL // 2) for name, at in places.items()),
+        columns=tuple((_short(name), LEFT + CELL * i + CELL // 2) for name, i in places.items()),
+        rows=tuple((_short(name), TOP + CELL * i + CELL // 2) for name, i in places.items()),
         width=LEFT + CELL * len(places) + 8,
         height=TOP + CELL * len(places) + 8,
     )

@@ -67,11 +67,11 @@ def tuned_gains(report: Row) -> list[Row]:
 
 def round_traces(report: Row) -> Traces:
     """Return each variant's differences by round, where several rounds were attacked."""
-    found: dict[str, dict[int, Row]] = {}
+    traces: dict[str, dict[int, Row]] = {}
     for row in tuned_gains(report):
         if "passed" in row["scope"] and client_of(row) in ("", EVERYBODY):
-            found.setdefault(variant_of(row), {})[row["scope"]["round"]] = row
-    return found
+            traces.setdefault(variant_of(row), {})[row["scope"]["round"]] = row
+    return traces
 
 
 def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
@@ -88,7 +88,7 @@ def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
         and client_of(row) in ("", EVERYBODY)
     }
     for metric in (JUDGED, LOSS):
-        found = {
+        pairs = {
             name: (row, leaks[name])
             for name in leaks
             for row in report["measurements"]
@@ -96,15 +96,15 @@ def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
             if "task" not in row["scope"] and row["scope"].get("source") == _whose(leaks[name])
             if row["value"] is not None
         }
-        if len(found) == len(leaks):
+        if len(pairs) == len(leaks):
             break
-    return metric, found
+    return metric, pairs
 
 
 def _whose(leak: Row) -> str:
     """Return the source of utility of the model that was attacked."""
-    alone = "local" if client_of(leak) == EVERYBODY else "tuned"
-    return str(leak["scope"].get("model", alone))
+    default = "local" if client_of(leak) == EVERYBODY else "tuned"
+    return str(leak["scope"].get("model", default))
 
 
 def tables(report: Row) -> list[Table]:
@@ -112,29 +112,29 @@ def tables(report: Row) -> list[Table]:
     return [*_by_round(round_traces(report)), *_beside(*utility_pairs(report))]
 
 
-def _by_round(found: Traces) -> list[Table]:
-    every = sorted({number for own in found.values() for number in own})
+def _by_round(traces: Traces) -> list[Table]:
+    every = sorted({number for trace in traces.values() for number in trace})
     if len(every) < 2:
         return []
     columns = {number: f"round {number}" for number in z_by_round.shown_rounds(every)}
     cells = [
         {"variant": name}
-        | {title: format_measurement(own[n]) if n in own else NONE for n, title in columns.items()}
-        for name, own in found.items()
+        | {title: format_measurement(t[n]) if n in t else NONE for n, title in columns.items()}
+        for name, t in traces.items()
     ]
-    more = "For the other rounds see report.json." if len(columns) < len(every) else ""
+    note = "For the other rounds see report.json." if len(columns) < len(every) else ""
     titles = tuple(columns.values())
     return [
-        laid_out(ROUNDS, cells, ("variant", *titles), numeric=titles, notes=(f"{WHAT} {more}",))
+        laid_out(ROUNDS, cells, ("variant", *titles), numeric=titles, notes=(f"{WHAT} {note}",))
     ]
 
 
-def _beside(metric: str, found: Mapping[str, tuple[Row, Row]]) -> list[Table]:
-    if len(found) < 2:
+def _beside(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[Table]:
+    if len(pairs) < 2:
         return []
     cells = [
-        {"variant": name, metric: format_measurement(own), "leakage": format_measurement(leak)}
-        for name, (own, leak) in found.items()
+        {"variant": name, metric: format_measurement(row), "leakage": format_measurement(leak)}
+        for name, (row, leak) in pairs.items()
     ]
     columns = (metric, "leakage")
     notes = (f"{WHAT} {MORE[metric]}",)
@@ -143,40 +143,42 @@ def _beside(metric: str, found: Mapping[str, tuple[Row, Row]]) -> list[Table]:
 
 def figures(report: Row) -> list[Plot]:
     """Return the pictures, each where there is something to compare."""
-    found = round_traces(report)
+    traces = round_traces(report)
     metric, pairs = utility_pairs(report)
-    drawn = _front(report)
-    if len({number for own in found.values() for number in own}) > 1:
-        drawn.append(_rounds(found))
+    plots = _front(report)
+    if len({number for trace in traces.values() for number in trace}) > 1:
+        plots.append(_rounds(traces))
     if len(pairs) > 1:
-        drawn.append(_pairs(metric, pairs))
-    return drawn
+        plots.append(_pairs(metric, pairs))
+    return plots
 
 
 def _front(report: Row) -> list[Plot]:
     """Return the picture of all variants by both axes of the study's table, the front as a line."""
-    places = {name: (own[1], own[0]) for name, own in tradeoffs.axis_values(report).items()}
+    places = {name: (v[1], v[0]) for name, v in tradeoffs.axis_values(report).items()}
     if len(places) < 2:
         return []
-    up, across = (one for one in tradeoffs.tradeoff_columns(report) if one["axis"])
-    flip = [-1 if one["better"] == "higher" else 1 for one in (across, up)]
-    drawn = {name: [(x * flip[0], y * flip[1])] for name, (x, y) in places.items()}
-    front = sorted(drawn[name][0] for name in tradeoffs.pareto_front(tradeoffs.axis_values(report)))
+    up, across = (column for column in tradeoffs.tradeoff_columns(report) if column["axis"])
+    flip = [-1 if column["better"] == "higher" else 1 for column in (across, up)]
+    points = {name: [(x * flip[0], y * flip[1])] for name, (x, y) in places.items()}
+    front = sorted(
+        points[name][0] for name in tradeoffs.pareto_front(tradeoffs.axis_values(report))
+    )
     note = f"Up: {up['title']}. Across: {across['title']}. The line joins the Pareto front."
-    return [_plot(tradeoffs.TITLE, note, {"": front, **drawn}, "{:.3g}", beyond=False)]
+    return [_plot(tradeoffs.TITLE, note, {"": front, **points}, "{:.3g}", beyond=False)]
 
 
-def _rounds(found: Traces) -> Plot:
+def _rounds(traces: Traces) -> Plot:
     lines = {
-        name: [(float(n), float(own[n]["value"])) for n in sorted(own)]
-        for name, own in found.items()
+        name: [(float(n), float(trace[n]["value"])) for n in sorted(trace)]
+        for name, trace in traces.items()
     }
     return _plot(ROUNDS, WHAT, lines, "round {:g}", beyond=True)
 
 
-def _pairs(metric: str, found: Mapping[str, tuple[Row, Row]]) -> Plot:
+def _pairs(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> Plot:
     points = {
-        name: [(float(own["value"]), float(leak["value"]))] for name, (own, leak) in found.items()
+        name: [(float(row["value"]), float(leak["value"]))] for name, (row, leak) in pairs.items()
     }
     return _plot(UTILITY, f"{WHAT} {MORE[metric]}", points, "{:.3g}", beyond=False)
 
@@ -190,8 +192,8 @@ def _plot(
     beyond: bool,
 ) -> Plot:
     """Return a picture of named lines; names stand right of it (`beyond`), or by their points."""
-    xs = sorted({x for own in lines.values() for x, _ in own})
-    ys = [y for own in lines.values() for _, y in own]
+    xs = sorted({x for line in lines.values() for x, _ in line})
+    ys = [y for line in lines.values() for _, y in line]
     low, high = min(0.0, *ys), max(0.1, *ys)
 
     def across(x: float) -> float:
@@ -201,8 +203,8 @@ def _plot(
     def down(y: float) -> float:
         return round(EDGE + (high - y) / (high - low) * HEIGHT, 1)
 
-    places = {name: tuple((across(x), down(y)) for x, y in own) for name, own in lines.items()}
-    ends = z_by_round.spread_labels([own[-1][1] for own in places.values()], EDGE, EDGE + HEIGHT)
+    places = {name: tuple((across(x), down(y)) for x, y in line) for name, line in lines.items()}
+    label_ys = z_by_round.spread_labels([p[-1][1] for p in places.values()], EDGE, EDGE + HEIGHT)
     marks = xs if beyond else [xs[0], xs[-1]]
     return Plot(
         title=title,
@@ -210,11 +212,11 @@ def _plot(
         curves=tuple(
             VariantCurve(
                 name=z_by_round.shorten_name(name),
-                points=own,
-                x=LEFT + WIDTH + 8 if beyond else own[-1][0] + 6,
-                y=(end if beyond else own[-1][1]) + 4,
+                points=points,
+                x=LEFT + WIDTH + 8 if beyond else points[-1][0] + 6,
+                y=(label_y if beyond else points[-1][1]) + 4,
             )
-            for (name, own), end in zip(places.items(), ends, strict=True)
+            for (name, points), label_y in zip(places.items(), label_ys, strict=True)
         ),
         across=tuple((form.format(x), across(x)) for x in marks),
         scale=tuple((number(y), down(y)) for y in dict.fromkeys((0.0, high, low))),

@@ -13,23 +13,23 @@ from fedaudit.report.tables.table import Table, laid_out
 from fedaudit.report.verdict import attribution
 
 MOST_CURVES = 20
-"""Of a figure: flagged clients first, then the highest."""
+"""Curves in one figure: flagged clients first, then those with the highest Z."""
 
 MOST_FIGURES = 12
 MOST_ROUNDS = 8
-"""Named on a scale, or columns of a table: spread evenly, the first and the last among them."""
+"""Rounds on a scale, or columns of a table: evenly spaced, first and last included."""
 
 MOST_LETTERS = 32
 WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 48, 14, 15
-"""The picture's geometry: the plot, the room for its scale, its rim, and between two names."""
+"""Geometry of the picture: the plot, the room for its scale, the margin, the gap between names."""
 
 FAR = 1e9
-"""Further than this a statistic is not drawn."""
+"""Statistics beyond this are drawn at this value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One client's Z after each of its rounds, under the mark that speaks most against it."""
+    """One client's Z after each of its rounds, for the mark that speaks most against it."""
 
     client: str
     mark: str
@@ -46,7 +46,7 @@ class ZCurve:
     path: str
     points: tuple[tuple[float, float], ...]
     label: float
-    """How far down its name stands."""
+    """Vertical position of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ZFigure:
     title: str
     curves: tuple[ZCurve, ...]
     thresholds: tuple[tuple[str, float], ...]
-    """What must be exceeded, and how far down that is."""
+    """What Z must exceed, and the vertical position of that."""
     rounds: tuple[tuple[str, float], ...]
     scale: tuple[tuple[str, float], ...]
     height: int
@@ -67,47 +67,47 @@ class ZFigure:
 
 def z_series(report: Row) -> dict[str, list[Series]]:
     """Return the series of every client by variant, flagged clients and the highest first."""
-    some = measurements.attribution_rows(report, "round")
-    found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
-    for row in some:
+    rows = measurements.attribution_rows(report, "round")
+    z_values: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
+    for row in rows:
         number = row["scope"]["round"]
         if row["metric"] == "stouffer_z" and row["value"] is not None and _counts(number):
             key = (client_of(row), str(row["scope"]["mark"]))
-            found.setdefault(variant_of(row), {}).setdefault(key, {})[number] = row["value"]
+            z_values.setdefault(variant_of(row), {}).setdefault(key, {})[number] = row["value"]
     decided = client_tests(measurements.attribution_rows(report, "client"))
     return {
-        name: _series(own, [one for one in decided if one.variant == name])
-        for name, own in found.items()
+        name: _series(values, [test for test in decided if test.variant == name])
+        for name, values in z_values.items()
     }
 
 
 def figures(report: Row) -> list[ZFigure]:
     """Return a figure of the running Z, or one for each of the first variants of a study."""
-    drawn = [(name, some) for name, some in z_series(report).items() if some]
+    variants = [(name, series) for name, series in z_series(report).items() if series]
     decided = client_tests(measurements.attribution_rows(report, "client"))
-    more = len(drawn) - MOST_FIGURES
-    left = f"{more:,} more variants are in report.json." if more > 0 else ""
+    remaining = len(variants) - MOST_FIGURES
+    note = f"{remaining:,} more variants are in report.json." if remaining > 0 else ""
     return [
         _figure(
             f"Z after each round{f', variant {name}' if name else ''}",
-            some,
-            _limits(one for one in decided if one.variant == name),
-            left if index == MOST_FIGURES - 1 else "",
+            series,
+            _limits(test for test in decided if test.variant == name),
+            note if index == MOST_FIGURES - 1 else "",
         )
-        for index, (name, some) in enumerate(drawn[:MOST_FIGURES])
+        for index, (name, series) in enumerate(variants[:MOST_FIGURES])
     ]
 
 
 def _limits(decided: Iterable[attribution.TestedClient]) -> list[float]:
-    """Return the least and the most that some client must exceed."""
-    some = [one.threshold for one in decided if one.threshold is not None]
-    return sorted({min(some), max(some)}) if some else []
+    """Return the lowest and the highest threshold of the clients."""
+    thresholds = [test.threshold for test in decided if test.threshold is not None]
+    return sorted({min(thresholds), max(thresholds)}) if thresholds else []
 
 
 def table(report: Row) -> list[Table]:
-    """Return the running Z as tables, for what cannot show a figure."""
-    drawn = [(name, some) for name, some in z_series(report).items() if some]
-    return [_table(name, some) for name, some in drawn[:MOST_FIGURES]]
+    """Return the running Z as tables, for formats that cannot show a figure."""
+    variants = [(name, series) for name, series in z_series(report).items() if series]
+    return [_table(name, series) for name, series in variants[:MOST_FIGURES]]
 
 
 def _counts(number: object) -> bool:
@@ -115,67 +115,69 @@ def _counts(number: object) -> bool:
 
 
 def _series(
-    found: Mapping[tuple[str, str], Mapping[int, float]],
+    z_values: Mapping[tuple[str, str], Mapping[int, float]],
     decided: Sequence[attribution.TestedClient],
 ) -> list[Series]:
-    """Return one series a client: of the mark that was decided on, else of its highest Z."""
-    told = {one.client: one for one in attribution.strongest_tests(decided)}
+    """Return one series per client: of the mark of its strongest test, else of its highest Z."""
+    tests = {test.client: test for test in attribution.strongest_tests(decided)}
     groups: dict[str, list[Series]] = {}
-    for (who, mark), values in found.items():
-        on = who in told and told[who].mark == mark
+    for (client, mark), values in z_values.items():
+        on = client in tests and tests[client].mark == mark
         series = Series(
-            client=who,
+            client=client,
             mark=mark,
-            flagged=on and told[who].flagged,
+            flagged=on and tests[client].flagged,
             points=tuple(sorted(values.items())),
         )
-        groups.setdefault(who, []).append(series)
+        groups.setdefault(client, []).append(series)
 
-    def rank(one: Series) -> tuple[bool, float, str]:
-        on = one.client in told and told[one.client].mark == one.mark
-        return not on, -_last(one), one.mark
+    def rank(candidate: Series) -> tuple[bool, float, str]:
+        on = candidate.client in tests and tests[candidate.client].mark == candidate.mark
+        return not on, -_last(candidate), candidate.mark
 
     best = [min(group, key=rank) for group in groups.values()]
-    return sorted(best, key=lambda one: (not one.flagged, -_last(one), one.client))
+    return sorted(best, key=lambda s: (not s.flagged, -_last(s), s.client))
 
 
 def _last(series: Series) -> float:
     return series.points[-1][1]
 
 
-def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], note: str) -> ZFigure:
-    shown = some[:MOST_CURVES]
-    rounds = sorted({at for one in shown for at, _ in one.points})
-    values = [_near(value) for one in shown for _, value in one.points]
+def _figure(
+    title: str, client_series: Sequence[Series], thresholds: Sequence[float], note: str
+) -> ZFigure:
+    selected = client_series[:MOST_CURVES]
+    rounds = sorted({r for series in selected for r, _ in series.points})
+    values = [_near(value) for series in selected for _, value in series.points]
     limits = [_near(value) for value in thresholds]
     low, high = min(0.0, *values, *limits), max(1.0, *values, *limits)
-    height = max(HEIGHT, GAP * len(shown)) + 2 * EDGE
+    height = max(HEIGHT, GAP * len(selected)) + 2 * EDGE
 
-    def across(at: int) -> float:
-        share = (at - rounds[0]) / (rounds[-1] - rounds[0]) if len(rounds) > 1 else 0.5
+    def across(round_number: int) -> float:
+        share = (round_number - rounds[0]) / (rounds[-1] - rounds[0]) if len(rounds) > 1 else 0.5
         return round(LEFT + EDGE + share * (WIDTH - 2 * EDGE), 1)
 
     def down(value: float) -> float:
         share = (_near(value) - low) / (high - low)
         return round(height - EDGE - share * (height - 2 * EDGE), 1)
 
-    points = [tuple((across(at), down(value)) for at, value in one.points) for one in shown]
-    labels = spread_labels([own[-1][1] for own in points], EDGE, height - EDGE)
-    hidden = len(some) - len(shown)
+    points = [tuple((across(r), down(value)) for r, value in series.points) for series in selected]
+    labels = spread_labels([curve[-1][1] for curve in points], EDGE, height - EDGE)
+    hidden = len(client_series) - len(selected)
     return ZFigure(
         title=title,
         curves=tuple(
             ZCurve(
-                name=shorten_name(f"{one.client} ({format_z(_last(one))})"),
-                flagged=one.flagged,
-                path=" ".join(f"{x:g},{y:g}" for x, y in own),
-                points=own,
+                name=shorten_name(f"{series.client} ({format_z(_last(series))})"),
+                flagged=series.flagged,
+                path=" ".join(f"{x:g},{y:g}" for x, y in curve),
+                points=curve,
                 label=label,
             )
-            for one, own, label in zip(shown, points, labels, strict=True)
+            for series, curve, label in zip(selected, points, labels, strict=True)
         ),
         thresholds=tuple((f"{value:.4g}", down(value)) for value in thresholds),
-        rounds=tuple((str(at), across(at)) for at in shown_rounds(rounds)),
+        rounds=tuple((str(r), across(r)) for r in shown_rounds(rounds)),
         scale=tuple(_readable([(number(value), down(value)) for value in (0.0, high, low)])),
         height=height,
         note=" ".join(filter(None, (f"and {hidden:,} more clients." if hidden else "", note))),
@@ -184,11 +186,11 @@ def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], not
 
 def _readable(scale: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     """Return the numbers of a scale, the first ones first, that do not cover each other."""
-    kept: list[tuple[str, float]] = []
-    for told, y in scale:
-        if all(abs(y - other) >= GAP for _, other in kept):
-            kept.append((told, y))
-    return kept
+    labels: list[tuple[str, float]] = []
+    for text, y in scale:
+        if all(abs(y - label_y) >= GAP for _, label_y in labels):
+            labels.append((text, y))
+    return labels
 
 
 def _near(value: float) -> float:
@@ -197,8 +199,8 @@ def _near(value: float) -> float:
 
 def shorten_name(name: str) -> str:
     """Return a name for a picture: visible characters only, and as many as there is room for."""
-    shown = make_visible(name)
-    return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"
+    visible = make_visible(name)
+    return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"
 
 
 def shown_rounds(rounds: Sequence[int]) -> list[int]:
@@ -206,11 +208,11 @@ def shown_rounds(rounds: Sequence[int]) -> list[int]:
     if len(rounds) <= MOST_ROUNDS:
         return list(rounds)
     step = (len(rounds) - 1) / (MOST_ROUNDS - 1)
-    return [rounds[round(place * step)] for place in range(MOST_ROUNDS)]
+    return [rounds[round(index * step)] for index in range(MOST_ROUNDS)]
 
 
 def spread_labels(wished: Sequence[float], top: float, bottom: float) -> list[float]:
-    """Return places near those wished for, at least a line apart and between `top` and `bottom`."""
+    """Return positions near the wished ones, a line apart or more, between `top` and `bottom`."""
     order = sorted(range(len(wished)), key=lambda index: wished[index])
     places = [0.0] * len(wished)
     above = top - GAP
@@ -219,19 +221,19 @@ def spread_labels(wished: Sequence[float], top: float, bottom: float) -> list[fl
     below = bottom + GAP
     for index in reversed(order):
         below = places[index] = min(places[index], below - GAP)
-    return [round(place, 1) for place in places]
+    return [round(y, 1) for y in places]
 
 
-def _table(name: str, some: Sequence[Series]) -> Table:
-    every = sorted({at for one in some for at, _ in one.points})
+def _table(name: str, client_series: Sequence[Series]) -> Table:
+    every = sorted({r for series in client_series for r, _ in series.points})
     chosen = shown_rounds(every)
     cells = [
-        {"client": one.client, "mark": one.mark}
-        | {f"round {at}": format_z(value) for at, value in one.points}
-        for one in some[:MOST_CURVES]
+        {"client": series.client, "mark": series.mark}
+        | {f"round {r}": format_z(value) for r, value in series.points}
+        for series in client_series[:MOST_CURVES]
     ]
-    columns = tuple(f"round {at}" for at in chosen)
-    hidden = len(some) - len(cells)
+    columns = tuple(f"round {r}" for r in chosen)
+    hidden = len(client_series) - len(cells)
     return laid_out(
         f"Z after each round{f', variant {name}' if name else ''}",
         cells,

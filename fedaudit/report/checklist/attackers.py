@@ -15,7 +15,7 @@ ACCESS = {
     "canary": "logprobs",
     "discoverable": "logprobs",
 }
-"""What an attack uses beside the texts that a model writes, by its name."""
+"""What an attack needs besides generated texts, by its name."""
 
 KNOWLEDGE = {
     "contextual": "own records",
@@ -29,17 +29,17 @@ KNOWLEDGE = {
     "ranking": "candidates",
     "canary": "canaries",
 }
-"""What whoever attacks so must have."""
+"""What the attacker must have for an attack, by its name."""
 
 PUBLIC, CLIENT, KEY_HOLDER, SERVER, UNKNOWN = (
     *("public", "client", "key holder", "server"),
     "not stated by the attack",
 )
 POSITIONS = (PUBLIC, CLIENT, KEY_HOLDER, SERVER)
-"""From furthest off to nearest."""
+"""From the furthest to the nearest."""
 
 DECLARED = {"outsider": PUBLIC, "member": CLIENT, "key-holder": KEY_HOLDER, "server": SERVER}
-"""What positions are called where they are declared."""
+"""Positions by the names under which they are declared."""
 
 NEEDS = {
     PUBLIC: "access as the release gives it",
@@ -55,14 +55,14 @@ MADE_FROM = {
 """The furthest position from which an attack can be made."""
 
 OF_THE_SERVER = frozenset({"attribution", "source"})
-"""Kinds of rows about what the server can tell, which no class of attacks on the model has."""
+"""Kinds of rows about what the server can tell; they belong to no class of attacks."""
 
 NOT_TOTALS = ("label", "category", "document", "text", "task", "round")
 TELLING_SETS = ("exclusive", "prefix-disjoint", "all")
 
 
 def position_of(row: Row) -> str:
-    """Return the furthest position from which what a row measured can be done."""
+    """Return the furthest position from which the attack of a row can be made."""
     if row["scope"].get("key") in ("right", "other"):
         return KEY_HOLDER
     if row["kind"] == "attribution" or attack_class(row) in ("inversion", "reconstruction"):
@@ -76,16 +76,16 @@ def attack_class(row: Row) -> str:
 
 
 def telling_rows(report: Row) -> list[Row]:
-    """Return the total of each attack and class that says most, under each key if there are keys.
+    """Return the most telling total of each attack and class, for each key if there are keys.
 
-    What was judged goes first, then what came out beyond the base, then the judged set of targets.
+    Judged rows are preferred, then leaks beyond the base, then the judged set of targets.
     """
-    judged = [one["measurement"] for one in judgements(report) if one["measurement"]]
+    judged_rows = [j["measurement"] for j in judgements(report) if j["measurement"]]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in report["measurements"]:
         if (name := attack_class(row)) and _is_total(row):
             groups.setdefault((row["plugin"], name, str(row["scope"].get("key"))), []).append(row)
-    return [min(rows, key=lambda row: _rank(row, judged)) for rows in groups.values()]
+    return [min(rows, key=lambda row: _rank(row, judged_rows)) for rows in groups.values()]
 
 
 def _is_total(row: Row) -> bool:
@@ -98,16 +98,16 @@ def _is_total(row: Row) -> bool:
     )
 
 
-def _rank(row: Row, judged: list[Mapping[str, Any]]) -> tuple[object, ...]:
+def _rank(row: Row, judged_rows: list[Mapping[str, Any]]) -> tuple[object, ...]:
     names = ("plugin", "metric", "scope", "value")
-    own = any(all(row[name] == one[name] for name in names) for one in judged)
+    is_judged = any(all(row[name] == j[name] for name in names) for j in judged_rows)
     subset = row["scope"].get("set")
-    place = TELLING_SETS.index(subset) if subset in TELLING_SETS else 0
-    return not own, row["low"] is None, query.telling_rank(row), place
+    rank = TELLING_SETS.index(subset) if subset in TELLING_SETS else 0
+    return not is_judged, row["low"] is None, query.telling_rank(row), rank
 
 
 def unmeasured(report: Row) -> list[str]:
     """Return the positions that no measurement of a report is about."""
-    seen = {position_of(row) for row in telling_rows(report)}
-    seen |= {SERVER for row in report["measurements"] if row["kind"] in OF_THE_SERVER}
-    return [name for name in POSITIONS if name not in seen]
+    measured = {position_of(row) for row in telling_rows(report)}
+    measured |= {SERVER for row in report["measurements"] if row["kind"] in OF_THE_SERVER}
+    return [name for name in POSITIONS if name not in measured]

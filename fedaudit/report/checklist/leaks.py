@@ -29,10 +29,10 @@ SPECIAL = {
     "Art. 10": "convictions and offences (Art. 10)",
     "Art. 87": "national number (Art. 87)",
 }
-"""How a clause begins that gives a kind of data a protection of its own."""
+"""First words of the clauses that give a kind of data special protection."""
 CAME_OUT, TOLD_APART = "came out", "told apart"
 RECOGNISED = ("attribute_inference", "membership_inference")
-"""Classes of attacks in which nothing comes out: what is true is told from what is not."""
+"""Classes of attacks that extract nothing: they tell what is true from what is not."""
 MOST_KINDS = 60
 ALL_CAN = (
     "Whoever stands nearer can do what those further off can: a client what the public can, the"
@@ -70,16 +70,16 @@ def likelihood(report: Row) -> Table:
     """Return what each attack gave, with interval, what it must beat, and its cost in queries."""
     cells = []
     for row in telling_rows(report):
-        like = [one for one in report["measurements"] if one["metric"] == row["metric"]]
+        like = [r for r in report["measurements"] if r["metric"] == row["metric"]]
         base, control = (query.comparable_row(like, row, name) for name in ("base", "control"))
-        asked = _queries(report, row)
+        queries = _queries(report, row)
         cells.append(
             (
                 f"{row['plugin']} {row['metric'].replace('_', ' ')}",
                 result(row),
                 NONE if base is None else result(base),
                 _chance(row, control),
-                NONE if asked is None else number(asked),
+                NONE if queries is None else number(queries),
             )
         )
     columns = ("what", "model [95 %]", "base [95 %]", "guessing", "queries")
@@ -88,23 +88,23 @@ def likelihood(report: Row) -> Table:
 
 
 def _queries(report: Row, row: Row) -> float | None:
-    """Return the continuations that an attack asked of the model, under its key if it had one."""
+    """Return how many continuations an attack asked for, under its key if it had one."""
     scope = row["scope"]
-    asked = [
-        one["value"]
-        for one in report["measurements"]
-        if (one["plugin"], one["metric"]) == (row["plugin"], "queries")
-        and one["value"] is not None
-        and one["scope"].get("source", "tuned") == "tuned"
-        and all(one["scope"].get(key) == scope.get(key) for key in ("key", "records", "variant"))
+    counts = [
+        m["value"]
+        for m in report["measurements"]
+        if (m["plugin"], m["metric"]) == (row["plugin"], "queries")
+        and m["value"] is not None
+        and m["scope"].get("source", "tuned") == "tuned"
+        and all(m["scope"].get(key) == scope.get(key) for key in ("key", "records", "variant"))
     ]
-    return max(asked, default=None)
+    return max(counts, default=None)
 
 
 def result(row: Row) -> str:
-    """Return a measurement with what it is out of and its interval."""
-    told = format_rate(row) if row["metric"] in RATES else format_measurement(row)
-    return told if row["hits"] is not None or row["n"] is None else f"{told}, n {row['n']:,}"
+    """Return a measurement with its n and its interval."""
+    text = format_rate(row) if row["metric"] in RATES else format_measurement(row)
+    return text if row["hits"] is not None or row["n"] is None else f"{text}, n {row['n']:,}"
 
 
 def _chance(row: Row, control: Row | None) -> str:
@@ -115,11 +115,11 @@ def _chance(row: Row, control: Row | None) -> str:
 
 
 def severity(report: Row) -> Table:
-    """Return a line for each kind of data that came out; what has a protection of its own is first.
+    """Return a line for each kind of data that came out, specially protected kinds first.
 
     A label is counted as its kind in the taxonomy; labels outside it keep their names.
     """
-    lines = [_line(*key, found) for key, found in _kinds(report).items()]
+    lines = [_line(*key, findings) for key, findings in _kinds(report).items()]
     lines.sort(key=lambda line: (line[2] == NONE, *(-_count(cell) for cell in line[3:7]), line[:2]))
     columns = ("kind", "how", "GDPR", "high", "medium", "low", "not proven", "by")
     table = Table(
@@ -134,29 +134,29 @@ def severity(report: Row) -> Table:
 
 def _kinds(report: Row) -> dict[tuple[str, str], list[Row]]:
     kinds: dict[tuple[str, str], list[Row]] = {}
-    for one, manner in zip(report["findings"], manners(report), strict=True):
-        known = category(one["label"])
-        kinds.setdefault((known.name if known else one["label"], manner), []).append(one)
+    for finding, manner in zip(report["findings"], manners(report), strict=True):
+        kind = category(finding["label"])
+        kinds.setdefault((kind.name if kind else finding["label"], manner), []).append(finding)
     return kinds
 
 
 def manners(report: Row) -> list[str]:
-    """Return of each finding how it was found: it came out, or was told apart from others."""
+    """Return how each finding was made: it came out, or was told apart from others."""
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
-    found = (rows.get(one["measurement"]) for one in report["findings"])
-    classes = ("" if row is None else attack_class(row) for row in found)
+    finding_rows = (rows.get(finding["measurement"]) for finding in report["findings"])
+    classes = ("" if row is None else attack_class(row) for row in finding_rows)
     return [TOLD_APART if name in RECOGNISED else CAME_OUT for name in classes]
 
 
-def _line(name: str, manner: str, found: list[Row]) -> tuple[str, ...]:
+def _line(name: str, manner: str, findings: list[Row]) -> tuple[str, ...]:
     worst: dict[str, int] = {}
-    for one in found:
-        key = str(one["evidence"].get("hmac") or one["id"])
-        worst[key] = min(worst.get(key, len(LEVELS)), LEVELS.index(one["severity"]))
-    counts = (sum(level == place for level in worst.values()) for place in range(len(LEVELS)))
-    by = sorted({str(one["measurement"]).partition(" ")[0] for one in found})
+    for finding in findings:
+        key = str(finding["evidence"].get("hmac") or finding["id"])
+        worst[key] = min(worst.get(key, len(LEVELS)), LEVELS.index(finding["severity"]))
+    counts = (sum(level == index for level in worst.values()) for index in range(len(LEVELS)))
+    plugins = sorted({str(f["measurement"]).partition(" ")[0] for f in findings})
     cells = (f"{n:,}" if n else NONE for n in counts)
-    return (name, manner, special(name) or NONE, *cells, ", ".join(by))
+    return (name, manner, special(name) or NONE, *cells, ", ".join(plugins))
 
 
 def _count(cell: str) -> int:
@@ -164,31 +164,31 @@ def _count(cell: str) -> int:
 
 
 def special(kind: str) -> str:
-    """Return the protection that the GDPR gives a kind of data beside Art. 4; "" for none."""
-    known = category(kind)
-    if known is None:
+    """Return the special protection that the GDPR gives a kind of data; "" for none."""
+    pii_category = category(kind)
+    if pii_category is None:
         return ""
-    said = (clause for clause in known.references("gdpr"))
-    return next((told for c in said for start, told in SPECIAL.items() if _begins(c, start)), "")
+    clauses = (clause for clause in pii_category.references("gdpr"))
+    return next((text for c in clauses for start, text in SPECIAL.items() if _begins(c, start)), "")
 
 
 def _begins(clause: str, start: str) -> bool:
-    """Tell whether a clause is of an article: `Art. 9(1)` of Art. 9, `Art. 95` not."""
-    rest = clause.removeprefix(start)
-    return rest != clause and not rest[:1].isdigit()
+    """Tell whether a clause is of an article: `Art. 9(1)` is of Art. 9, `Art. 95` is not."""
+    suffix = clause.removeprefix(start)
+    return suffix != clause and not suffix[:1].isdigit()
 
 
 def verified(report: Row) -> list[Row]:
     """Return the findings that are proven leaks of personal data or texts: these came out."""
-    other = ("WATERMARK", "GATE", "CANARY")
-    found = zip(report["findings"], manners(report), strict=True)
-    proven = (one for one, manner in found if manner == CAME_OUT)
-    proven = (one for one in proven if one["severity"] != "unverified")
-    return [one for one in proven if one["label"] not in other]
+    excluded_labels = ("WATERMARK", "GATE", "CANARY")
+    pairs = zip(report["findings"], manners(report), strict=True)
+    proven = (finding for finding, manner in pairs if manner == CAME_OUT)
+    proven = (finding for finding in proven if finding["severity"] != "unverified")
+    return [finding for finding in proven if finding["label"] not in excluded_labels]
 
 
 def persons(report: Row) -> list[Row]:
-    """Return how many people are exposed beyond the base, a row an attack, without sweeps."""
+    """Return how many people are exposed beyond the base, one row per attack, without sweeps."""
     rows = [row for row in report["measurements"] if row["metric"] == "persons"]
     rows = [row for row in rows if row["value"] is not None and not query.is_sweep(row)]
     best: dict[str, Row] = {}
@@ -199,7 +199,7 @@ def persons(report: Row) -> list[Row]:
 
 
 def parties(report: Row) -> list[str]:
-    """Return whose records the audit was about: files of victims, clients that rows name."""
+    """Return whose records were audited: files of victims, and clients that rows name."""
     named = {str(v) for path, v in _options(report["run"]["config"]) if path in ("victim", "data")}
     for row in (*report["measurements"], *report["findings"]):
         where = row.get("scope") or row.get("evidence") or {}
@@ -209,7 +209,7 @@ def parties(report: Row) -> list[str]:
 
 
 def _options(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the options of a run that are texts, those of its steps too."""
+    """Yield the options of a run that are strings, with those of its steps."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _options(value)

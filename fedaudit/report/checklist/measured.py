@@ -13,22 +13,22 @@ MOST_ROWS = 4
 
 
 def direct(report: Row) -> ChecklistAnswer:
-    """Answer how likely direct extraction is, for the person whom it is likeliest for."""
+    """Answer how likely direct extraction is, for the person most at risk."""
     people = leaks.persons(report)
     rows = _of_class(report, "exfiltration")
     if not rows and not people:
         return ChecklistAnswer("open", "No extraction gave a number.")
     exact = [r for r in (*rows, *people) if r["scope"].get("estimator") == "exact"]
     most = [r for r in report["measurements"] if r["metric"] == "most_kinds" and r["value"]]
-    told = _told([*rows, *people])
+    text = _told([*rows, *people])
     if most:
         worst = max(row["value"] for row in most)
-        told += f" Whoever is exposed most is so by {number(worst)} kinds of data."
+        text += f" Whoever is exposed most is so by {number(worst)} kinds of data."
     if exact:
-        return ChecklistAnswer("answered", f"Computed, not sampled. {told}", (*rows, *people))
+        return ChecklistAnswer("answered", f"Computed, not sampled. {text}", (*rows, *people))
     return ChecklistAnswer(
         "in part",
-        f"Sampled: {told} The chance of each string by itself, which `--estimator exact` computes,"
+        f"Sampled: {text} The chance of each string by itself, which `--estimator exact` computes,"
         " is not in this report; a mean over strings does not answer for every data subject.",
         (*rows, *people),
     )
@@ -39,8 +39,8 @@ def ordinary(report: Row) -> ChecklistAnswer:
     rows = [row for row in telling_rows(report) if row["plugin"] == "untargeted"]
     if not rows:
         return ChecklistAnswer("open", "Nothing was asked without an attack in mind.")
-    told = f"{_told(rows)} This asks for nothing, but it is no sample of a deployment's queries."
-    return ChecklistAnswer("in part", told, tuple(rows))
+    text = f"{_told(rows)} This asks for nothing, but it is no sample of a deployment's queries."
+    return ChecklistAnswer("in part", text, tuple(rows))
 
 
 def regurgitation(report: Row) -> ChecklistAnswer:
@@ -56,10 +56,10 @@ def regurgitation(report: Row) -> ChecklistAnswer:
         and row["value"] is not None
     ]
     if not control:
-        more = "No text that nobody trained on was compared with."
-        return ChecklistAnswer("in part", f"{_told(rows)} {more}", tuple(rows))
-    told = f"{_told(rows)} Beside it: {_told(control)}"
-    return ChecklistAnswer("answered", told, (*rows, *control[:MOST_ROWS]))
+        caveat = "No text that nobody trained on was compared with."
+        return ChecklistAnswer("in part", f"{_told(rows)} {caveat}", tuple(rows))
+    text = f"{_told(rows)} Beside it: {_told(control)}"
+    return ChecklistAnswer("answered", text, (*rows, *control[:MOST_ROWS]))
 
 
 def membership(report: Row) -> ChecklistAnswer:
@@ -68,13 +68,13 @@ def membership(report: Row) -> ChecklistAnswer:
     rates = [row for row in rows if row["metric"] == "tpr" and row["value"] is not None]
     if rates:
         return ChecklistAnswer("answered", _told(rates), tuple(rates[:MOST_ROWS]))
-    known = [r for r in rows if r["value"] is not None and r["metric"] in ("auc", "p_value")]
-    known.sort(key=lambda row: row["metric"] != "p_value")
-    if not known:
+    known_rows = [r for r in rows if r["value"] is not None and r["metric"] in ("auc", "p_value")]
+    known_rows.sort(key=lambda row: row["metric"] != "p_value")
+    if not known_rows:
         return ChecklistAnswer("open", _why(report, "membership_inference"))
-    left = next(iter(query.missing_reasons(r for r in rows if r["metric"] == "tpr")), "")
-    told = f"{_told(known)} No rate at few false positives. {left}".strip().rstrip(".") + "."
-    return ChecklistAnswer("in part", told, tuple(known[:MOST_ROWS]))
+    reason = next(iter(query.missing_reasons(r for r in rows if r["metric"] == "tpr")), "")
+    text = f"{_told(known_rows)} No rate at few false positives. {reason}".strip().rstrip(".") + "."
+    return ChecklistAnswer("in part", text, tuple(known_rows[:MOST_ROWS]))
 
 
 def attributes(report: Row) -> ChecklistAnswer:
@@ -83,8 +83,8 @@ def attributes(report: Row) -> ChecklistAnswer:
     if not rows:
         return ChecklistAnswer("open", _why(report, "attribute_inference"))
     against = [f"guessing {number(row['chance'])}" for row in rows if row.get("chance") is not None]
-    told = f"{_told(rows)} To be beaten: {', '.join(against)}." if against else _told(rows)
-    return ChecklistAnswer("answered", told, tuple(rows))
+    text = f"{_told(rows)} To be beaten: {', '.join(against)}." if against else _told(rows)
+    return ChecklistAnswer("answered", text, tuple(rows))
 
 
 def inversion(report: Row) -> ChecklistAnswer:
@@ -94,9 +94,9 @@ def inversion(report: Row) -> ChecklistAnswer:
         return ChecklistAnswer("answered", _told(rows), tuple(rows))
     single = _metrics(report, "determined", "leakage_bits")
     if single:
-        told = "Nothing was inverted; what secure sums give away was measured."
-        return ChecklistAnswer("in part", f"{told} {_told(single)}", tuple(single[:MOST_ROWS]))
-    kinds = {one["status"] for one in report.get("coverage", ()) if one["edpb"] == "55 (iv)"}
+        text = "Nothing was inverted; what secure sums give away was measured."
+        return ChecklistAnswer("in part", f"{text} {_told(single)}", tuple(single[:MOST_ROWS]))
+    kinds = {entry["status"] for entry in report.get("coverage", ()) if entry["edpb"] == "55 (iv)"}
     if kinds == {"not_applicable"}:
         return ChecklistAnswer("answered", f"Does not apply: {_why(report, 'inversion')}")
     return ChecklistAnswer("open", _why(report, "inversion"))
@@ -113,12 +113,12 @@ def canaries(report: Row) -> ChecklistAnswer:
 
 
 def cause(report: Row) -> ChecklistAnswer:
-    """Answer whether training on these records is what made it come out."""
+    """Answer whether training on these records caused the leak."""
     without = [r for r in report["measurements"] if r["kind"] == "counterfactual"]
     without = [row for row in without if row["value"] is not None]
     if without:
-        told = f"A model trained without the client was compared. {_told(without)}"
-        return ChecklistAnswer("answered", told, tuple(without[:MOST_ROWS]))
+        text = f"A model trained without the client was compared. {_told(without)}"
+        return ChecklistAnswer("answered", text, tuple(without[:MOST_ROWS]))
     rows = [r for r in telling_rows(report) if r["scope"].get("source") == "tuned-not-base"]
     if not rows:
         return ChecklistAnswer("open", "There was no base model to compare with.")
@@ -132,12 +132,14 @@ def cause(report: Row) -> ChecklistAnswer:
 
 def people(report: Row) -> ChecklistAnswer:
     """Answer whose data came out, and how many people that is."""
-    rows, whose = leaks.persons(report), leaks.parties(report)
-    told = f"Records of: {', '.join(whose)}. " if whose else "The report does not say whose. "
+    rows, parties = leaks.persons(report), leaks.parties(report)
+    text = f"Records of: {', '.join(parties)}. " if parties else "The report does not say whose. "
     if rows:
-        return ChecklistAnswer("answered" if whose else "in part", told + _told(rows), tuple(rows))
-    told += "Strings were counted, not people."
-    return ChecklistAnswer("in part" if report["findings"] and whose else "open", told)
+        return ChecklistAnswer(
+            "answered" if parties else "in part", text + _told(rows), tuple(rows)
+        )
+    text += "Strings were counted, not people."
+    return ChecklistAnswer("in part" if report["findings"] and parties else "open", text)
 
 
 def cost(report: Row) -> ChecklistAnswer:
@@ -146,11 +148,11 @@ def cost(report: Row) -> ChecklistAnswer:
     rows = [r for r in rows if r["scope"].get("source", "tuned") == "tuned"]
     rows = [r for r in rows if not {"label", "category", "budget"} & r["scope"].keys()]
     rows = list({(row["plugin"], row["metric"], row["value"]): row for row in rows}.values())
-    spent = [f"{number(v)} {name}" for name, v in report["budget"].items() if v is not None]
-    if not rows and not spent:
+    costs = [f"{number(v)} {name}" for name, v in report["budget"].items() if v is not None]
+    if not rows and not costs:
         return ChecklistAnswer("open", "Nobody counted.")
-    told = f"The whole audit took {', '.join(spent)}. " if spent else ""
-    return ChecklistAnswer("in part", f"{told}{_told(rows)} No price was set.".strip(), tuple(rows))
+    text = f"The whole audit took {', '.join(costs)}. " if costs else ""
+    return ChecklistAnswer("in part", f"{text}{_told(rows)} No price was set.".strip(), tuple(rows))
 
 
 def defence(report: Row) -> ChecklistAnswer:
@@ -158,22 +160,22 @@ def defence(report: Row) -> ChecklistAnswer:
     rows = [row for row in report["measurements"] if row["kind"] == "defense"]
     keyed = [row for row in telling_rows(report) if "key" in row["scope"]]
     variants = {str(row["scope"].get("variant")) for row in report["measurements"]} - {"None"}
-    known = [row for row in (*rows, *keyed) if row["value"] is not None]
+    known_rows = [row for row in (*rows, *keyed) if row["value"] is not None]
     if len(variants) > 1:
-        told = f"{len(variants)} variants were compared: {', '.join(sorted(variants))}."
-        return ChecklistAnswer("answered", told, tuple(known[:MOST_ROWS]))
-    tried = report.get("defenses")
-    if tried and any(one["leaks"] and one["defense"] != "none" for one in tried["tried"]):
-        told = " ".join(tried["recommendations"])
+        text = f"{len(variants)} variants were compared: {', '.join(sorted(variants))}."
+        return ChecklistAnswer("answered", text, tuple(known_rows[:MOST_ROWS]))
+    defenses = report.get("defenses")
+    if defenses and any(d["leaks"] and d["defense"] != "none" for d in defenses["tried"]):
+        text = " ".join(defenses["recommendations"])
         return ChecklistAnswer(
-            "in part" if known else "answered",
-            f"The federation was trained again with and without: {told}",
-            tuple(known[:MOST_ROWS]),
+            "in part" if known_rows else "answered",
+            f"The federation was trained again with and without: {text}",
+            tuple(known_rows[:MOST_ROWS]),
         )
-    if not known:
+    if not known_rows:
         return ChecklistAnswer("open", "No defence was measured.")
-    told = f"{_told(known)} Without the defence it was not measured here."
-    return ChecklistAnswer("in part", told, tuple(known[:MOST_ROWS]))
+    text = f"{_told(known_rows)} Without the defence it was not measured here."
+    return ChecklistAnswer("in part", text, tuple(known_rows[:MOST_ROWS]))
 
 
 def epsilon(report: Row) -> ChecklistAnswer:
@@ -182,17 +184,17 @@ def epsilon(report: Row) -> ChecklistAnswer:
     if lower:
         names = ("delta", "unit", "neighbouring", "position")
         scope = lower[0]["scope"]
-        said = ", ".join(f"{name} {scope[name]}" for name in names if name in scope)
+        terms = ", ".join(f"{name} {scope[name]}" for name in names if name in scope)
         return ChecklistAnswer(
-            "answered", f"{_told(lower)} Claim: {said}.", tuple(lower[:MOST_ROWS])
+            "answered", f"{_told(lower)} Claim: {terms}.", tuple(lower[:MOST_ROWS])
         )
     claimed = _metrics(report, "epsilon")
     if not claimed:
         return ChecklistAnswer(
             "open", "The report has no claim of differential privacy, and tested none."
         )
-    told = f"Claimed, not tested: {_told(claimed)} `fedaudit dp audit` tests it."
-    return ChecklistAnswer("in part", told, tuple(claimed[:MOST_ROWS]))
+    text = f"Claimed, not tested: {_told(claimed)} `fedaudit dp audit` tests it."
+    return ChecklistAnswer("in part", text, tuple(claimed[:MOST_ROWS]))
 
 
 def contribution(report: Row) -> ChecklistAnswer:
@@ -215,21 +217,21 @@ def _of_class(report: Row, name: str) -> list[Row]:
 
 
 def _metrics(report: Row, *names: str) -> list[Row]:
-    found = (row for row in report["measurements"] if row["metric"] in names)
-    return [row for row in found if row["value"] is not None and not query.is_sweep(row)]
+    rows = (row for row in report["measurements"] if row["metric"] in names)
+    return [row for row in rows if row["value"] is not None and not query.is_sweep(row)]
 
 
 def _why(report: Row, name: str) -> str:
     """Return why a class of attacks has no number."""
-    found = (one["reason"] for one in report.get("coverage", ()) if one["class"] == name)
-    return f"{next(filter(None, found), 'it was not run')}."
+    reasons = (entry["reason"] for entry in report.get("coverage", ()) if entry["class"] == name)
+    return f"{next(filter(None, reasons), 'it was not run')}."
 
 
 def _told(rows: Sequence[Row]) -> str:
-    """Return the first of some measurements in words, and how many more there are."""
-    said = [f"{_name(row)} {leaks.result(row)}" for row in rows[:MOST_ROWS]]
-    more = len(rows) - MOST_ROWS
-    return "; ".join([*said, *([f"and {more:,} more"] if more > 0 else [])]) + "."
+    """Return the first measurements in words, and how many more there are."""
+    results = [f"{_name(row)} {leaks.result(row)}" for row in rows[:MOST_ROWS]]
+    remaining = len(rows) - MOST_ROWS
+    return "; ".join([*results, *([f"and {remaining:,} more"] if remaining > 0 else [])]) + "."
 
 
 def _name(row: Row) -> str:

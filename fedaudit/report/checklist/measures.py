@@ -37,9 +37,9 @@ def measures(report: Row) -> list[RecommendedMeasure]:
 
 
 def _of_failures(report: Row) -> Iterator[RecommendedMeasure]:
-    failed = [one for one in judgements(report) if one["status"] == "fail"]
-    rules = {one["rule"] for one in failed}
-    grave = [one for one in failed if one["rule"] in (*DISCLOSED, *RECOGNISED)]
+    failed = [j for j in judgements(report) if j["status"] == "fail"]
+    rules = {j["rule"] for j in failed}
+    grave = [j for j in failed if j["rule"] in (*DISCLOSED, *RECOGNISED)]
     if grave:
         yield RecommendedMeasure(f"Withhold{_release(report)}.", _reasons(grave))
         yield RecommendedMeasure(
@@ -52,25 +52,26 @@ def _of_failures(report: Row) -> Iterator[RecommendedMeasure]:
             f"{_came_out(report)} Whether it has left, and who has asked it, no audit can tell.",
         )
     if "attribution" in rules:
-        flags = [one for one in failed if one["rule"] == "attribution"]
+        flags = [j for j in failed if j["rule"] == "attribution"]
         basis = f"{_reasons(flags)} A flag is evidence, no proof; the accused can check it."
         yield RecommendedMeasure("Hear the flagged client before anything else.", basis)
     if rules & {"epsilon"}:
-        refuted = [one for one in failed if one["rule"] == "epsilon"]
+        refuted = [j for j in failed if j["rule"] == "epsilon"]
         yield RecommendedMeasure("Withdraw the claim of differential privacy.", _reasons(refuted))
 
 
 def _of_doubts(report: Row) -> Iterator[RecommendedMeasure]:
-    doubts = [one for one in judgements(report) if one["status"] == "inconclusive"]
+    doubts = [j for j in judgements(report) if j["status"] == "inconclusive"]
     if doubts:
-        more = "" if report["verdict"]["status"] == "fail" else " Until then neither is shown."
-        yield RecommendedMeasure("Measure what is not settled.", f"{_reasons(doubts)}{more}")
-    missing = [one for one in report.get("coverage", ()) if one["status"] == "not_run"]
+        caveat = "" if report["verdict"]["status"] == "fail" else " Until then neither is shown."
+        yield RecommendedMeasure("Measure what is not settled.", f"{_reasons(doubts)}{caveat}")
+    missing = [entry for entry in report.get("coverage", ()) if entry["status"] == "not_run"]
     if missing:
-        told = (
-            f"{one['class'].replace('_', ' ')} ({one['reason'].rstrip('.')})" for one in missing
+        texts = (
+            f"{entry['class'].replace('_', ' ')} ({entry['reason'].rstrip('.')})"
+            for entry in missing
         )
-        yield RecommendedMeasure("Account for what was not run.", f"{'; '.join(told)}.")
+        yield RecommendedMeasure("Account for what was not run.", f"{'; '.join(texts)}.")
 
 
 def _of_passes(report: Row) -> Iterator[RecommendedMeasure]:
@@ -87,31 +88,31 @@ def _release(report: Row) -> str:
 
 
 def _of_defence(report: Row) -> str:
-    if tried := report.get("defenses"):
-        return f"Trained again under defences: {' '.join(tried['recommendations'])}"
-    found = defence(report)
-    if found.status == "open":
+    if defenses := report.get("defenses"):
+        return f"Trained again under defences: {' '.join(defenses['recommendations'])}"
+    answer = defence(report)
+    if answer.status == "open":
         return "No defence was measured here, so none can be named that would do."
-    return f"Of a defence the report says: {found.text}"
+    return f"Of a defence the report says: {answer.text}"
 
 
 def _came_out(report: Row) -> str:
-    found = leaks.verified(report)
-    kinds = sorted({one["label"] for one in found})
-    grave = sorted({leaks.special(one["label"]) for one in found} - {""})
-    told = f"{len(found):,} findings of the kinds {', '.join(kinds)} are proven"
-    return f"{told}; with a protection of their own: {', '.join(grave) or 'none of them'}."
+    findings = leaks.verified(report)
+    kinds = sorted({f["label"] for f in findings})
+    grave = sorted({leaks.special(f["label"]) for f in findings} - {""})
+    text = f"{len(findings):,} findings of the kinds {', '.join(kinds)} are proven"
+    return f"{text}; with a protection of their own: {', '.join(grave) or 'none of them'}."
 
 
-def _reasons(some: list[Row]) -> str:
-    """Return one reason of each rule and attack, how many are like it, and how many are left."""
+def _reasons(selected: list[Row]) -> str:
+    """Return one reason for each rule and attack, how many are like it, and how many are left."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for one in some:
-        plugin = (one["measurement"] or {}).get("plugin", "")
-        groups.setdefault((one["rule"], plugin), []).append(one["reason"])
-    said = [
+    for judgement in selected:
+        plugin = (judgement["measurement"] or {}).get("plugin", "")
+        groups.setdefault((judgement["rule"], plugin), []).append(judgement["reason"])
+    texts = [
         reasons[0] + (f" ({len(reasons) - 1:,} more like it.)" if len(reasons) > 1 else "")
         for reasons in groups.values()
     ]
-    more = len(said) - MOST
-    return " ".join([*said[:MOST], *([f"And {more:,} more."] if more > 0 else [])])
+    remaining = len(texts) - MOST
+    return " ".join([*texts[:MOST], *([f"And {remaining:,} more."] if remaining > 0 else [])])

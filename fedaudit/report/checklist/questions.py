@@ -59,5 +59,5 @@ QUESTIONS = tuple(
 
 
 def answers(report: Row) -> list[tuple[ChecklistItem, ChecklistAnswer]]:
-    """Return every question with what a report says to it."""
-    return [(one, one.answer(report)) for one in QUESTIONS]
+    """Return every question with the report's answer."""
+    return [(question, question.answer(report)) for question in QUESTIONS]

@@ -16,15 +16,15 @@ RESISTANCE = (
 def model(report: Row) -> ChecklistAnswer:
     """Answer which model exactly was audited."""
     target = report["target"]
-    told = [f"Base {target['base'] or 'unknown'}: {_digest(target.get('base_sha256'))}."]
+    texts = [f"Base {target['base'] or 'unknown'}: {_digest(target.get('base_sha256'))}."]
     if target["adapter"]:
-        told.append(f"Adapter {target['adapter']}: {_digest(target['sha256'])}.")
-    known = target["sha256"] and (target.get("base_sha256") or not target["adapter"])
+        texts.append(f"Adapter {target['adapter']}: {_digest(target['sha256'])}.")
+    has_digests = target["sha256"] and (target.get("base_sha256") or not target["adapter"])
     if not target["adapter"]:
-        told = [f"Model {target['base'] or 'unknown'}: {_digest(target['sha256'])}."]
-    if known:
-        return ChecklistAnswer("answered", " ".join(told))
-    return ChecklistAnswer("in part" if target["sha256"] else "open", " ".join(told))
+        texts = [f"Model {target['base'] or 'unknown'}: {_digest(target['sha256'])}."]
+    if has_digests:
+        return ChecklistAnswer("answered", " ".join(texts))
+    return ChecklistAnswer("in part" if target["sha256"] else "open", " ".join(texts))
 
 
 def _digest(digest: str | None) -> str:
@@ -36,21 +36,23 @@ def release(report: Row) -> ChecklistAnswer:
     context = report.get("context") or {}
     if not context.get("release"):
         return ChecklistAnswer("open", "Nobody declared it: fedaudit audit --release.")
-    by = context["declared_by"]
-    told = f"Declared: {context['release']}, by {by or 'somebody who is not named'}."
-    return ChecklistAnswer("answered" if by else "in part", told)
+    declared_by = context["declared_by"]
+    text = f"Declared: {context['release']}, by {declared_by or 'somebody who is not named'}."
+    return ChecklistAnswer("answered" if declared_by else "in part", text)
 
 
 def attacks(report: Row) -> ChecklistAnswer:
     """Answer which of the six classes of attacks were run, and why not the others."""
     if "coverage" not in report:
         return ChecklistAnswer("open", NO_COVERAGE)
-    told = []
-    for one in report["coverage"]:
-        name = one["class"].replace("_", " ")
-        by = f"by {', '.join(one['by'])}" if one["by"] else one["reason"].rstrip(".")
-        told.append(f"{name}: {one['status'].replace('_', ' ')}" + (f", {by}" if by else ""))
-    return ChecklistAnswer("answered", "; ".join(told) + ".")
+    texts = []
+    for entry in report["coverage"]:
+        name = entry["class"].replace("_", " ")
+        detail = f"by {', '.join(entry['by'])}" if entry["by"] else entry["reason"].rstrip(".")
+        texts.append(
+            f"{name}: {entry['status'].replace('_', ' ')}" + (f", {detail}" if detail else "")
+        )
+    return ChecklistAnswer("answered", "; ".join(texts) + ".")
 
 
 def attackers(report: Row) -> ChecklistAnswer:
@@ -59,12 +61,12 @@ def attackers(report: Row) -> ChecklistAnswer:
     if not rows:
         return ChecklistAnswer("open", "Nothing was measured from any attacker's position.")
     missing = unmeasured(report)
-    wanted = (report.get("context") or {}).get("positions") or list(DECLARED)
-    left = [DECLARED[one] for one in wanted if DECLARED[one] in missing]
-    told = "The table of attackers says it of each attack."
+    positions = (report.get("context") or {}).get("positions") or list(DECLARED)
+    gaps = [DECLARED[p] for p in positions if DECLARED[p] in missing]
+    text = "The table of attackers says it of each attack."
     if missing:
-        told += f" Not measured: {', '.join(missing)}."
-    return ChecklistAnswer("in part" if left else "answered", told, tuple(rows))
+        text += f" Not measured: {', '.join(missing)}."
+    return ChecklistAnswer("in part" if gaps else "answered", text, tuple(rows))
 
 
 def repeatable(report: Row) -> ChecklistAnswer:
@@ -81,26 +83,26 @@ def repeatable(report: Row) -> ChecklistAnswer:
 
 
 def zero(report: Row) -> ChecklistAnswer:
-    """Answer what nothing found would mean: bounds, and the leak that would have been seen."""
-    seen = report["verdict"].get("detectable")
+    """Answer what finding nothing means: bounds, and the leak that would have been seen."""
+    rate = report["verdict"].get("detectable")
     none = [row for row in telling_rows(report) if row["hits"] == 0 and row["high"] is not None]
-    told = [f"{row['plugin']}: {leaks.result(row)}." for row in none]
-    if seen is None:
-        told.append("The report does not say how small a leak would have been seen.")
-        return ChecklistAnswer("in part" if none else "open", " ".join(told), tuple(none))
+    texts = [f"{row['plugin']}: {leaks.result(row)}." for row in none]
+    if rate is None:
+        texts.append("The report does not say how small a leak would have been seen.")
+        return ChecklistAnswer("in part" if none else "open", " ".join(texts), tuple(none))
     power = stated_policy(report).power
-    said = f"A leak of {seen:.1%} of the targets would have been seen with {power:.0%} probability."
-    told.append(said if seen < 1 else "Too little was looked for to see any leak.")
-    return ChecklistAnswer("answered" if seen < 1 else "in part", " ".join(told), tuple(none))
+    text = f"A leak of {rate:.1%} of the targets would have been seen with {power:.0%} probability."
+    texts.append(text if rate < 1 else "Too little was looked for to see any leak.")
+    return ChecklistAnswer("answered" if rate < 1 else "in part", " ".join(texts), tuple(none))
 
 
 def remains(report: Row) -> ChecklistAnswer:
-    """Answer what remains: what was not measured, and what no result of tests can be."""
+    """Answer what remains: what was not measured, and what no test can show."""
     missing = [
-        one["class"].replace("_", " ")
-        for one in report.get("coverage", ())
-        if one["status"] == "not_run"
+        entry["class"].replace("_", " ")
+        for entry in report.get("coverage", ())
+        if entry["status"] == "not_run"
     ]
-    told = f"Not run: {', '.join(missing)}. " if missing else ""
+    text = f"Not run: {', '.join(missing)}. " if missing else ""
     limits = len(report["limits"])
-    return ChecklistAnswer("answered", f"{told}{limits:,} limits are listed below. {RESISTANCE}")
+    return ChecklistAnswer("answered", f"{text}{limits:,} limits are listed below. {RESISTANCE}")

@@ -17,10 +17,10 @@ from fedaudit.report.verdict.recheck import recheck
 
 REPORT = "report.json"
 DEEPEST = 6
-"""Folders below the one that is asked for."""
+"""How many levels of folders are searched below the given one."""
 
 ROUND = re.compile(r"(?P<federation>.*?)/?rounds/(?P<round>\d+)/global/?")
-"""The adapter's folder in a federation's."""
+"""The folder of a round's adapter in that of its federation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class RunEntry:
     findings: Mapping[str, int] = field(default_factory=dict)
     """How many there are of each severity."""
     rows: tuple[Row, ...] = ()
-    """What says most of each attack."""
+    """The most telling rows of each attack."""
     page: bool = False
     """Whether an HTML report lies beside it."""
 
@@ -54,40 +54,40 @@ def run_entries(folder: Path) -> list[RunEntry]:
 
     Links are not followed. Raises InputError where there is none.
     """
-    found = [_entry(path, folder) for path in _reports(folder)]
-    if not found:
+    entries = [_entry(path, folder) for path in _reports(folder)]
+    if not entries:
         raise InputError(f"There is no {REPORT} in {folder} or below it.")
-    found.sort(key=lambda one: str(one.path))
-    return sorted(found, key=lambda one: (not one.problem, one.started), reverse=True)
+    entries.sort(key=lambda entry: str(entry.path))
+    return sorted(entries, key=lambda entry: (not entry.problem, entry.started), reverse=True)
 
 
 def _reports(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        depth = len(Path(place).relative_to(folder).parts)
+    for root, folders, files in os.walk(folder):
+        depth = len(Path(root).relative_to(folder).parts)
         keep = (name for name in folders if not name.startswith("."))
         folders[:] = sorted(keep) if depth < DEEPEST else []
         if REPORT in files:
-            yield Path(place) / REPORT
+            yield Path(root) / REPORT
 
 
 def _entry(path: Path, folder: Path) -> RunEntry:
-    place = path.relative_to(folder)
+    relative_path = path.relative_to(folder)
     try:
         report = document.read(path)
     except InputError as error:
-        return RunEntry(path=place, problem=str(error).removeprefix(f"{path}: "))
+        return RunEntry(path=relative_path, problem=str(error).removeprefix(f"{path}: "))
     federation, round_ = _origin(report)
     checked = recheck(report)
     verdict = str(report["verdict"]["status"]) if summary.is_audit(report) else ""
     return RunEntry(
-        path=place,
+        path=relative_path,
         run=report["run"],
         verdict=checked.brief or verdict,
         release=str((report.get("context") or {}).get("release") or ""),
         federation=federation,
         round=round_,
         model=str(report["target"]["adapter"] or report["target"]["base"] or ""),
-        findings=Counter(one["severity"] for one in report["findings"]),
+        findings=Counter(finding["severity"] for finding in report["findings"]),
         rows=tuple(telling_rows(report)),
         page=path.with_suffix(".html").is_file(),
     )
@@ -95,5 +95,5 @@ def _entry(path: Path, folder: Path) -> RunEntry:
 
 def _origin(report: Row) -> tuple[str, int | None]:
     """Return the federation whose adapter was audited, and its round; nothing for other models."""
-    found = ROUND.fullmatch(str(report["target"]["adapter"] or ""))
-    return (found["federation"] or ".", int(found["round"])) if found else ("", None)
+    match = ROUND.fullmatch(str(report["target"]["adapter"] or ""))
+    return (match["federation"] or ".", int(match["round"])) if match else ("", None)

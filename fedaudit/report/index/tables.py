@@ -16,15 +16,15 @@ def runs_table(entries: Sequence[RunEntry]) -> Table:
     """Return a line for each run that could be read, in their order."""
     rows = tuple(
         (
-            folder_of(one),
-            str(one.run["command"]),
-            one.started[:16].replace("T", " "),
-            NONE if one.round is None else str(one.round),
-            one.verdict or NO_VERDICT,
-            counts(one),
+            folder_of(entry),
+            str(entry.run["command"]),
+            entry.started[:16].replace("T", " "),
+            NONE if entry.round is None else str(entry.round),
+            entry.verdict or NO_VERDICT,
+            counts(entry),
         )
-        for one in entries
-        if not one.problem
+        for entry in entries
+        if not entry.problem
     )
     columns = ("run", "command", "started", "round", "verdict", "high/medium/low")
     return Table(title="Runs", columns=columns, rows=rows, numeric=frozenset({"round"}))
@@ -32,26 +32,26 @@ def runs_table(entries: Sequence[RunEntry]) -> Table:
 
 def problems_table(entries: Sequence[RunEntry]) -> list[Table]:
     """Return why reports cannot be read, a line each; none where all can."""
-    rows = tuple((str(one.path), one.problem) for one in entries if one.problem)
+    rows = tuple((str(entry.path), entry.problem) for entry in entries if entry.problem)
     return [Table(title="Not read", columns=("report", "why"), rows=rows)] if rows else []
 
 
-def trend_tables(found: Sequence[Trend], most: int | None = None) -> list[Table]:
-    """Return a table a federation: a line for each number, a column for each round.
+def trend_tables(trends: Sequence[Trend], most: int | None = None) -> list[Table]:
+    """Return a table per federation: a line for each number, a column for each round.
 
-    Of more than `most` rounds it has the first, the last and some between, evenly apart.
+    Of more than `most` rounds it has the first, the last and evenly spaced ones between.
     """
     tables = []
-    for federation in dict.fromkeys(one.federation for one in found):
-        own = [one for one in found if one.federation == federation]
-        every = sorted({number for one in own for number, _ in one.points})
+    for federation in dict.fromkeys(trend.federation for trend in trends):
+        selected = [trend for trend in trends if trend.federation == federation]
+        every = sorted({number for trend in selected for number, _ in trend.points})
         rounds = _spread(every, most or len(every))
-        left = len(every) - len(rounds)
+        remaining = len(every) - len(rounds)
         rows = []
-        for one in own:
-            known = dict(one.points)
-            told = (format_measurement(known[r]) if r in known else NONE for r in rounds)
-            rows.append((one.name, *told))
+        for trend in selected:
+            points = dict(trend.points)
+            cells = (format_measurement(points[r]) if r in points else NONE for r in rounds)
+            rows.append((trend.name, *cells))
         columns = ("what", *(f"round {number}" for number in rounds))
         title = f"By round: {Path(federation).name or federation}"
         table = Table(
@@ -59,17 +59,17 @@ def trend_tables(found: Sequence[Trend], most: int | None = None) -> list[Table]
             columns=columns,
             rows=tuple(rows),
             numeric=frozenset(columns[1:]),
-            notes=(f"{left} rounds between them are on the page.",) if left else (),
+            notes=(f"{remaining} rounds between them are on the page.",) if remaining else (),
         )
         tables.append(table)
     return tables
 
 
 def _spread(rounds: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` of some rounds (two at least): first, last, and evenly between."""
+    """Return at most `most` rounds (two at least): first, last, and evenly spaced ones between."""
     if len(rounds) <= most:
         return list(rounds)
-    steps = (round(place * (len(rounds) - 1) / (most - 1)) for place in range(most))
+    steps = (round(index * (len(rounds) - 1) / (most - 1)) for index in range(most))
     return [rounds[step] for step in steps]
 
 
@@ -80,5 +80,5 @@ def folder_of(entry: RunEntry) -> str:
 
 def counts(entry: RunEntry) -> str:
     """Return how many findings a run has of each severity that is proven; a dash for none."""
-    told = [entry.findings.get(level, 0) for level in LEVELS[:3]]
-    return "/".join(f"{n:,}" for n in told) if any(told) else NONE
+    totals = [entry.findings.get(level, 0) for level in LEVELS[:3]]
+    return "/".join(f"{n:,}" for n in totals) if any(totals) else NONE

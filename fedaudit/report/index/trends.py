@@ -29,12 +29,12 @@ def trends(entries: Sequence[RunEntry]) -> list[Trend]:
 
     Where a round was audited more than once the newest run counts.
     """
-    found: dict[tuple[str, tuple[str, ...]], dict[int, tuple[str, Row]]] = {}
+    series: dict[tuple[str, tuple[str, ...]], dict[int, tuple[str, Row]]] = {}
     for entry in entries:
         if entry.round is None:
             continue
         for row in entry.rows:
-            points = found.setdefault((entry.federation, row_key(row)), {})
+            points = series.setdefault((entry.federation, row_key(row)), {})
             if entry.round not in points or points[entry.round][0] < entry.started:
                 points[entry.round] = entry.started, row
     return [
@@ -43,6 +43,6 @@ def trends(entries: Sequence[RunEntry]) -> list[Trend]:
             name=judged_name({"rule": "", "measurement": next(iter(points.values()))[1]}),
             points=tuple((number, row) for number, (_, row) in sorted(points.items())),
         )
-        for (federation, _), points in sorted(found.items(), key=lambda pair: pair[0])
+        for (federation, _), points in sorted(series.items(), key=lambda pair: pair[0])
         if len(points) > 1
     ]

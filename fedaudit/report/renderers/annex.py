@@ -90,14 +90,14 @@ def _severity(report: Row) -> Iterator[str]:
 
 
 def _measures(report: Row) -> Table:
-    rows = tuple((one.action, one.basis) for one in measures(report))
+    rows = tuple((measure.action, measure.basis) for measure in measures(report))
     return Table(title="What to do now", columns=("measure", "what it follows from"), rows=rows)
 
 
 def _questions(report: Row) -> Table:
     rows = tuple(
-        (str(one.number), one.text, one.source, found.status, found.text)
-        for one, found in answers(report)
+        (str(question.number), question.text, question.source, answer.status, answer.text)
+        for question, answer in answers(report)
     )
     open_ = sum(row[3] == "open" for row in rows)
     return Table(

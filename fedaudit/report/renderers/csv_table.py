@@ -10,21 +10,21 @@ from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that a spreadsheet would compute."""
+"""First characters of a text that a spreadsheet would compute."""
 
 
 def render(report: Row) -> str:
-    """Return the measurements with a column for each part of a scope, in the order of the report.
+    """Return the measurements with a column for each key of a scope, in the order of the report.
 
     A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     rows = report["measurements"]
-    parts = scope_columns(rows)
+    columns = scope_columns(rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*FIELDS, *(_cell(f"scope.{name}") for name in parts)])
+    writer.writerow([*FIELDS, *(_cell(f"scope.{name}") for name in columns)])
     for row in rows:
-        scope = (row["scope"].get(name) for name in parts)
+        scope = (row["scope"].get(name) for name in columns)
         writer.writerow([*(_cell(row[name]) for name in FIELDS), *map(_cell, scope)])
     return out.getvalue()
 

@@ -1,8 +1,8 @@
 """A report as CycloneDX 1.6: the model, and `declarations` that carry the assessor's checklist.
 
-A question is a requirement, what would have to be true a claim, a measurement evidence, and one
-that failed the policy counter-evidence. Names (`bom-ref`) have no number and no seed in them: they
-are the same in the next run. Affirmation and signature are a person's, never the tool's.
+Questions become requirements, their statements claims, measurements evidence, and measurements
+that failed the policy counter-evidence. Names (`bom-ref`) contain no number and no seed, so they
+are the same in the next run. Affirmation and signature are left to a person.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def render(report: Row, owned: ReportOwner = NOBODY) -> str:
     """Return a valid report's document as one bill of materials with declarations."""
     run, target = report["run"], report["target"]
     serial = uuid.uuid5(NAMESPACE, make_visible(f"{run['id']} {target['sha256']}"))
-    found = claims(report)
+    assessments = claims(report)
     document = {
         "$schema": SCHEMA,
         "bomFormat": "CycloneDX",
@@ -52,9 +52,9 @@ def render(report: Row, owned: ReportOwner = NOBODY) -> str:
         "definitions": {"standards": [_standard()]},
         "declarations": {
             "assessors": [_assessor(report, owned)],
-            "attestations": [_attestation(report, found)],
-            "claims": [_claim(one) for one in found],
-            "evidence": list(_evidence(report, found, owned).values()),
+            "attestations": [_attestation(report, assessments)],
+            "claims": [_claim(assessment) for assessment in assessments],
+            "evidence": list(_evidence(report, assessments, owned).values()),
         },
     }
     return json.dumps(_visible(document), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
@@ -63,9 +63,12 @@ def render(report: Row, owned: ReportOwner = NOBODY) -> str:
 def _model(report: Row) -> dict[str, Any]:
     """Return the model that was audited with its digests, its base and what was measured."""
     target = report["target"]
-    own = {"type": "machine-learning-model", "name": target["adapter"] or target["base"] or MODEL}
+    component = {
+        "type": "machine-learning-model",
+        "name": target["adapter"] or target["base"] or MODEL,
+    }
     base = {"type": "machine-learning-model", "name": target["base"] or "unknown"}
-    model: dict[str, Any] = {**own, "bom-ref": MODEL, **_hashes(target["sha256"])}
+    model: dict[str, Any] = {**component, "bom-ref": MODEL, **_hashes(target["sha256"])}
     if target["adapter"]:
         model["pedigree"] = {"ancestors": [{**base, **_hashes(target.get("base_sha256"))}]}
     model["modelCard"] = {
@@ -73,7 +76,7 @@ def _model(report: Row) -> dict[str, Any]:
         "considerations": {
             "technicalLimitations": list(dict.fromkeys([*report["limits"], RESISTANCE])),
             "ethicalConsiderations": [
-                {"name": one.basis, "mitigationStrategy": one.action} for one in measures(report)
+                {"name": m.basis, "mitigationStrategy": m.action} for m in measures(report)
             ],
         },
     }
@@ -85,16 +88,16 @@ def _hashes(digest: str | None) -> dict[str, Any]:
 
 
 def _metric(row: Row) -> dict[str, Any]:
-    told = {"type": f"{row['plugin']} {row['metric']}", "value": str(row["value"])}
+    metric = {"type": f"{row['plugin']} {row['metric']}", "value": str(row["value"])}
     where = ", ".join(f"{key} {value}" for key, value in sorted(row["scope"].items()))
     if row["low"] is not None and row["high"] is not None:
         interval = {"lowerBound": str(row["low"]), "upperBound": str(row["high"])}
-        return {**told, "slice": where, "confidenceInterval": interval}
-    return {**told, "slice": where}
+        return {**metric, "slice": where, "confidenceInterval": interval}
+    return {**metric, "slice": where}
 
 
 def _data(report: Row) -> Iterator[dict[str, Any]]:
-    """Yield the files of records, once each; what is in them is nobody's business here."""
+    """Yield the files of records, once each, without their content."""
     for digest, path in {file["sha256"]: file["path"] for file in report["data"]}.items():
         yield {"type": "data", "name": path, "bom-ref": f"data:{digest[:16]}", **_hashes(digest)}
 
@@ -108,13 +111,13 @@ def _standard() -> dict[str, Any]:
         "owner": "fedaudit",
         "requirements": [
             {
-                "bom-ref": f"requirement:{one.name}",
-                "identifier": one.name,
-                "title": one.text,
-                "text": one.text,
-                "descriptions": [one.source],
+                "bom-ref": f"requirement:{question.name}",
+                "identifier": question.name,
+                "title": question.text,
+                "text": question.text,
+                "descriptions": [question.source],
             }
-            for one in QUESTIONS
+            for question in QUESTIONS
         ],
     }
 
@@ -125,41 +128,45 @@ def _assessor(report: Row, owned: ReportOwner) -> dict[str, Any]:
     return {"bom-ref": ASSESSOR, "thirdParty": False, "organization": {"name": name}}
 
 
-def _attestation(report: Row, found: list[AssessedClaim]) -> dict[str, Any]:
+def _attestation(report: Row, assessments: list[AssessedClaim]) -> dict[str, Any]:
     status = report["verdict"]["status"]
     return {
         "summary": f"Verdict of the tests: {status}. {RESISTANCE}",
         "assessor": ASSESSOR,
         "map": [
             {
-                "requirement": f"requirement:{one.item.name}",
-                "claims": [f"claim:{one.item.name}"],
-                "conformance": _conformance(one),
+                "requirement": f"requirement:{assessment.item.name}",
+                "claims": [f"claim:{assessment.item.name}"],
+                "conformance": _conformance(assessment),
             }
-            for one in found
+            for assessment in assessments
         ],
     }
 
 
-def _conformance(one: AssessedClaim) -> dict[str, Any]:
+def _conformance(assessment: AssessedClaim) -> dict[str, Any]:
     """Return the score with its reason; without a score where the report cannot tell."""
-    told = f"{one.answer.status}: {one.answer.text}"
-    return {"rationale": told} if one.score is None else {"score": one.score, "rationale": told}
+    text = f"{assessment.answer.status}: {assessment.answer.text}"
+    return (
+        {"rationale": text}
+        if assessment.score is None
+        else {"score": assessment.score, "rationale": text}
+    )
 
 
-def _claim(one: AssessedClaim) -> dict[str, Any]:
+def _claim(assessment: AssessedClaim) -> dict[str, Any]:
     """Return a claim; rows that failed the policy are evidence against it, others for it."""
-    against = {_ref(j["measurement"]) for j in one.judgements if _failed(j)}
-    judged = [_ref(j["measurement"]) for j in one.judgements if j["measurement"]]
-    refs = dict.fromkeys([*judged, *map(_ref, one.answer.rows)])
-    more = [FINDINGS] if one.item.number == 13 else []
+    against = {_ref(j["measurement"]) for j in assessment.judgements if _failed(j)}
+    judged_refs = [_ref(j["measurement"]) for j in assessment.judgements if j["measurement"]]
+    refs = dict.fromkeys([*judged_refs, *map(_ref, assessment.answer.rows)])
+    finding_refs = [FINDINGS] if assessment.item.number == 13 else []
     claim: dict[str, Any] = {
-        "bom-ref": f"claim:{one.item.name}",
+        "bom-ref": f"claim:{assessment.item.name}",
         "target": MODEL,
-        "predicate": one.statement,
-        "reasoning": one.answer.text,
+        "predicate": assessment.statement,
+        "reasoning": assessment.answer.text,
     }
-    if for_it := [*(ref for ref in refs if ref not in against), *more]:
+    if for_it := [*(ref for ref in refs if ref not in against), *finding_refs]:
         claim["evidence"] = for_it
     if against:
         claim["counterEvidence"] = sorted(against)
@@ -170,34 +177,34 @@ def _failed(judgement: Row) -> bool:
     return judgement["status"] == "fail" and judgement["measurement"] is not None
 
 
-def _evidence(report: Row, found: list[AssessedClaim], owned: ReportOwner) -> dict[str, Any]:
+def _evidence(report: Row, assessments: list[AssessedClaim], owned: ReportOwner) -> dict[str, Any]:
     """Return every measurement that a claim rests on, by name, and the masked findings."""
-    told: dict[str, dict[str, Any]] = {}
-    for one in found:
-        for judgement in one.judgements:
+    evidence: dict[str, dict[str, Any]] = {}
+    for assessment in assessments:
+        for judgement in assessment.judgements:
             if row := judgement["measurement"]:
                 limit = f"{judgement['status']}: {judgement['reason']} Limit: {judgement['limit']}."
-                told[_ref(row)] = _item(report, owned, row, limit)
-        for row in one.answer.rows:
-            told.setdefault(_ref(row), _item(report, owned, row, leaks.result(row)))
+                evidence[_ref(row)] = _item(report, owned, row, limit)
+        for row in assessment.answer.rows:
+            evidence.setdefault(_ref(row), _item(report, owned, row, leaks.result(row)))
     counts = leaks.severity(report)
     listed = [dict(zip(counts.columns, row, strict=True)) for row in counts.rows]
-    told[FINDINGS] = {
+    evidence[FINDINGS] = {
         "bom-ref": FINDINGS,
         "propertyName": "fedaudit:findings",
         "description": "Findings by kind and severity; texts are masked in the report.",
         **_contents("findings", listed),
         **_dates(report, owned),
     }
-    return told
+    return evidence
 
 
-def _item(report: Row, owned: ReportOwner, row: Row, said: str) -> dict[str, Any]:
+def _item(report: Row, owned: ReportOwner, row: Row, text: str) -> dict[str, Any]:
     name = judged_name({"rule": "", "measurement": row})
     return {
         "bom-ref": _ref(row),
         "propertyName": f"fedaudit:{row['kind']}:{row['metric']}",
-        "description": f"{name}: {said}",
+        "description": f"{name}: {text}",
         **_contents("measurement", row),
         **_dates(report, owned),
     }
@@ -217,7 +224,7 @@ def _dates(report: Row, owned: ReportOwner) -> dict[str, str]:
 
 
 def _ref(row: Row) -> str:
-    """Return what a measurement is called, from what it is of and not from its number."""
+    """Return the name of a measurement, made from what it is of and not from its value."""
     digest = hashlib.sha256(make_visible("\n".join(row_key(row))).encode()).hexdigest()
     return f"evidence:{digest[:16]}"
 
@@ -227,5 +234,5 @@ def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return make_visible(value)
     if isinstance(value, Mapping):
-        return {make_visible(str(key)): _visible(one) for key, one in value.items()}
-    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
+        return {make_visible(str(key)): _visible(item) for key, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value

@@ -28,13 +28,13 @@ from fedaudit.report.verdict.recheck import recheck
 
 MOST_FINDINGS = 100
 WIDTH = 300
-"""How long the longest bar of a chart is."""
+"""Length of the longest bar of a chart."""
 
 MOST_LETTERS = 48
-"""Of a bar's name; the table below the chart has it all."""
+"""Letters of a bar's name; the table below the chart has the whole name."""
 
 MOST_BARS = 40
-"""Of a chart, likewise."""
+"""Bars of a chart; the table has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +62,8 @@ def render(report: Row) -> str:
     environment = html_environment()
     template = files("fedaudit.report").joinpath("template.html.j2").read_text(encoding="utf-8")
     page, content = environment.from_string(template), _content(report)
-    shown = re.sub(r"(?s)<style>.*?</style>|<[^>]*>", " ", page.render(content))
-    return page.render({**content, "glossary": used_terms(html.unescape(shown))})
+    text = re.sub(r"(?s)<style>.*?</style>|<[^>]*>", " ", page.render(content))
+    return page.render({**content, "glossary": used_terms(html.unescape(text))})
 
 
 def _content(report: Row) -> dict[str, Any]:
@@ -114,34 +114,34 @@ def charts(report: Row) -> list[Chart]:
         groups[f"Recall by the attack {name}"] = group
     for plugin, group in query.by_plugin(query.inference_rows(report, labelled=False)).items():
         groups[f"Accuracy of the attack {plugin}"] = group
-    drawn = {title: _bars(group) for title, group in groups.items()} | _kinds(report)
-    drawn |= {
+    bars_by_title = {title: _bars(group) for title, group in groups.items()} | _kinds(report)
+    bars_by_title |= {
         f"Edit distance by the attack {plugin}": _distances(group)
         for plugin, group in query.by_plugin(verbatim.distance_rows(report)).items()
     }
-    return [_chart(title, some) for title, some in drawn.items() if some]
+    return [_chart(title, bars) for title, bars in bars_by_title.items() if bars]
 
 
 def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
     """Return what each attack found of each kind of PII, as its table has it."""
-    drawn = {}
+    bars_by_title = {}
     for plugin, group in query.by_plugin(
         query.coverages(without_pairs(report), labelled=True)
     ).items():
         if not any("key" in row["scope"] for row in group):
-            some = query.most_telling(
+            rows = query.most_telling(
                 grouping.single_group(group) if grouping.has_many_lines(group) else group
             )
-            named = [(make_visible(str(row["scope"]["label"])), row) for row in some if _known(row)]
-            drawn[f"Kinds of PII by the attack {plugin}"] = named[:MOST_BARS]
-    return drawn
+            named = [(make_visible(str(row["scope"]["label"])), row) for row in rows if _known(row)]
+            bars_by_title[f"Kinds of PII by the attack {plugin}"] = named[:MOST_BARS]
+    return bars_by_title
 
 
 def _distances(group: Sequence[Row]) -> list[tuple[str, Row]]:
     """Return mean edit distances: of every task, or of all together for each variant."""
-    several = len({grouping.variant_of(row) for row in group}) > 1
-    some = [row for row in group if _known(row) and not (several and "task" in row["scope"])]
-    return [(_name(row, {"variant"} if several else ()), row) for row in some][:MOST_BARS]
+    is_study = len({grouping.variant_of(row) for row in group}) > 1
+    rows = [row for row in group if _known(row) and not (is_study and "task" in row["scope"])]
+    return [(_name(row, {"variant"} if is_study else ()), row) for row in rows][:MOST_BARS]
 
 
 def _known(row: Row) -> bool:
@@ -154,13 +154,13 @@ def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
     if not viewed and group[0]["metric"] != "coverage":
         return []
     hidden = grouping.column_scopes(group)
-    some = grouping.telling_rows(group) if viewed else group
-    return [(_name(row, hidden), row) for row in some if row["value"] is not None][:MOST_BARS]
+    rows = grouping.telling_rows(group) if viewed else group
+    return [(_name(row, hidden), row) for row in rows if row["value"] is not None][:MOST_BARS]
 
 
-def _chart(title: str, known: Sequence[tuple[str, Row]]) -> Chart:
-    scale = WIDTH / (max(row["high"] for _, row in known) or 1)
-    return Chart(title=title, bars=tuple(_bar(name, row, scale) for name, row in known))
+def _chart(title: str, bars: Sequence[tuple[str, Row]]) -> Chart:
+    scale = WIDTH / (max(row["high"] for _, row in bars) or 1)
+    return Chart(title=title, bars=tuple(_bar(name, row, scale) for name, row in bars))
 
 
 def _bar(name: str, row: Row, scale: float) -> Bar:
@@ -173,7 +173,7 @@ def _name(row: Row, hidden: Collection[str]) -> str:
     """Return what a bar is of, in a few words; variant and key first where they differ."""
     scope = row["scope"]
     count = scope.get("candidates") if row["metric"] in query.INFERENCE else None
-    parts = (
+    name_parts = (
         grouping.variant_of(row) if "variant" in hidden else "",
         f"key {grouping.key_text(row)}" if grouping.key_text(row) else "",
         SOURCES.get(scope.get("source")),
@@ -181,5 +181,5 @@ def _name(row: Row, hidden: Collection[str]) -> str:
         "" if count is None else f"{count} candidates",
         query.place(row, {*hidden, "client", "detection"} if hidden else ()),
     )
-    name = make_visible(", ".join(filter(None, parts)))
+    name = make_visible(", ".join(filter(None, name_parts)))
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"

@@ -24,5 +24,5 @@ def html_environment() -> "Environment":
 
 def _visible(value: Any) -> Any:
     """Spell out hidden characters in all that a template prints; autoescape does the rest."""
-    own = hasattr(value, "__html__")  # a macro's output, or our own script: already through here
-    return make_visible(value) if isinstance(value, str) and not own else value
+    markup = hasattr(value, "__html__")  # a macro's output, or our own script: already through here
+    return make_visible(value) if isinstance(value, str) and not markup else value

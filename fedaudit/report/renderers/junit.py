@@ -33,27 +33,27 @@ def render(report: Row) -> str:
         timestamp=report["run"]["started"],
     )
     suite.extend(cases)
-    whole = Element("testsuites")
-    whole.append(suite)
-    ElementTree.indent(whole)
+    suites = Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
     head = '<?xml version="1.0" encoding="UTF-8"?>'
-    return f"{head}\n{ElementTree.tostring(whole, 'unicode')}\n"
+    return f"{head}\n{ElementTree.tostring(suites, 'unicode')}\n"
 
 
 def _cases(report: Row) -> Iterator[Element]:
-    seen = Counter[str]()
+    counts = Counter[str]()
     if report["status"] != "success":
         case = _case("run", "finished")
         SubElement(case, "error", message="The audit did not finish.")
         yield case
-    for one in judgements(report):
-        name = f"{one['rule']}: {judged_name(one)}"
-        seen[name] += 1
-        case = _case(rule_id(one), name if seen[name] == 1 else f"{name} ({seen[name]})")
-        if tag := TAGS[one["status"]]:
-            reason = make_visible(one["reason"])
-            child = SubElement(case, tag, message=reason, type=one["status"])
-            child.text = make_visible(f"{one['reason']} Limit: {one['limit']}.")
+    for judgement in judgements(report):
+        name = f"{judgement['rule']}: {judged_name(judgement)}"
+        counts[name] += 1
+        case = _case(rule_id(judgement), name if counts[name] == 1 else f"{name} ({counts[name]})")
+        if tag := TAGS[judgement["status"]]:
+            reason = make_visible(judgement["reason"])
+            child = SubElement(case, tag, message=reason, type=judgement["status"])
+            child.text = make_visible(f"{judgement['reason']} Limit: {judgement['limit']}.")
         yield case
     for row in report.get("coverage", ()):
         if row["status"] != "run":

@@ -55,15 +55,15 @@ def render(entries: Sequence[RunEntry], title: str) -> str:
         for name in ("run_index.html.j2", "run_index.js")
     }
     digest = hashlib.sha256(texts["run_index.js"].encode()).digest()
-    found = trends(entries)
+    all_trends = trends(entries)
     return environment.from_string(texts["run_index.html.j2"]).render(
         title=title,
         script=_Script(texts["run_index.js"]),
         hash=base64.b64encode(digest).decode(),
         columns=("run", "command", "started", "model", "round", "release", "verdict", "findings"),
-        rows=[_row(one) for one in entries if not one.problem],
-        figures=[*filter(None, map(_figure, _federations(found)))],
-        tables=[*trend_tables(found), *problems_table(entries)],
+        rows=[_row(entry) for entry in entries if not entry.problem],
+        figures=[*filter(None, map(_figure, _federations(all_trends)))],
+        tables=[*trend_tables(all_trends), *problems_table(entries)],
         box=(WIDTH, HEIGHT, LEFT, TOP),
     )
 
@@ -77,41 +77,44 @@ class _Script(str):
         return self
 
 
-def _row(one: RunEntry) -> dict[str, Any]:
+def _row(entry: RunEntry) -> dict[str, Any]:
     """Return the cells of a run, each with what it is sorted by, and the page that it links to."""
-    verdict = one.verdict or NO_VERDICT
-    worst = [one.findings.get(level, 0) for level in ("high", "medium", "low")]
+    verdict = entry.verdict or NO_VERDICT
+    worst = [entry.findings.get(level, 0) for level in ("high", "medium", "low")]
     order = sum(count * scale for count, scale in zip(worst, (1e12, 1e6, 1.0), strict=True))
-    place = quote(one.path.with_suffix(".html").as_posix())
+    link = quote(entry.path.with_suffix(".html").as_posix())
     return {
-        "page": f"./{place}" if one.page else "",
+        "page": f"./{link}" if entry.page else "",
         "verdict": verdict if verdict in ORDER else "other",
         "cells": (
-            (folder_of(one), folder_of(one)),
-            (str(one.run["command"]), str(one.run["command"])),
-            (one.started[:16].replace("T", " "), one.started),
-            (one.model, one.model),
-            (NONE if one.round is None else str(one.round), -1 if one.round is None else one.round),
-            (one.release or NONE, one.release),
+            (folder_of(entry), folder_of(entry)),
+            (str(entry.run["command"]), str(entry.run["command"])),
+            (entry.started[:16].replace("T", " "), entry.started),
+            (entry.model, entry.model),
+            (
+                NONE if entry.round is None else str(entry.round),
+                -1 if entry.round is None else entry.round,
+            ),
+            (entry.release or NONE, entry.release),
             (verdict, ORDER.get(verdict, 3)),
-            (counts(one), -order),
+            (counts(entry), -order),
         ),
     }
 
 
-def _federations(found: Sequence[Trend]) -> list[list[Trend]]:
-    names = dict.fromkeys(one.federation for one in found)
-    return [[one for one in found if one.federation == name] for name in names]
+def _federations(all_trends: Sequence[Trend]) -> list[list[Trend]]:
+    names = dict.fromkeys(trend.federation for trend in all_trends)
+    return [[trend for trend in all_trends if trend.federation == name] for name in names]
 
 
-def _figure(own: Sequence[Trend]) -> TrendFigure | None:
+def _figure(group: Sequence[Trend]) -> TrendFigure | None:
     """Return the shares of a federation drawn by round; None where none has an interval."""
-    drawn = [one for one in own if one.share][:MOST_CURVES]
-    drawn = [one for one in drawn if all(row["high"] is not None for _, row in one.points)]
-    if not drawn:
+    shares = [trend for trend in group if trend.share][:MOST_CURVES]
+    shares = [trend for trend in shares if all(row["high"] is not None for _, row in trend.points)]
+    if not shares:
         return None
-    rounds = sorted({number for one in drawn for number, _ in one.points})
-    top = max(row["high"] for one in drawn for _, row in one.points) or 1.0
+    rounds = sorted({number for trend in shares for number, _ in trend.points})
+    top = max(row["high"] for trend in shares for _, row in trend.points) or 1.0
     span = rounds[-1] - rounds[0]
 
     def x(number: int) -> float:
@@ -121,19 +124,19 @@ def _figure(own: Sequence[Trend]) -> TrendFigure | None:
         return round(TOP + HEIGHT * (1 - value / top), 1)
 
     return TrendFigure(
-        title=f"Shares by round: {Path(own[0].federation).name or own[0].federation}",
-        curves=tuple(_curve(one, x, y) for one in drawn),
+        title=f"Shares by round: {Path(group[0].federation).name or group[0].federation}",
+        curves=tuple(_curve(trend, x, y) for trend in shares),
         rounds=tuple((str(number), x(number)) for number in rounds),
-        scale=tuple((percent(top * part), y(top * part)) for part in (0, 0.5, 1)),
+        scale=tuple((percent(top * fraction), y(top * fraction)) for fraction in (0, 0.5, 1)),
     )
 
 
-def _curve(one: Trend, x: Any, y: Any) -> TrendCurve:
-    middle = tuple((x(number), y(row["value"])) for number, row in one.points)
-    upper = [(x(number), y(row["high"])) for number, row in one.points]
-    lower = [(x(number), y(row["low"])) for number, row in reversed(one.points)]
+def _curve(trend: Trend, x: Any, y: Any) -> TrendCurve:
+    middle = tuple((x(number), y(row["value"])) for number, row in trend.points)
+    upper = [(x(number), y(row["high"])) for number, row in trend.points]
+    lower = [(x(number), y(row["low"])) for number, row in reversed(trend.points)]
     return TrendCurve(
-        name=one.name, points=middle, path=_path(middle), band=_path([*upper, *lower])
+        name=trend.name, points=middle, path=_path(middle), band=_path([*upper, *lower])
     )
 
 

@@ -49,7 +49,7 @@ def render(report: Row) -> str:
             {
                 "tool": {"driver": _driver()},
                 "invocations": [_invocation(report)],
-                "results": [{**one, "locations": [_location(report)]} for one in results],
+                "results": [{**result, "locations": [_location(report)]} for result in results],
                 "columnKind": "unicodeCodePoints",
                 "properties": {
                     "run": report["run"]["id"],
@@ -82,74 +82,74 @@ def _driver() -> dict[str, Any]:
             {
                 "id": name,
                 "name": short,
-                "shortDescription": {"text": told},
+                "shortDescription": {"text": description},
                 "defaultConfiguration": {"level": "error"},
                 "properties": {"tags": ["privacy"]},
             }
-            for name, (short, told) in RULES.items()
+            for name, (short, description) in RULES.items()
         ],
     }
 
 
 def _invocation(report: Row) -> dict[str, Any]:
     run = report["run"]
-    made = {
+    invocation = {
         "executionSuccessful": report["status"] == "success",
         "startTimeUtc": run["started"],
     }
-    return {**made, "endTimeUtc": run["finished"]} if run["finished"] else made
+    return {**invocation, "endTimeUtc": run["finished"]} if run["finished"] else invocation
 
 
 def _judged(report: Row) -> Iterator[dict[str, Any]]:
-    for one in judgements(report):
-        kind = KINDS[one["status"]]
-        numbers = one["measurement"] or {}
-        kept = ("value", "low", "high", "n", "hits")
-        values = {name: numbers[name] for name in kept if numbers.get(name) is not None}
+    for judgement in judgements(report):
+        kind = KINDS[judgement["status"]]
+        numbers = judgement["measurement"] or {}
+        names = ("value", "low", "high", "n", "hits")
+        values = {name: numbers[name] for name in names if numbers.get(name) is not None}
         yield _result(
-            rule_id(one),
+            rule_id(judgement),
             kind,
             "error" if kind == "fail" else "none",
-            one["reason"],
-            {"judgement": one["rule"], "limit": one["limit"], **values},
-            one["rule"],
-            judged_name(one),
+            judgement["reason"],
+            {"judgement": judgement["rule"], "limit": judgement["limit"], **values},
+            judgement["rule"],
+            judged_name(judgement),
         )
 
 
 def _found(report: Row) -> Iterator[dict[str, Any]]:
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
-    for one in report["findings"]:
-        row = rows.get(one["measurement"])
+    for finding in report["findings"]:
+        row = rows.get(finding["measurement"])
         rule = _of_class(class_of(Measurement(**row)) if row else "")
-        if rule == "FA-AUDIT" and one["label"] == "WATERMARK":
+        if rule == "FA-AUDIT" and finding["label"] == "WATERMARK":
             rule = "FA-ATTRIBUTION"
         yield _result(
             rule,
             "fail",
-            LEVELS[one["severity"]],
-            f"{one['label']} ({one['severity']}), by {one['measurement']}",
-            {"id": one["id"], "severity": one["severity"], "label": one["label"]},
+            LEVELS[finding["severity"]],
+            f"{finding['label']} ({finding['severity']}), by {finding['measurement']}",
+            {"id": finding["id"], "severity": finding["severity"], "label": finding["label"]},
             "finding",
-            one["measurement"],
-            one["label"],
-            *telling_evidence(one),
+            finding["measurement"],
+            finding["label"],
+            *telling_evidence(finding),
         )
 
 
 def _not_run(report: Row) -> Iterator[dict[str, Any]]:
-    for one in report.get("coverage", ()):
-        if one["status"] != "run":
-            kind, rule = NOT_RUN[one["status"]], _of_class(one["class"])
-            told = f"{one['class'].replace('_', ' ')}: {one['status'].replace('_', ' ')}"
-            text = f"{told}: {one['reason']}"
-            yield _result(rule, kind, "none", text, {"edpb": one["edpb"]}, "coverage", rule)
+    for entry in report.get("coverage", ()):
+        if entry["status"] != "run":
+            kind, rule = NOT_RUN[entry["status"]], _of_class(entry["class"])
+            title = f"{entry['class'].replace('_', ' ')}: {entry['status'].replace('_', ' ')}"
+            text = f"{title}: {entry['reason']}"
+            yield _result(rule, kind, "none", text, {"edpb": entry["edpb"]}, "coverage", rule)
 
 
 def _result(
     rule: str, kind: str, level: str, text: str, properties: Mapping[str, Any], *identity: str
 ) -> dict[str, Any]:
-    """Return a result; what it is known by over runs has no number and no seed in it."""
+    """Return a result; its fingerprint has no number and no seed in it: it is stable over runs."""
     digest = hashlib.sha256(make_visible("\n".join((rule, *identity))).encode()).hexdigest()
     return {
         "ruleId": rule,
@@ -167,12 +167,12 @@ def _visible(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _location(report: Row) -> dict[str, Any]:
-    """Return the file that answered, relative to where it lies: of a path from the root the end."""
+    """Return the audited file as a relative path: of an absolute path, only its end."""
     target = report["target"]
-    place = Path(target["adapter"]) if target["adapter"] else None
-    if place is None:
+    path = Path(target["adapter"]) if target["adapter"] else None
+    if path is None:
         return {"logicalLocations": [{"name": make_visible(target["base"] or "model")}]}
-    parts = place.parts[-3:] if place.is_absolute() else place.parts
+    parts = path.parts[-3:] if path.is_absolute() else path.parts
     uri = "/".join(part for part in parts if part not in ("/", "..", "."))
     encoded = quote(make_visible(f"{uri}/adapter_model.safetensors"))
     return {"physicalLocation": {"artifactLocation": {"uri": encoded}}}

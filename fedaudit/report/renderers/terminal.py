@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_FINDINGS = 10
 LEAST = 8
-"""How narrow a column of names may become so that numbers need not break."""
+"""Least width of a column of names, where numbers need the room."""
 
 STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 
@@ -28,7 +28,7 @@ STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow
 def render(report: Row, console: "Console") -> None:
     """Print a valid report's document to `console`; the verdict comes last, where the eye is.
 
-    What speaks against the verdict comes first, and again beside it.
+    Doubts about the verdict come first, and again beside it.
     """
     checked = recheck(report)
     _doubt(checked, console)
@@ -116,13 +116,13 @@ def _table(table: Table, console: "Console") -> None:
     from rich.table import Table as Grid
 
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    whole = _whole(table, console.width)
+    unbroken_columns = _whole(table, console.width)
     for column in table.columns:
         grid.add_column(
             _text(column),
             justify="right" if column in table.numeric else "left",
             overflow="fold",
-            no_wrap=column in whole,
+            no_wrap=column in unbroken_columns,
         )
     for row in table.rows:
         grid.add_row(*map(_text, row))
@@ -130,7 +130,7 @@ def _table(table: Table, console: "Console") -> None:
 
 
 def _whole(table: Table, width: int) -> frozenset[str]:
-    """Return the columns that never break: those of numbers, where names leave them the room."""
+    """Return the columns that never break: those of numbers, where names leave enough room."""
     from rich.cells import cell_len
 
     widths = [

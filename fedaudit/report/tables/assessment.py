@@ -24,14 +24,14 @@ def coverage(report: Row) -> list[Table]:
         return []
     rows = tuple(
         (
-            one["class"].replace("_", " "),
-            one["edpb"],
-            STATUS[one["status"]],
-            ", ".join(one["by"]) or NONE,
-            NONE if one["n"] is None else f"{one['n']:,}",
-            _detail(one) or NONE,
+            entry["class"].replace("_", " "),
+            entry["edpb"],
+            STATUS[entry["status"]],
+            ", ".join(entry["by"]) or NONE,
+            NONE if entry["n"] is None else f"{entry['n']:,}",
+            _detail(entry) or NONE,
         )
-        for one in report["coverage"]
+        for entry in report["coverage"]
     )
     columns = ("class of attack", "par.", "status", "by", "n", "access, knowledge; remark")
     return [
@@ -48,8 +48,8 @@ def coverage(report: Row) -> list[Table]:
 def judged(report: Row) -> list[Table]:
     """Return the table of all that was judged, the worst first, each with its limit.
 
-    Of what did not fail, rows of one attack that were held to one limit are one line: that of the
-    most targets, and how many there are.
+    Rows of one attack with the same limit that did not fail share one line: that of the row with
+    the most targets, and how many rows there are.
     """
     verdict = report["verdict"]
     if "judgements" not in verdict:
@@ -66,7 +66,7 @@ def judged(report: Row) -> list[Table]:
 
 def finding_counts(report: Row) -> list[Table]:
     """Return how many findings there are of each label and severity."""
-    counts = Counter((one["label"], one["severity"]) for one in report["findings"])
+    counts = Counter((finding["label"], finding["severity"]) for finding in report["findings"])
     labels = sorted({label for label, _ in counts}, key=lambda name: (-_of(counts, name), name))
     rows = tuple(
         (label, *(f"{counts[label, level]:,}" if counts[label, level] else "" for level in LEVELS))
@@ -81,58 +81,58 @@ def _of(counts: Counter[tuple[str, str]], label: str) -> int:
 
 
 def context_facts(report: Row) -> list[tuple[str, str]]:
-    """Return what was declared of the release, as (name, value); absent is said to be so."""
+    """Return what was declared of the release, as (name, value), and what was not declared."""
     if "context" not in report:
         return []
-    said = report["context"]
+    context = report["context"]
     return [
-        ("release", said["release"] or NOT_DECLARED),
-        ("attackers", ", ".join(said["positions"]) or NOT_DECLARED),
-        ("declared by", said["declared_by"] or NOT_DECLARED),
+        ("release", context["release"] or NOT_DECLARED),
+        ("attackers", ", ".join(context["positions"]) or NOT_DECLARED),
+        ("declared by", context["declared_by"] or NOT_DECLARED),
     ]
 
 
 def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
-    """Return judgements that are one line, the worst first."""
+    """Return the judgements grouped by line, the worst first."""
     groups: dict[tuple[object, ...], list[Row]] = {}
-    for place, one in enumerate(judgements):
-        row = one["measurement"] or {}
-        alike = (one["rule"], row.get("plugin"), row.get("metric"), one["limit"])
-        failed = place if one["status"] == "fail" or not row else -1
-        groups.setdefault((one["status"], failed, *alike), []).append(one)
-    return sorted(groups.values(), key=lambda some: ORDER.index(some[0]["status"]))
+    for index, judgement in enumerate(judgements):
+        row = judgement["measurement"] or {}
+        alike = (judgement["rule"], row.get("plugin"), row.get("metric"), judgement["limit"])
+        failed = index if judgement["status"] == "fail" or not row else -1
+        groups.setdefault((judgement["status"], failed, *alike), []).append(judgement)
+    return sorted(groups.values(), key=lambda group: ORDER.index(group[0]["status"]))
 
 
-def _line(some: Sequence[Row]) -> tuple[str, ...]:
-    best = max(some, key=lambda one: (one["measurement"] or {}).get("n") or 0)
+def _line(group: Sequence[Row]) -> tuple[str, ...]:
+    best = max(group, key=lambda j: (j["measurement"] or {}).get("n") or 0)
     name = judged_name(best)
-    if len(some) > 1:
+    if len(group) > 1:
         row = best["measurement"]
-        name = f"{row['plugin']} {row['metric']}: {len(some):,} rows, of which the largest"
+        name = f"{row['plugin']} {row['metric']}: {len(group):,} rows, of which the largest"
     return best["status"], name, _measured(best), best["limit"]
 
 
-def _detail(one: Row) -> str:
-    reached = ", ".join([*one["access"], *one["knowledge"]])
-    return "; ".join(filter(None, (reached, one["reason"])))
+def _detail(entry: Row) -> str:
+    reached = ", ".join([*entry["access"], *entry["knowledge"]])
+    return "; ".join(filter(None, (reached, entry["reason"])))
 
 
-def judged_name(one: Row) -> str:
+def judged_name(judgement: Row) -> str:
     """Return what was judged, in words without numbers that another run would change."""
-    row = one["measurement"]
+    row = judgement["measurement"]
     if row is None:
-        return str(one["rule"])
+        return str(judgement["rule"])
     where = ", ".join(f"{key} {value}" for key, value in row["scope"].items())
     return f"{row['plugin']} {row['metric']}" + (f" ({where})" if where else "")
 
 
-def _measured(one: Row) -> str:
-    row = one["measurement"]
+def _measured(judgement: Row) -> str:
+    row = judgement["measurement"]
     if row is None or row["value"] is None:
         return NONE
-    told = number(row["value"])
+    text = number(row["value"])
     if row["low"] is not None and row["high"] is not None:
-        told += f" [{number(row['low'])}, {number(row['high'])}]"
+        text += f" [{number(row['low'])}, {number(row['high'])}]"
     if row["hits"] is not None and row["n"] is not None:
-        return f"{row['hits']:,} / {row['n']:,}: {told}"
-    return told
+        return f"{row['hits']:,} / {row['n']:,}: {text}"
+    return text

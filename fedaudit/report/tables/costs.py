@@ -31,7 +31,7 @@ TRAINED = {
     "federated": "trained together",
     "private": "trained in private",
 }
-"""Values of scope.stage, or else of scope.which, of numbers of a model."""
+"""Values of scope.stage, or else of scope.which, for the numbers of a model."""
 
 STAGES = {
     "federated": "training together",
@@ -52,10 +52,10 @@ OF: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     "flops": (STAGES, ("stage",)),
     "seconds": (TIMED, ("stage",)),
 }
-"""Which part of the scope says what a metric is of, and what its values are called."""
+"""Names of what a metric is of, and the keys of the scope that say it."""
 
 SHOWN = {"which", "stage", "direction", "per_client_round", "transfers", "client"}
-"""The parts of a scope that cells have in their own words."""
+"""The keys of a scope that the cells put in words."""
 
 MOST = "Where clients differ, the most that one of them took; for the others see report.json."
 
@@ -72,7 +72,7 @@ def costs(report: Row) -> list[Table]:
 
 
 def _costs(rows: Sequence[Row]) -> Table:
-    some = grouping.worst_rows(
+    worst_rows = grouping.worst_rows(
         rows, lambda row: grouping.scope_without(row, {"client"}), lambda row: row["value"]
     )
     return laid_out(
@@ -81,34 +81,34 @@ def _costs(rows: Sequence[Row]) -> Table:
             {
                 "what": f"{TITLES[row['metric']]}: {_of(row)}",
                 "amount": _amount(row),
-                "client": who,
+                "client": client,
                 "detail": _detail(row),
             }
-            for row, who in some
+            for row, client in worst_rows
         ],
         ("what", "amount", "client", "detail"),
         numeric=("amount",),
-        notes=(MOST if len(some) < len(rows) else "", *missing_reasons(rows)),
+        notes=(MOST if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
     )
 
 
 def _variants(metric: str, rows: Sequence[Row]) -> Table:
-    """Return a line for each variant and a column for each thing that `metric` was measured of."""
-    some = grouping.worst_rows(
+    """Return a line for each variant and a column for each stage or direction of `metric`."""
+    worst_rows = grouping.worst_rows(
         grouping.without_covered_clients(rows),
         lambda row: (variant_of(row), _of(row)),
         lambda row: row["value"],
     )
-    found: dict[str, dict[str, str]] = {}
-    for row, _ in some:
-        found.setdefault(variant_of(row), {"variant": variant_of(row)})[_of(row)] = _amount(row)
-    columns = list(dict.fromkeys(_of(row) for row, _ in some))
+    lines: dict[str, dict[str, str]] = {}
+    for row, _ in worst_rows:
+        lines.setdefault(variant_of(row), {"variant": variant_of(row)})[_of(row)] = _amount(row)
+    columns = list(dict.fromkeys(_of(row) for row, _ in worst_rows))
     return laid_out(
         f"Costs: {TITLES[metric]}",
-        list(found.values()),
+        list(lines.values()),
         ("variant", *columns),
         numeric=columns,
-        notes=(MOST if len(some) < len(rows) else "", *missing_reasons(rows)),
+        notes=(MOST if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
     )
 
 
@@ -116,8 +116,8 @@ def _of(row: Row) -> str:
     """Return what a cost is of: a stage, a direction, the frozen base."""
     scope = row["scope"]
     names, keys = OF[row["metric"]]
-    known = [scope[key] for key in keys if scope.get(key) is not None]
-    return display_name(names, known[0] if known else row["plugin"])
+    values = [scope[key] for key in keys if scope.get(key) is not None]
+    return display_name(names, values[0] if values else row["plugin"])
 
 
 def _amount(row: Row) -> str:
@@ -126,10 +126,10 @@ def _amount(row: Row) -> str:
 
 def _detail(row: Row) -> str:
     """Return how often how much was sent, and the rest of a cost's scope."""
-    each, times = row["scope"].get("per_client_round"), row["scope"].get("transfers")
+    size, times = row["scope"].get("per_client_round"), row["scope"].get("transfers")
     sent = (
-        f"{format_cell(times)} times {_size(each)}"
-        if each is not None and times is not None
+        f"{format_cell(times)} times {_size(size)}"
+        if size is not None and times is not None
         else ""
     )
     return ", ".join(filter(None, (sent, place(row, SHOWN))))

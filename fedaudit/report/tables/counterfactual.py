@@ -13,9 +13,9 @@ METRICS = ("counterfactual_memorization", "mean_chance", "control_gap", "p_value
 
 
 def counterfactual_tables(report: Row) -> list[Table]:
-    """Return a table an attack with a line for each set of strings or records."""
+    """Return a table per attack with a line for each set of strings or records."""
     rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+    return [_table(plugin, group) for plugin, group in measurements.by_plugin(rows).items()]
 
 
 def is_shown(row: Row) -> bool:
@@ -25,16 +25,16 @@ def is_shown(row: Row) -> bool:
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
     means = [row for row in rows if row["metric"] == METRICS[0]]
-    shared, own = common_scope(means)
+    shared, scopes = common_scope(means)
     cells = [
         {
-            "of": at or "all",
+            "of": scope or "all",
             "n": NONE if row["n"] is None else f"{row['n']:,}",
             **{name: _beside(row, rows, source) for source, name in SOURCES.items()},
             MEMORIZED: format_measurement(row) if row["value"] is not None else NONE,
             P: _p_value(row, rows),
         }
-        for row, at in zip(means, own, strict=True)
+        for row, scope in zip(means, scopes, strict=True)
     ]
     numeric = ("n", *SOURCES.values(), MEMORIZED, P)
     return laid_out(
@@ -53,13 +53,13 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
 
 
 def _beside(row: Row, rows: Sequence[Row], source: str) -> str:
-    """Return the mean of one source for the very strings that `row` is of."""
-    wanted = {**row["scope"], "source": source}
-    found = next((r for r in rows if r["metric"] == "mean_chance" and r["scope"] == wanted), None)
-    return NONE if found is None else number(found["value"])
+    """Return the mean of one source for the same strings as `row`."""
+    scope = {**row["scope"], "source": source}
+    match = next((r for r in rows if r["metric"] == "mean_chance" and r["scope"] == scope), None)
+    return NONE if match is None else number(match["value"])
 
 
 def _p_value(row: Row, rows: Sequence[Row]) -> str:
-    wanted = {**row["scope"], "test": "counterfactual"}
-    found = next((r for r in rows if r["metric"] == "p_value" and r["scope"] == wanted), None)
-    return NONE if found is None else number(found["value"])
+    scope = {**row["scope"], "test": "counterfactual"}
+    match = next((r for r in rows if r["metric"] == "p_value" and r["scope"] == scope), None)
+    return NONE if match is None else number(match["value"])

@@ -9,7 +9,7 @@ from fedaudit.report.tables.table import NONE, Table, common_note, display_name,
 
 COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
 MOST_WIDE = 8
-"""Victims side by side; of more, only the pairs are shown."""
+"""Most victims side by side; with more, only the pairs are shown."""
 MOST_PAIRS = 100
 PAIR = ("attacker", "victim")
 
@@ -17,12 +17,12 @@ Pair = tuple[str, str]
 
 
 def matrix_tables(report: Row) -> list[Table]:
-    """Return two tables an attack: attackers against victims, and every pair with its controls."""
+    """Return two tables per attack: attackers against victims, and every pair with its controls."""
     tables = []
     for rows in _groups(report):
         title = ", ".join(filter(None, (rows[0]["plugin"], common_scope(rows, PAIR)[0])))
-        some = _telling(rows)
-        tables += [*_square(title, some), _pairs(title, some, rows)]
+        coverages = _telling(rows)
+        tables += [*_square(title, coverages), _pairs(title, coverages, rows)]
     return tables
 
 
@@ -31,15 +31,15 @@ def without_pairs(report: Row) -> Row:
 
     Their own tables show those.
     """
-    rest = [row for row in report["measurements"] if not _paired(row) and not _of_task(row)]
-    return {**report, "measurements": rest}
+    remaining = [row for row in report["measurements"] if not _paired(row) and not _of_task(row)]
+    return {**report, "measurements": remaining}
 
 
 def charted_report(report: Row) -> Row:
     """Return the report with one measurement for each pair of clients: the one that says most."""
     telling = [row for rows in _groups(report) for row in _telling(rows).values()]
-    rest = without_pairs(report)
-    return {**rest, "measurements": [*rest["measurements"], *telling]}
+    unpaired = without_pairs(report)
+    return {**unpaired, "measurements": [*unpaired["measurements"], *telling]}
 
 
 def _paired(row: Row) -> bool:
@@ -60,7 +60,7 @@ def _groups(report: Row) -> list[list[Row]]:
 
 
 def _telling(rows: Sequence[Row]) -> dict[Pair, Row]:
-    """Return the coverage of each pair that says most: beyond the base, of all targets."""
+    """Return the most telling coverage of each pair: beyond the base, of all targets."""
 
     def rank(row: Row) -> tuple[int, int]:
         return measurements.telling_rank(row), measurements.set_rank(row)
@@ -77,10 +77,10 @@ def _pair(row: Row) -> Pair:
     return str(row["scope"]["attacker"]), str(row["scope"]["victim"])
 
 
-def _square(title: str, some: Mapping[Pair, Row]) -> list[Table]:
+def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:
     """Return the table of attackers by victims, where it is not too wide."""
-    attackers, victims = (list(dict.fromkeys(names)) for names in zip(*some, strict=True))
-    # In one order, as far as clients are both: the first attacker is the last to be a victim.
+    attackers, victims = (list(dict.fromkeys(names)) for names in zip(*coverages, strict=True))
+    # Clients that are both attacker and victim stand in one order, before the other victims.
     victims = [
         *(name for name in attackers if name in victims),
         *sorted(set(victims) - {*attackers}),
@@ -88,7 +88,7 @@ def _square(title: str, some: Mapping[Pair, Row]) -> list[Table]:
     if len(victims) > MOST_WIDE:
         return []
     rows = tuple(
-        (attacker, *(_cell(some.get((attacker, victim))) for victim in victims))
+        (attacker, *(_cell(coverages.get((attacker, victim))) for victim in victims))
         for attacker in attackers
     )
     notes = ("A line is an attacker, a column its victim; intervals stand with the pairs below.",)
@@ -112,10 +112,10 @@ def _percent(row: Row) -> str:
     return percent(row["value"])
 
 
-def _pairs(title: str, some: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
-    """Return a line a pair: what came out, beside what the base gives and what guessing gets."""
-    sources = list(dict.fromkeys(str(row["scope"].get("source")) for row in some.values()))
-    sets = dict.fromkeys(display_name(SETS, row["scope"].get("set")) for row in some.values())
+def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
+    """Return a line per pair: what came out, what the base gives and what guessing gets."""
+    sources = list(dict.fromkeys(str(row["scope"].get("source")) for row in coverages.values()))
+    sets = dict.fromkeys(display_name(SETS, row["scope"].get("set")) for row in coverages.values())
     cells = [
         {
             "attacker": attacker,
@@ -126,7 +126,7 @@ def _pairs(title: str, some: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
             "base": _beside(rows, row, "base", _percent),
             CONTROL: _beside(rows, row, "control", format_measurement),
         }
-        for (attacker, victim), row in some.items()
+        for (attacker, victim), row in coverages.items()
     ]
     table = laid_out(
         f"Pairs: {title}",
@@ -136,12 +136,12 @@ def _pairs(title: str, some: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
         notes=(
             f"Model: {display_name(SOURCES, sources[0])}." if len(sources) == 1 else "",
             *common_note(f"set {next(iter(sets))}" if len(sets) == 1 else ""),
-            *missing_reasons(some.values()),
+            *missing_reasons(coverages.values()),
         ),
     )
     return shorten(table, MOST_PAIRS)
 
 
 def _beside(rows: Sequence[Row], row: Row, source: str, spelt: Callable[[Row], str]) -> str:
-    other = comparable_row(rows, row, source)
-    return NONE if other is None else spelt(other)
+    match = comparable_row(rows, row, source)
+    return NONE if match is None else spelt(match)

@@ -37,7 +37,7 @@ SPENT = {
     "steps": "steps",
     "accountant": "accountant",
 }
-"""The columns of differential privacy, and what they are called in the scope."""
+"""The columns of differential privacy, with their keys in the scope."""
 
 
 def defense(report: Row) -> list[Table]:
@@ -59,16 +59,16 @@ def _each(report: Row, metric: str, table: Callable[[str, list[Row]], Table]) ->
 
 def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
     """Return the epsilon of every client, or the largest one on each variant of a study."""
-    some = _chosen(rows, lambda row: row["value"], each_client=True)
+    selected = _chosen(rows, lambda row: row["value"], each_client=True)
     cells = [
         {"epsilon": format_measurement(row)}
         | {name: format_cell(row["scope"].get(key)) for name, key in SPENT.items()}
-        for row, _ in some
+        for row, _ in selected
     ]
     return _laid_out(
         f"What the defence guarantees: {plugin}",
         rows,
-        some,
+        selected,
         cells,
         ("epsilon", *SPENT),
         hidden=SPENT.values(),
@@ -77,48 +77,48 @@ def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
 
 def _accepted(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many requests without a right key the gate took for one that has it."""
-    some = _chosen(rows, lambda row: (row["value"], row["high"]))
+    selected = _chosen(rows, lambda row: (row["value"], row["high"]))
     cells = [
         {"tried": format_cell(row["scope"]["attempt"]), "let in by mistake": format_rate(row)}
-        for row, _ in some
+        for row, _ in selected
     ]
     columns = ("tried", "let in by mistake")
     return _laid_out(
-        f"False accepts of the gate: {plugin}", rows, some, cells, columns, hidden=("attempt",)
+        f"False accepts of the gate: {plugin}", rows, selected, cells, columns, hidden=("attempt",)
     )
 
 
 def _routed(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many requests the gate sent to the adapter that they are for."""
-    some = _chosen(rows, lambda row: (-row["value"], -row["low"]))
+    selected = _chosen(rows, lambda row: (-row["value"], -row["low"]))
     cells = [
         {
             "requests with": display_name(PROMPTS, row["scope"].get("prompts")),
             "sent to the right adapter": format_rate(row),
         }
-        for row, _ in some
+        for row, _ in selected
     ]
     columns = ("requests with", "sent to the right adapter")
     return _laid_out(
-        f"Routing by the gate: {plugin}", rows, some, cells, columns, hidden=("prompts",)
+        f"Routing by the gate: {plugin}", rows, selected, cells, columns, hidden=("prompts",)
     )
 
 
 def _fused(plugin: str, rows: Sequence[Row]) -> Table:
     """Return with which weights the adapters of every client were fused."""
-    some = [(row, client_of(row)) for row in grouping.without_covered_clients(rows)]
+    selected = [(row, client_of(row)) for row in grouping.without_covered_clients(rows)]
     cells = [
         {
             "adapter": format_cell(row["scope"].get("adapter")),
             "weights": format_cell(row["scope"].get("weights")),
             "loss": format_measurement(row),
         }
-        for row, _ in some
+        for row, _ in selected
     ]
     table = _laid_out(
         f"Fusion of adapters: {plugin}",
         rows,
-        some,
+        selected,
         cells,
         ("adapter", "weights", "loss"),
         hidden=("adapter", "weights", "stage"),
@@ -128,28 +128,28 @@ def _fused(plugin: str, rows: Sequence[Row]) -> Table:
 
 def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many made-up examples each filter dropped in all rounds together."""
-    whole = [row for row in rows if "round" not in row["scope"]]
-    some = _chosen(whole, lambda row: row["value"], each_client=True)
+    totals = [row for row in rows if "round" not in row["scope"]]
+    selected = _chosen(totals, lambda row: row["value"], each_client=True)
     cells = [
         {"filter": format_cell(row["scope"].get("filter")), "dropped": format_rate(row)}
-        for row, _ in some
+        for row, _ in selected
     ]
     title = f"What the filters of made-up examples dropped: {plugin}"
-    return _laid_out(title, whole, some, cells, ("filter", "dropped"), hidden=("filter",))
+    return _laid_out(title, totals, selected, cells, ("filter", "dropped"), hidden=("filter",))
 
 
 def _kept(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many made-up examples were trained on at the client that kept fewest."""
-    some = _chosen(rows, lambda row: -row["value"], each_client=True)
-    shown = ("round", "mean", "highest", "alike")
+    selected = _chosen(rows, lambda row: -row["value"], each_client=True)
+    keys = ("round", "mean", "highest", "alike")
     cells = [
         {"round": format_cell(row["scope"].get("round")), "kept": format_measurement(row)}
-        | {name: format_cell(row["scope"].get(name)) for name in shown[1:]}
-        for row, _ in some
+        | {name: format_cell(row["scope"].get(name)) for name in keys[1:]}
+        for row, _ in selected
     ]
     title = f"Made-up examples that were kept: {plugin}"
-    columns = ("round", "kept", *shown[1:])
-    table = _laid_out(title, rows, some, cells, columns, hidden=(*shown, "clients"))
+    columns = ("round", "kept", *keys[1:])
+    table = _laid_out(title, rows, selected, cells, columns, hidden=(*keys, "clients"))
     return shorten(table, MOST_FUSED)
 
 
@@ -171,33 +171,35 @@ def _chosen(
 def _laid_out(
     title: str,
     rows: Sequence[Row],
-    some: Sequence[tuple[Row, str]],
+    selected: Sequence[tuple[Row, str]],
     cells: Sequence[Mapping[str, str]],
     columns: Sequence[str],
     *,
     hidden: Collection[str],
 ) -> Table:
-    """Return the table of `some` of `rows`, with `cells` of its own beside variant and client."""
-    several = len(grouping.variants_of(rows)) > 1
-    besides = {"client", *hidden, *(("variant",) if several else ())}
-    shared, own = common_scope([row for row, _ in some], besides)
-    found = [
+    """Return the table of the `selected` rows, with their `cells` beside variant and client."""
+    is_study = len(grouping.variants_of(rows)) > 1
+    besides = {"client", *hidden, *(("variant",) if is_study else ())}
+    shared, scopes = common_scope([row for row, _ in selected], besides)
+    lines = [
         {
-            "variant": variant_of(row) if several else "",
+            "variant": variant_of(row) if is_study else "",
             "client": at_client,
             **line,
-            "where": at,
+            "where": scope,
         }
-        for (row, at_client), line, at in zip(some, cells, own, strict=True)
+        for (row, at_client), line, scope in zip(selected, cells, scopes, strict=True)
     ]
-    worst = f"The worst {'of' if several else 'client for'} each {'variant' if several else 'line'}"
+    worst = (
+        f"The worst {'of' if is_study else 'client for'} each {'variant' if is_study else 'line'}"
+    )
     return laid_out(
         title,
-        found,
+        lines,
         ("variant", "client", *columns, "where"),
         numeric=("epsilon", "delta", "noise", "sample rate", "steps", "loss"),
         notes=(
-            f"{worst}; for the others see report.json." if len(some) < len(rows) else "",
+            f"{worst}; for the others see report.json." if len(selected) < len(rows) else "",
             *common_note(shared),
             *missing_reasons(rows),
         ),

@@ -62,18 +62,18 @@ def _right(row: Row) -> str:
 
 
 def _area(row: Row, rows: Sequence[Row]) -> str:
-    wanted = {key: row["scope"].get(key) for key in ("source", "position", "client")}
-    found = next((r for r in rows if r["metric"] == "auc" and r["scope"] == wanted), None)
-    return NONE if found is None else format_measurement(found)
+    scope = {key: row["scope"].get(key) for key in ("source", "position", "client")}
+    match = next((r for r in rows if r["metric"] == "auc" and r["scope"] == scope), None)
+    return NONE if match is None else format_measurement(match)
 
 
 def _cap(row: Row, rows: Sequence[Row]) -> str:
     test = row["scope"].get("estimator")
-    found = next(
+    match = next(
         (r for r in rows if r["metric"] == "epsilon_cap" and r["scope"].get("estimator") == test),
         None,
     )
-    return NONE if found is None else number(found["value"])
+    return NONE if match is None else number(match["value"])
 
 
 def _unit(row: Row) -> list[str]:

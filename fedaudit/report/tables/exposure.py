@@ -22,7 +22,7 @@ def exposure(report: Row) -> list[Table]:
     """Return the table of mean exposures, a line for each multiplicity, model and estimator."""
     rows = [row for row in report["measurements"] if is_shown(row)]
     means = [row for row in rows if row["metric"] == "exposure"]
-    shared, own = common_scope(means, hidden=SHOWN)
+    shared, scopes = common_scope(means, hidden=SHOWN)
     estimators = {str(row["scope"].get("estimator", NONE)) for row in means}
     cells = [
         {
@@ -34,9 +34,9 @@ def exposure(report: Row) -> list[Table]:
             "chance": NONE if row["chance"] is None else number(row["chance"]),
             FIRST: _beside(row, rows, "maximal_exposure"),
             "p": _beside(row, rows, "p_value"),
-            "where": at,
+            "where": scope,
         }
-        for row, at in zip(means, own, strict=True)
+        for row, scope in zip(means, scopes, strict=True)
     ]
     numeric = ("n", MEAN, "chance", FIRST, "p")
     table = laid_out(
@@ -62,7 +62,7 @@ def is_shown(row: Row) -> bool:
 def _ranked_among(means: Sequence[Row]) -> list[str]:
     """Return among how many secrets each is ranked, which bounds its exposure."""
     spaces = [row["scope"].get("space") for row in means]
-    sizes = [one for one in spaces if isinstance(one, int) and one > 0]
+    sizes = [n for n in spaces if isinstance(n, int) and n > 0]
     if not sizes:
         return []
     most = max(sizes)
@@ -75,8 +75,8 @@ def _times(row: Row) -> str:
 
 
 def _beside(row: Row, rows: Sequence[Row], metric: str) -> str:
-    """Return the number of `metric` for the very secrets that `row` is of."""
-    found = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
-    if found is None:
+    """Return the number of `metric` for the same secrets as `row`."""
+    match = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
+    if match is None:
         return NONE
-    return format_hits(found) if metric == "maximal_exposure" else number(found["value"])
+    return format_hits(match) if metric == "maximal_exposure" else number(match["value"])

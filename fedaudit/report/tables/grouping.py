@@ -26,7 +26,7 @@ def key_text(row: Row) -> str:
 
 
 def key_rank(row: Row) -> int:
-    """Return the place of a row's kind of key in reading order."""
+    """Return the position of a row's kind of key in reading order."""
     kind, order = str(row["scope"].get("key")), [*KEYS]
     return order.index(kind) if kind in order else len(order)
 
@@ -52,13 +52,13 @@ def has_many_lines(rows: Sequence[Row]) -> bool:
 
 
 def column_scopes(rows: Sequence[Row]) -> set[str]:
-    """Return the parts of the scopes that columns for variant and key show."""
+    """Return the keys of the scopes that columns for variant and key show."""
     keys = {"key", "adapter"} if any("key" in row["scope"] for row in rows) else set()
     return keys | ({"variant"} if len(variants_of(rows)) > 1 else set())
 
 
 def scope_without(row: Row, but: Collection[str]) -> tuple[object, ...]:
-    """Return what two rows have in common that differ in the parts `but` of their scopes only."""
+    """Return a key that two rows share if their scopes differ only in the keys `but`."""
     scope = ((name, str(value)) for name, value in row["scope"].items() if name not in but)
     return (row["plugin"], row["metric"], *sorted(scope))
 
@@ -88,7 +88,7 @@ def order_rows(rows: Iterable[Row]) -> list[Row]:
 
 
 def telling_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return for each scope the row of the source that says most of an attack, in order.
+    """Return for each scope the row of the most telling source, in order.
 
     That is what came out beyond the base, else of the tuned model. Rows of base and control that
     another one is compared with are left out.
@@ -97,8 +97,8 @@ def telling_rows(rows: Sequence[Row]) -> list[Row]:
     for row in without_covered_clients(rows):
         groups.setdefault(scope_without(row, {"source"}), []).append(row)
     best = [min(group, key=telling_rank) for group in groups.values()]
-    kept = [row for row in best if telling_rank(row) < 2 or not _beside(row, best, rows)]
-    return order_rows(kept or best)
+    selected = [row for row in best if telling_rank(row) < 2 or not _beside(row, best, rows)]
+    return order_rows(selected or best)
 
 
 def single_group(rows: Sequence[Row]) -> list[Row]:
@@ -118,7 +118,7 @@ def single_group(rows: Sequence[Row]) -> list[Row]:
 def two_keys(rows: Sequence[Row]) -> list[str]:
     """Return the two keys to show side by side: a right one and none, or else the first two."""
     keys = list(dict.fromkeys(map(key_text, order_rows(rows))))
-    kinds = {kind: [one for one in keys if one.partition(":")[0] == kind] for kind in KEYS}
+    kinds = {kind: [key for key in keys if key.partition(":")[0] == kind] for kind in KEYS}
     if kinds["right"] and kinds["none"]:
         return [kinds["right"][0], kinds["none"][0]]
     return keys[:2]
@@ -150,8 +150,8 @@ def worst_rows(
 
 def _among(row: Row, group: Sequence[Row]) -> str:
     """Return the client of a row that was chosen from those of several: `c2 of 3`."""
-    clients = {client_of(other) for other in group} - {"", EVERYBODY}
+    clients = {client_of(r) for r in group} - {"", EVERYBODY}
     if len(clients) < 2 or client_of(row) == EVERYBODY:
         return client_of(row)
-    same = all((other["value"], other["n"]) == (row["value"], row["n"]) for other in group)
+    same = all((r["value"], r["n"]) == (row["value"], row["n"]) for r in group)
     return f"each of {len(clients)}" if same else f"{client_of(row)} of {len(clients)}"

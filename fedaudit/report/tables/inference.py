@@ -23,7 +23,7 @@ def inference(report: Row) -> list[Table]:
 
 
 def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
-    """Return one table, or one for each number of candidates with a line a variant and key."""
+    """Return one table, or one per number of candidates with a line per variant and key."""
     if not grouping.has_many_lines(rows):
         return [_models(f"Inference: {plugin}", rows)]
     counts: dict[str, list[Row]] = {}
@@ -31,13 +31,13 @@ def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
         counts.setdefault(_candidates(row), []).append(row)
     beside = {"base": keyed.comparison(rows, "base"), "chance": _chance}
     return [
-        keyed.keyed_lines(f"Inference: {plugin}, {count} candidates", rows, some, PICKED, beside)
-        for count, some in counts.items()
+        keyed.keyed_lines(f"Inference: {plugin}, {count} candidates", rows, group, PICKED, beside)
+        for count, group in counts.items()
     ]
 
 
 def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
-    shared, own = common_scope(rows)
+    shared, scopes = common_scope(rows)
     cells = [
         {
             "label": str(row["scope"].get("label", NONE)),
@@ -46,9 +46,9 @@ def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
             "right": format_hits(row),
             PICKED: format_measurement(row),
             "chance": _chance(row),
-            "where": at,
+            "where": scope,
         }
-        for row, at in zip(rows, own, strict=True)
+        for row, scope in zip(rows, scopes, strict=True)
     ]
     return laid_out(
         title,
@@ -62,18 +62,20 @@ def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
 def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     """Return the accuracies by kind of PII for the fewest candidates; others are in the report."""
     fewest = _candidates(rows[0])
-    some = [row for row in rows if _candidates(row) == fewest]
-    more = (
+    selected = [row for row in rows if _candidates(row) == fewest]
+    note = (
         f"With {fewest} candidates; for the others see report.json."
-        if len(some) < len(rows)
+        if len(selected) < len(rows)
         else ""
     )
     title = f"Inference by kind: {plugin}"
-    if any("key" in row["scope"] for row in some):
-        return keyed.kinds_by_key(title, some, (more or f"With {fewest} candidates.",))
-    shown = grouping.single_group(some) if grouping.has_many_lines(some) else some
-    table = _models(title, shown, "label")
-    return replace(table, notes=(*filter(None, (*table.notes, keyed.more_variants(some), more)),))
+    if any("key" in row["scope"] for row in selected):
+        return keyed.kinds_by_key(title, selected, (note or f"With {fewest} candidates.",))
+    group = grouping.single_group(selected) if grouping.has_many_lines(selected) else selected
+    table = _models(title, group, "label")
+    return replace(
+        table, notes=(*filter(None, (*table.notes, keyed.more_variants(selected), note)),)
+    )
 
 
 def _candidates(row: Row) -> str:

@@ -13,13 +13,13 @@ from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text
 from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 Beside = Mapping[str, Callable[[Row], str]]
-"""The cells of further columns by their names, from the row that a line is of."""
+"""Formatters of further columns by name; each gets the row that a line is of."""
 
 
 def keyed_lines(
-    title: str, rows: Sequence[Row], some: Sequence[Row], value: str, beside: Beside
+    title: str, rows: Sequence[Row], selected: Sequence[Row], value: str, beside: Beside
 ) -> Table:
-    """Return a line for each of `some`, which `lines.telling` chose among `rows` of one attack.
+    """Return a line for each `selected` row, chosen by `telling_rows` among `rows` of one attack.
 
     `value` is the name of the column for what was measured.
     """
@@ -27,9 +27,9 @@ def keyed_lines(
         grouping.column_scopes(rows),
         len(grouping.without_covered_clients(rows)) < len(rows),
     )
-    everybody = {"client"} if all(client_of(row) == EVERYBODY for row in some) else set()
-    shared, own = common_scope(some, {*hidden, *everybody, "detection"})
-    models = list(dict.fromkeys(map(_model, some)))
+    everybody = {"client"} if all(client_of(row) == EVERYBODY for row in selected) else set()
+    shared, scopes = common_scope(selected, {*hidden, *everybody, "detection"})
+    models = list(dict.fromkeys(map(_model, selected)))
     cells = [
         {
             "variant": variant_of(row) if "variant" in hidden else "",
@@ -37,10 +37,10 @@ def keyed_lines(
             "model": _model(row) if len(models) > 1 else "",
             "found": format_hits(row),
             value: format_measurement(row),
-            **{name: told(row) for name, told in beside.items()},
-            "where": at,
+            **{name: formatter(row) for name, formatter in beside.items()},
+            "where": scope,
         }
-        for row, at in zip(some, own, strict=True)
+        for row, scope in zip(selected, scopes, strict=True)
     ]
     return laid_out(
         title,
@@ -57,18 +57,18 @@ def keyed_lines(
 
 
 def comparison(rows: Sequence[Row], source: str) -> Callable[[Row], str]:
-    """Return what gives a line the number of `source` that it is to be compared with.
+    """Return a function that formats the number of `source` that a row is compared with.
 
-    With its interval, unless the variants of a study take the room for it.
+    The interval is added, unless the variants of a study need its room.
     """
     short = len(grouping.variants_of(rows)) > 1
 
     def told(row: Row) -> str:
-        other = comparable_row(rows, row, source)
-        if other is None:
-            known = source == "base" and row["baseline"] is not None
-            return percent(row["baseline"]) if known else NONE
-        return percent(other["value"]) if short else format_measurement(other)
+        match = comparable_row(rows, row, source)
+        if match is None:
+            has_baseline = source == "base" and row["baseline"] is not None
+            return percent(row["baseline"]) if has_baseline else NONE
+        return percent(match["value"]) if short else format_measurement(match)
 
     return told
 
@@ -80,13 +80,13 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
     where something else varies, its first value.
     """
     first = grouping.single_group(rows)
-    some = grouping.telling_rows(first)
-    keys = grouping.two_keys(some)
+    selected = grouping.telling_rows(first)
+    keys = grouping.two_keys(selected)
     cells: dict[str, dict[str, Row]] = {}
-    for row in some:
+    for row in selected:
         if key_text(row) in keys:
             cells.setdefault(str(row["scope"]["label"]), {}).setdefault(key_text(row), row)
-    headers = {one: f"{_header(one)} [95 %]" for one in keys}
+    headers = {key: f"{_header(key)} [95 %]" for key in keys}
     base = comparison(first, "base")
     return laid_out(
         title,
@@ -94,11 +94,11 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
         ("label", "n", *headers.values(), "base"),
         numeric=("n", *headers.values(), "base"),
         notes=(
-            f"Model: {_model(some[0])}.",
-            *common_note(common_scope(some, {"key", "adapter", "detection"})[0]),
+            f"Model: {_model(selected[0])}.",
+            *common_note(common_scope(selected, {"key", "adapter", "detection"})[0]),
             *notes,
-            _more(rows, some, keys),
-            *missing_reasons(some),
+            _more(rows, selected, keys),
+            *missing_reasons(selected),
         ),
     )
 
@@ -109,13 +109,13 @@ def more_variants(rows: Sequence[Row]) -> str:
     return f"Variant {names[0]}; for the others see report.json." if len(names) > 1 else ""
 
 
-def _more(rows: Sequence[Row], some: Sequence[Row], keys: Sequence[str]) -> str:
-    left = len(set(map(key_text, some))) > len(keys)
-    parts = [
+def _more(rows: Sequence[Row], selected: Sequence[Row], keys: Sequence[str]) -> str:
+    has_more_keys = len(set(map(key_text, selected))) > len(keys)
+    names = [
         *(["variants"] if len(grouping.variants_of(rows)) > 1 else []),
-        *(["keys"] if left else []),
+        *(["keys"] if has_more_keys else []),
     ]
-    return f"For the other {' and '.join(parts)} see report.json." if parts else ""
+    return f"For the other {' and '.join(names)} see report.json." if names else ""
 
 
 def _kind(
@@ -142,8 +142,8 @@ def _order(cells: Mapping[str, Mapping[str, Row]]) -> list[str]:
 
 def _header(name: str) -> str:
     kind, _, adapter = name.partition(": ")
-    known = KEYS.get(kind, f"key {kind}" if kind else "value")
-    return f"{known}: {adapter}" if adapter else known
+    label = KEYS.get(kind, f"key {kind}" if kind else "value")
+    return f"{label}: {adapter}" if adapter else label
 
 
 def _model(row: Row) -> str:

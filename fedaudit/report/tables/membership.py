@@ -24,13 +24,16 @@ NAMES = {
 
 
 def membership(report: Row) -> list[Table]:
-    """Return a table an attack with a line for each score, and one of organisations."""
+    """Return a table per attack with a line for each score, and one of organisations."""
     rows = [row for row in report["measurements"] if is_shown(row)]
     scored = [row for row in rows if not _of_organisation(row)]
     tested = [row for row in rows if _of_organisation(row)]
     return [
-        *(_table(plugin, own) for plugin, own in measurements.by_plugin(scored).items()),
-        *(_participation(plugin, own) for plugin, own in measurements.by_plugin(tested).items()),
+        *(_table(plugin, group) for plugin, group in measurements.by_plugin(scored).items()),
+        *(
+            _participation(plugin, group)
+            for plugin, group in measurements.by_plugin(tested).items()
+        ),
     ]
 
 
@@ -50,7 +53,7 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
     cells = []
     for test in tests:
         gaps = [r for r in rows if r["metric"] == "score_gap" and _fits(r, test)]
-        whole = [row for row in gaps if "round" not in row["scope"]]
+        totals = [row for row in gaps if "round" not in row["scope"]]
         cells += [
             {
                 "after": "all rounds"
@@ -59,9 +62,9 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
                 "claimed": f"{test['scope']['members']:,}",
                 "held-out": f"{test['scope']['others']:,}",
                 GAP: format_measurement(row) if row is not None else NONE,
-                "p": number(test["value"]) if row in whole and test["value"] is not None else NONE,
+                "p": number(test["value"]) if row in totals and test["value"] is not None else NONE,
             }
-            for row in (*whole, *(r for r in gaps if r not in whole)) or (None,)
+            for row in (*totals, *(r for r in gaps if r not in totals)) or (None,)
         ]
     return laid_out(
         f"Did the organisation take part: {plugin}",
@@ -84,8 +87,10 @@ def _fits(row: Row, test: Row) -> bool:
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
     areas = [row for row in rows if row["metric"] == "auc"]
-    shared, own = common_scope(areas, {"score"})
-    cells = [{**_cells(area, rows), "where": at} for area, at in zip(areas, own, strict=True)]
+    shared, scopes = common_scope(areas, {"score"})
+    cells = [
+        {**_cells(area, rows), "where": scope} for area, scope in zip(areas, scopes, strict=True)
+    ]
     columns = list(dict.fromkeys(name for line in cells for name in line if name != "where"))
     return laid_out(
         f"Membership: {plugin}",
@@ -104,7 +109,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
 
 def _cells(area: Row, rows: Sequence[Row]) -> Mapping[str, str]:
     """Return what is known of the score that `area` is of."""
-    found = {
+    cells = {
         "score": NAMES.get(str(area["scope"]["score"]), str(area["scope"]["score"])),
         AREA: format_measurement(area) if area["value"] is not None else NONE,
     }
@@ -112,10 +117,10 @@ def _cells(area: Row, rows: Sequence[Row]) -> Mapping[str, str]:
         if {k: v for k, v in row["scope"].items() if k != "fpr"} != area["scope"]:
             continue
         if row["metric"] == "balanced_accuracy":
-            found[BALANCED] = number(row["value"])
+            cells[BALANCED] = number(row["value"])
         elif row["metric"] == "p_value":
             pass
         elif row["metric"] == "tpr":
             title = f"TPR at {percent(row['scope']['fpr'])}"
-            found[title] = format_measurement(row) if row["value"] is not None else NONE
-    return found
+            cells[title] = format_measurement(row) if row["value"] is not None else NONE
+    return cells

@@ -41,14 +41,14 @@ TEXTS = {"input": "text", "output": "answer", "generation": "continuation"}
 MOST_PAIRS, MOST_VARIANTS = 36, 100
 LABEL = "TEXT"
 HIDDEN = frozenset({"attacker", "victim", "category", "variant", "document", "text", "client"})
-"""The parts of a scope that columns show."""
+"""The keys of a scope that columns show."""
 
 
 def rows(report: Row, *metrics: str) -> list[Row]:
     """Return the measurements of memorization, in the order of the report."""
-    wanted = metrics or MEMORIZATION
-    found = [row for row in report["measurements"] if row["kind"] == "memorization"]
-    return [row for row in found if row["metric"] in wanted]
+    names = metrics or MEMORIZATION
+    all_rows = [row for row in report["measurements"] if row["kind"] == "memorization"]
+    return [row for row in all_rows if row["metric"] in names]
 
 
 def tables(report: Row) -> list[Table]:
@@ -56,52 +56,52 @@ def tables(report: Row) -> list[Table]:
     ratios = rows(report, *WHOLE)
     if len(grouping.variants_of(ratios)) > 1:
         return [_variants(ratios)]
-    made = (_ratios(ratios), _pairs(report), _lengths(report), _drawn(report))
-    return [table for table in made if table.rows]
+    all_tables = (_ratios(ratios), _pairs(report), _lengths(report), _drawn(report))
+    return [table for table in all_tables if table.rows]
 
 
 def memorization_sentence(report: Row) -> list[str]:
     """Return what was asked and what came of it, in a sentence or two."""
-    some = [row for row in rows(report, *WHOLE) if category(row) == ALL]
-    if (several := len(grouping.variants_of(some))) > 1:
-        return [f"Memorization was measured on {several} variants; a table compares them."]
-    said = []
-    inter = [row for row in some if row["metric"] == "mr_inter"]
+    ratios = [row for row in rows(report, *WHOLE) if category(row) == ALL]
+    if (variant_count := len(grouping.variants_of(ratios))) > 1:
+        return [f"Memorization was measured on {variant_count} variants; a table compares them."]
+    sentences = []
+    inter = [row for row in ratios if row["metric"] == "mr_inter"]
     for row in inter:
         if source_of(row) == "tuned":
-            own = _beside(some, row, "mr_intra")
-            total = _beside(some, row, "mr_total")
-            asked = NOT_MEASURED if total is None else number(total["n"])
+            intra = _beside(ratios, row, "mr_intra")
+            total = _beside(ratios, row, "mr_total")
+            n = NOT_MEASURED if total is None else number(total["n"])
             base = _share(comparable_row(inter, row, "base"))
-            said.append(
-                f"The tuned model continued {asked} prefixes of the clients' texts: {_share(own)} "
+            sentences.append(
+                f"The tuned model continued {n} prefixes of the clients' texts: {_share(intra)} "
                 f"drew something of the client's own texts, {_share(row)} something of another "
                 f"client's; from its base, {base} did the latter."
             )
-    return said
+    return sentences
 
 
 def passage_table(report: Row, most: int) -> list[Table]:
     """Return the table of the worst passages that were drawn, masked, with their outlines."""
-    some = [one for one in report["findings"] if is_example(one)]
+    examples = [finding for finding in report["findings"] if is_example(finding)]
     cells = [
         {
-            "severity": one["severity"],
-            "passage": readable_mask({"label": one["label"], **one["evidence"]}),
-            "how": display_name(CATEGORIES, one["evidence"].get("category")),
-            "from": format_cell(one["evidence"].get("attacker")),
-            "of": format_cell(one["evidence"].get("victim")),
-            "text": format_cell(one["evidence"].get("document")),
-            "times": format_cell(one["evidence"].get("prefixes")),
-            "where": format_cell(one["evidence"].get("training")),
+            "severity": finding["severity"],
+            "passage": readable_mask({"label": finding["label"], **finding["evidence"]}),
+            "how": display_name(CATEGORIES, finding["evidence"].get("category")),
+            "from": format_cell(finding["evidence"].get("attacker")),
+            "of": format_cell(finding["evidence"].get("victim")),
+            "text": format_cell(finding["evidence"].get("document")),
+            "times": format_cell(finding["evidence"].get("prefixes")),
+            "where": format_cell(finding["evidence"].get("training")),
         }
-        for one in some
+        for finding in examples
     ]
     columns = ("severity", "passage", "how", "from", "of", "text", "times", "where")
     notes = ("from: whose prefix; of: whose text; where in it the match lies: =.",)
     title = "Passages that were drawn, masked"
     table = laid_out(title, cells, columns, numeric=("times",), notes=notes)
-    return [shorten(table, most)] if some else []
+    return [shorten(table, most)] if examples else []
 
 
 def is_example(finding: Row) -> bool:
@@ -110,10 +110,10 @@ def is_example(finding: Row) -> bool:
     return bool(finding["label"] == LABEL) and {"hmac", "length", "victim"} <= evidence.keys()
 
 
-def _ratios(some: Sequence[Row]) -> Table:
+def _ratios(ratios: Sequence[Row]) -> Table:
     """Return a line for each model and category: own texts, others', anybody's."""
     groups: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in sorted(some, key=_order):
+    for row in sorted(ratios, key=_order):
         groups.setdefault((source_of(row), category(row)), {})[row["metric"]] = row
     cells = [
         {
@@ -129,15 +129,15 @@ def _ratios(some: Sequence[Row]) -> Table:
         cells,
         columns,
         numeric=columns[2:],
-        notes=(LEGEND, _asked(some), *common_note(_throughout(some)), *missing_reasons(some)),
+        notes=(LEGEND, _asked(ratios), *common_note(_throughout(ratios)), *missing_reasons(ratios)),
     )
 
 
-def _variants(some: Sequence[Row]) -> Table:
+def _variants(ratios: Sequence[Row]) -> Table:
     """Return a line for each variant of a study, of the tuned model beside its base."""
-    whole = [row for row in some if category(row) == ALL]
+    totals = [row for row in ratios if category(row) == ALL]
     groups: dict[str, list[Row]] = {}
-    for row in whole:
+    for row in totals:
         groups.setdefault(grouping.variant_of(row), []).append(row)
     cells = []
     for name, group in groups.items():
@@ -157,20 +157,20 @@ def _variants(some: Sequence[Row]) -> Table:
         cells,
         columns,
         numeric=columns[1:],
-        notes=(LEGEND, OF_BASE, *common_note(_throughout(whole)), *missing_reasons(whole)),
+        notes=(LEGEND, OF_BASE, *common_note(_throughout(totals)), *missing_reasons(totals)),
     )
     return shorten(table, MOST_VARIANTS)
 
 
 def _bare(share: str) -> str:
-    """Return a share without its sign, which the column's title has: names need the room."""
+    """Return a share without the % sign, which the column's title has, to save room."""
     return share.replace(" %", "")
 
 
 def _pairs(report: Row) -> Table:
     """Return a line for each pair of clients, of the tuned model."""
-    some = rows(report, "mr_pair")
-    tuned = [row for row in some if category(row) == ALL and source_of(row) == "tuned"]
+    pairs = rows(report, "mr_pair")
+    tuned = [row for row in pairs if category(row) == ALL and source_of(row) == "tuned"]
     cells = [
         {
             "prefixes of": client_in_scope(row, "attacker"),
@@ -218,10 +218,10 @@ def _lengths(report: Row) -> Table:
     return shorten(table, MOST_PAIRS)
 
 
-def _like(some: Iterable[Row], row: Row) -> str:
+def _like(shares: Iterable[Row], row: Row) -> str:
     """Return the share that was measured for the same model and client."""
-    same = (other for other in some if _measured_at(other) == _measured_at(row))
-    return next((percent(one["value"]) for one in same), NONE)
+    same = (r for r in shares if _measured_at(r) == _measured_at(row))
+    return next((percent(r["value"]) for r in same), NONE)
 
 
 def _measured_at(row: Row) -> tuple[str, str, str]:
@@ -230,14 +230,14 @@ def _measured_at(row: Row) -> tuple[str, str, str]:
 
 def _drawn(report: Row) -> Table:
     """Return the texts that most prefixes drew from the tuned model."""
-    some = [row for row in rows(report, "drawn") if source_of(row) == "tuned"]
+    texts = [row for row in rows(report, "drawn") if source_of(row) == "tuned"]
     cells = [
         {
             "client": client_in_scope(row, "victim"),
             "text": str(row["scope"].get("document", NONE)),
             "prefixes": number(row["value"]),
         }
-        for row in some
+        for row in texts
     ]
     return laid_out(
         "Memorization: texts that were drawn most",
@@ -247,25 +247,25 @@ def _drawn(report: Row) -> Table:
     )
 
 
-def _throughout(some: Sequence[Row]) -> str:
-    places = {place(row, HIDDEN) for row in some}
+def _throughout(ratios: Sequence[Row]) -> str:
+    places = {place(row, HIDDEN) for row in ratios}
     return places.pop() if len(places) == 1 else ""
 
 
 def _order(row: Row) -> tuple[int, int]:
-    sources, known = [*SOURCES], [*CATEGORIES]
-    model, way = source_of(row), category(row)
+    sources, categories = [*SOURCES], [*CATEGORIES]
+    model, row_category = source_of(row), category(row)
     return (
         sources.index(model) if model in sources else len(sources),
-        known.index(way) if way in known else len(known),
+        categories.index(row_category) if row_category in categories else len(categories),
     )
 
 
-def _asked(some: Sequence[Row]) -> str:
+def _asked(ratios: Sequence[Row]) -> str:
     """Return how many prefixes of each model count."""
     counts = {
         f"{number(row['n'])} ({display_name(SOURCES, source_of(row))})": None
-        for row in some
+        for row in ratios
         if row["metric"] == "mr_total" and row["n"] is not None
     }
     return f"Prefixes: {', '.join(counts)}." if counts else ""
@@ -279,8 +279,8 @@ def _share(row: Row | None) -> str:
     return NOT_MEASURED if row is None else format_measurement(row)
 
 
-def _beside(some: Sequence[Row], row: Row, metric: str) -> Row | None:
-    return next((r for r in some if r["metric"] == metric and r["scope"] == row["scope"]), None)
+def _beside(ratios: Sequence[Row], row: Row, metric: str) -> Row | None:
+    return next((r for r in ratios if r["metric"] == metric and r["scope"] == row["scope"]), None)
 
 
 def source_of(row: Row) -> str:
@@ -289,10 +289,10 @@ def source_of(row: Row) -> str:
 
 
 def category(row: Row) -> str:
-    """Return in what way a text was drawn that a row counts."""
+    """Return in which way the texts that a row counts were drawn."""
     return str(row["scope"].get("category"))
 
 
 def client_in_scope(row: Row, key: str) -> str:
-    """Return the client that a part of a row's scope names."""
+    """Return the client that `key` of a row's scope names."""
     return str(row["scope"].get(key, NONE))

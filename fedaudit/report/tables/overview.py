@@ -47,7 +47,7 @@ HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
 
 TELLING = ("outputs", "outputs_of_base", "p_value")
-"""What says most of a leak, of all that a finding's evidence may hold."""
+"""The most telling fields of a finding's evidence."""
 
 FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
 """The columns of flagged clients, and what they are called in a finding's evidence."""
@@ -55,16 +55,16 @@ FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "roun
 
 def attack_tables(report: Row) -> list[Table]:
     """Return the tables of what came out of the model."""
-    whole, report = report, without_pairs(report)
-    made = (
-        *memorization.tables(whole),
-        *exposure(whole),
-        *epsilon_tables(whole),
-        *matrix_tables(whole),
-        *verbatim(whole),
-        *discoverable(whole),
-        *tradeoffs.tables(whole),
-        *privacy_utility.tables(whole),
+    full_report, report = report, without_pairs(report)
+    tables = (
+        *memorization.tables(full_report),
+        *exposure(full_report),
+        *epsilon_tables(full_report),
+        *matrix_tables(full_report),
+        *verbatim(full_report),
+        *discoverable(full_report),
+        *tradeoffs.tables(full_report),
+        *privacy_utility.tables(full_report),
         *extraction(report),
         *candidates(report),
         *labels(report),
@@ -78,21 +78,21 @@ def attack_tables(report: Row) -> list[Table]:
         *counterfactual_tables(report),
         *persons_tables(report),
         *category_tables(report),
-        *evidence(whole),
+        *evidence(full_report),
     )
-    return [table for table in made if table.columns]
+    return [table for table in tables if table.columns]
 
 
 def other_tables(report: Row) -> list[Table]:
     """Return the tables of what else was measured: defences, utility, costs."""
-    made = (
+    tables = (
         *defense(report),
         *utility(report),
         *under_keys(report),
         *costs(report),
         *unshown_rows_table(report),
     )
-    return [table for table in made if table.columns]
+    return [table for table in tables if table.columns]
 
 
 def unshown_rows_table(report: Row) -> list[Table]:
@@ -132,59 +132,59 @@ def finding_tables(report: Row, most: int) -> list[Table]:
 
 def flagged_table(report: Row, most: int) -> list[Table]:
     """Return the table of the clients that are flagged, and how many more there are."""
-    some = [one for one in worst_findings(report) if _flags(one)]
-    by = dict.fromkeys(one["measurement"] for one in some)
+    findings = [f for f in worst_findings(report) if _flags(f)]
+    attacks = dict.fromkeys(f["measurement"] for f in findings)
     cells = [
-        {"severity": one["severity"], "by": one["measurement"] if len(by) > 1 else ""}
-        | {title: format_cell(one["evidence"].get(name)) for title, name in FLAG.items()}
-        for one in some
+        {"severity": finding["severity"], "by": finding["measurement"] if len(attacks) > 1 else ""}
+        | {title: format_cell(finding["evidence"].get(name)) for title, name in FLAG.items()}
+        for finding in findings
     ]
     table = laid_out(
         "Flagged clients",
         cells,
         ("severity", "by", *FLAG),
         numeric=("Z", "Holm p", "rounds"),
-        notes=(f"Found by: {next(iter(by))}." if len(by) == 1 else "",),
+        notes=(f"Found by: {next(iter(attacks))}." if len(attacks) == 1 else "",),
     )
-    return [shorten(table, most)] if some else []
+    return [shorten(table, most)] if findings else []
 
 
 def leak_table(report: Row, most: int) -> list[Table]:
     """Return the table of the worst leaks, masked, and how many more there are."""
-    own = (_flags, memorization.is_example)
-    some = [one for one in worst_findings(report) if not any(is_it(one) for is_it in own)]
-    more = len(some) - most
-    by = dict.fromkeys(one["measurement"] for one in some)
-    names = _evidence_names(some[:most])
+    excluded = (_flags, memorization.is_example)
+    findings = [f for f in worst_findings(report) if not any(is_it(f) for is_it in excluded)]
+    remaining = len(findings) - most
+    attacks = dict.fromkeys(f["measurement"] for f in findings)
+    names = _evidence_names(findings[:most])
     headings = tuple(name.replace("_", " ") for name in names)
     table = Table(
         title="Findings",
-        columns=("severity", "leak", *(("by",) if len(by) > 1 else ()), *headings, "id"),
+        columns=("severity", "leak", *(("by",) if len(attacks) > 1 else ()), *headings, "id"),
         rows=tuple(
             (
-                one["severity"],
-                _leak(one),
-                *((one["measurement"],) if len(by) > 1 else ()),
-                *(format_cell(one["evidence"].get(name)) for name in names),
-                one["id"],
+                finding["severity"],
+                _leak(finding),
+                *((finding["measurement"],) if len(attacks) > 1 else ()),
+                *(format_cell(finding["evidence"].get(name)) for name in names),
+                finding["id"],
             )
-            for one in some[:most]
+            for finding in findings[:most]
         ),
         numeric=frozenset(headings),
         notes=(
-            *([f"Found by: {next(iter(by))}."] if len(by) == 1 else []),
-            *([f"and {more:,} more in report.json"] if more > 0 else []),
+            *([f"Found by: {next(iter(attacks))}."] if len(attacks) == 1 else []),
+            *([f"and {remaining:,} more in report.json"] if remaining > 0 else []),
         ),
     )
-    return [table] if some else []
+    return [table] if findings else []
 
 
 def claim_table(report: Row) -> list[Table]:
     """Return the table of a paper's claims and whether the measurements bear them out."""
     rows = tuple(
-        (one["id"], HOLDS[one["holds"]], " ".join(filter(None, said)), one["source"])
-        for one in report["claims"]
-        for said in [(one["statement"], one["detail"] and f"({one['detail']})")]
+        (claim["id"], HOLDS[claim["holds"]], " ".join(filter(None, texts)), claim["source"])
+        for claim in report["claims"]
+        for texts in [(claim["statement"], claim["detail"] and f"({claim['detail']})")]
     )
     columns = ("claim", "holds", "statement", "source")
     return [Table(title="Claims", columns=columns, rows=rows)] if rows else []
@@ -192,7 +192,7 @@ def claim_table(report: Row) -> list[Table]:
 
 def worst_findings(report: Row) -> list[Row]:
     """Return the findings, the worst first."""
-    return sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
+    return sorted(report["findings"], key=lambda f: SEVERITIES.index(f["severity"]))
 
 
 def _flags(finding: Row) -> bool:
@@ -201,9 +201,9 @@ def _flags(finding: Row) -> bool:
 
 
 def _what(row: Row) -> str:
-    """Return a row's metric, behind its kind where that is a plugin's own."""
-    own = row["kind"] not in KINDS
-    return f"{row['kind']}: {row['metric']}" if own else str(row["metric"])
+    """Return a row's metric, after its kind if a plugin defined that kind."""
+    is_custom = row["kind"] not in KINDS
+    return f"{row['kind']}: {row['metric']}" if is_custom else str(row["metric"])
 
 
 def _everywhere(row: Row) -> str:
@@ -219,14 +219,14 @@ def _leak(finding: Mapping[str, Any]) -> str:
 
 
 def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
-    """Return what the findings' evidence holds besides the mask, at most three things.
+    """Return what the findings' evidence holds besides the mask, at most three names.
 
     How often a leak came out and how surely it is one go first, then the names in order.
     """
     names = {
         name: None
-        for one in findings
-        for name, value in one["evidence"].items()
+        for finding in findings
+        for name, value in finding["evidence"].items()
         if name not in ("label", "length", "hmac")
         and (isinstance(value, str | int | float) or is_mask(value))
     }

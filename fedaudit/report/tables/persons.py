@@ -11,9 +11,9 @@ METRICS = ("persons", "kinds", "most_kinds", "queries_per_person")
 
 
 def persons_tables(report: Row) -> list[Table]:
-    """Return a table an attack: a line for each model, and for each smaller or larger budget."""
+    """Return a table per attack: a line for each model, and for each smaller or larger budget."""
     rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+    return [_table(plugin, group) for plugin, group in measurements.by_plugin(rows).items()]
 
 
 def is_shown(row: Row) -> bool:
@@ -54,5 +54,5 @@ def _people(row: Row) -> str:
 
 
 def _beside(row: Row, rows: Sequence[Row], metric: str) -> str:
-    found = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
-    return "" if found is None else NONE if found["value"] is None else number(found["value"])
+    match = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
+    return "" if match is None else NONE if match["value"] is None else number(match["value"])

@@ -14,9 +14,9 @@ AREAS = {"loss": "AUC of models [95 %]", "text": "AUC of words [95 %]"}
 
 
 def source(report: Row) -> list[Table]:
-    """Return a table an attack, with a line for each client."""
+    """Return a table per attack, with a line for each client."""
     rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+    return [_table(plugin, group) for plugin, group in measurements.by_plugin(rows).items()]
 
 
 def is_shown(row: Row) -> bool:
@@ -29,8 +29,10 @@ def is_shown(row: Row) -> bool:
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:
     shares = [row for row in rows if row["metric"] == "source_accuracy"]
-    shared, own = common_scope(shares, {"client", "others"})
-    cells = [{**_cells(share, rows), "where": at} for share, at in zip(shares, own, strict=True)]
+    shared, scopes = common_scope(shares, {"client", "others"})
+    cells = [
+        {**_cells(share, rows), "where": scope} for share, scope in zip(shares, scopes, strict=True)
+    ]
     columns = list(dict.fromkeys(name for line in cells for name in line if name != "where"))
     return laid_out(
         f"Source: {plugin}",
@@ -50,7 +52,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
 
 def _cells(share: Row, rows: Sequence[Row]) -> dict[str, str]:
     client = share["scope"].get("client")
-    found = {
+    cells = {
         "client": str(client or EVERYBODY),
         "records": f"{share['n']:,}",
         RIGHT: format_measurement(share),
@@ -60,5 +62,5 @@ def _cells(share: Row, rows: Sequence[Row]) -> dict[str, str]:
         same = {k: v for k, v in row["scope"].items() if k != "score"} == share["scope"]
         if row["metric"] == "auc" and same and client:
             title = AREAS.get(str(row["scope"]["score"]), str(row["scope"]["score"]))
-            found[title] = format_measurement(row) if row["value"] is not None else NONE
-    return found
+            cells[title] = format_measurement(row) if row["value"] is not None else NONE
+    return cells

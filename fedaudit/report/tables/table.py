@@ -43,10 +43,10 @@ def laid_out(
 
 def shorten(table: Table, most: int) -> Table:
     """Return the first `most` lines of a table, and how many more there are."""
-    more = len(table.rows) - most
-    if more <= 0:
+    remaining = len(table.rows) - most
+    if remaining <= 0:
         return table
-    note = f"and {more:,} more in report.json"
+    note = f"and {remaining:,} more in report.json"
     return replace(table, rows=table.rows[:most], notes=(*table.notes, note))
 
 

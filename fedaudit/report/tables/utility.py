@@ -10,10 +10,10 @@ from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, variant_
 from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 Line = tuple[str, str, str, str]
-"""Variant, task, model and where: what a line of the ordinary tables is of."""
+"""Variant, task, model and remaining scope of a line in the ordinary tables."""
 
 ALONE = " alone"
-"""How scope.adapter ends where an adapter was asked without the defence."""
+"""Suffix of scope.adapter where an adapter was asked without the defence."""
 SHARED = "shared alone"
 OWN = "adapter alone"
 COLUMNS = (KEYS["right"], OWN, KEYS["none"], SHARED, KEYS["wrong"], KEYS["other"])
@@ -27,23 +27,23 @@ DATA = {"own": "own", "held-out": "held out"}
 def utility(report: Row) -> list[Table]:
     """Return how well each model does its tasks: a table for what is measured in the same way."""
     rows = [row for row in measurements.utility(report) if not _keyed(row)]
-    several = len(grouping.variants_of(rows)) > 1
+    is_study = len(grouping.variants_of(rows)) > 1
     rows = grouping.without_covered_clients(rows)
-    shared, own = common_scope(rows, {"variant"} if several else ())
-    found: dict[Line, dict[str, Row]] = {}
-    for row, at in zip(rows, own, strict=True):
+    shared, scopes = common_scope(rows, {"variant"} if is_study else ())
+    lines: dict[Line, dict[str, Row]] = {}
+    for row, scope in zip(rows, scopes, strict=True):
         task, model = str(row["scope"].get("task", NONE)), row["scope"].get("source")
-        line = (variant_of(row) if several else "", task, display_name(SOURCES, model), at)
-        found.setdefault(line, {})[row["metric"]] = row
+        line = (variant_of(row) if is_study else "", task, display_name(SOURCES, model), scope)
+        lines.setdefault(line, {})[row["metric"]] = row
     alike: dict[tuple[str, ...], dict[Line, dict[str, Row]]] = {}
-    for line, by_metric in found.items():
+    for line, by_metric in lines.items():
         metrics = tuple(name for name in UTILITY if name in by_metric)
         alike.setdefault(metrics, {})[line] = by_metric
-    return [_utility(metrics, some, shared) for metrics, some in alike.items()]
+    return [_utility(metrics, group, shared) for metrics, group in alike.items()]
 
 
 def _utility(
-    metrics: tuple[str, ...], found: Mapping[Line, Mapping[str, Row]], shared: str
+    metrics: tuple[str, ...], lines: Mapping[Line, Mapping[str, Row]], shared: str
 ) -> Table:
     cells = [
         {
@@ -52,9 +52,9 @@ def _utility(
             "model": model,
             **{metric: format_measurement(rows[metric]) for metric in metrics},
             "n": "/".join(dict.fromkeys(count(row) for row in rows.values())),
-            "where": at,
+            "where": scope,
         }
-        for (name, task, model, at), rows in found.items()
+        for (name, task, model, scope), rows in lines.items()
     ]
     return laid_out(
         f"Utility: {', '.join(metrics)}",
@@ -63,17 +63,17 @@ def _utility(
         numeric=(*metrics, "n"),
         notes=(
             *common_note(shared),
-            *missing_reasons(r for rows in found.values() for r in rows.values()),
+            *missing_reasons(r for rows in lines.values() for r in rows.values()),
         ),
     )
 
 
 def _merged(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Return lines with one for all variants on which another model than the tuned is the same."""
+    """Return the lines; variants with the same line of a model other than the tuned share one."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for line in cells:
-        own = line["variant"] if line["model"] == SOURCES["tuned"] else ""
-        same = (own, *(text for name, text in line.items() if name != "variant"))
+        variant = line["variant"] if line["model"] == SOURCES["tuned"] else ""
+        same = (variant, *(text for name, text in line.items() if name != "variant"))
         groups.setdefault(same, []).append(line)
     return [
         {**group[0], "variant": f"{group[0]['variant']} and {len(group) - 1} more"}
@@ -90,19 +90,19 @@ def under_keys(report: Row) -> list[Table]:
     if not rows:
         return []
     adapters = sorted({name for row in rows if (name := _revealing(row))})
-    shared, own = common_scope(
+    shared, scopes = common_scope(
         rows, {"client", "data", "key", "adapter"} | grouping.column_scopes(rows)
     )
-    several = len(grouping.variants_of(rows)) > 1
+    is_study = len(grouping.variants_of(rows)) > 1
     cells: dict[tuple[str, ...], dict[str, str]] = {}
-    for row, at in zip(rows, own, strict=True):
+    for row, scope in zip(rows, scopes, strict=True):
         for adapter in [_revealing(row)] if _revealing(row) else adapters or [""]:
             line = {
-                "variant": variant_of(row) if several else "",
+                "variant": variant_of(row) if is_study else "",
                 "client": client_of(row),
                 "texts": display_name(DATA, row["scope"].get("data")),
                 "adapter": adapter if len(adapters) > 1 else "",
-                "where": at,
+                "where": scope,
             }
             cells.setdefault(tuple(line.values()), line).setdefault(_column(row), _value(row))
     return [
@@ -142,7 +142,7 @@ def _by_client(rows: Sequence[Row]) -> list[Row]:
 
 
 def _revealing(row: Row) -> str:
-    """Return which of several adapters that a key may open a row is of, if it says so."""
+    """Return the adapter that a row is of, where a key may open several; "" if it names none."""
     adapter = str(row["scope"].get("adapter", ""))
     return "" if adapter == SHARED else adapter.removesuffix(ALONE)
 

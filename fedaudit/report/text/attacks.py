@@ -12,7 +12,7 @@ from fedaudit.report.tables.extraction.untargeted import group_by_search, precis
 from fedaudit.report.tables.memorization import memorization_sentence as told_of_memorization
 
 Told = Callable[[str, Sequence[Row]], list[str]]
-"""What tells of the rows of one attack, which it gets with the attack's name."""
+"""Describes the rows of one attack, given the name of the attack."""
 
 UNDER = {
     "right": "with the client's own key",
@@ -23,7 +23,7 @@ UNDER = {
 """Values of scope.key, as a sentence says under which key something was asked."""
 
 KEYED = frozenset({"key", "adapter"})
-"""What tells the rows of one question apart that was asked under several keys."""
+"""Keys of the scope that distinguish the rows of one question asked under several keys."""
 
 ONLY_RIGHT = "Nothing was asked without the right key."
 
@@ -38,12 +38,14 @@ def attack_summaries(report: Row) -> list[str]:
         ),
         (_inferred, query.by_plugin(query.inference_rows(report, labelled=False))),
     )
-    said = [*told_of_attribution(report), *told_of_memorization(report)]
-    for told, groups in attacks:
+    sentences = [*told_of_attribution(report), *told_of_memorization(report)]
+    for describe, groups in attacks:
         for name, group in groups.items():
-            several = len(grouping.variants_of(group))
-            said += [_studied(name, several)] if several > 1 else told(name, group)
-    return said
+            variant_count = len(grouping.variants_of(group))
+            sentences += (
+                [_studied(name, variant_count)] if variant_count > 1 else describe(name, group)
+            )
+    return sentences
 
 
 def _studied(name: str, variants: int) -> str:
@@ -51,7 +53,7 @@ def _studied(name: str, variants: int) -> str:
 
 
 def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
-    """Return what came out of the set of targets on which most did."""
+    """Return what came out, on the set of targets where most did."""
     best = query.strongest_total(
         grouping.telling_rows(group) if grouping.has_many_lines(group) else group
     )
@@ -83,15 +85,15 @@ def _unprompted(report: Row, name: str, group: Sequence[Row]) -> list[str]:
         return [f"The attack {name} gave no number."]
     texts = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
     drew = f" and drew {number(texts['value'])} texts" if texts else ""
-    asked = f"{_named(name, best)} asked for nothing{drew}. Of the personal data in the records,"
-    return [" ".join((asked, *_came_out(group, best), *_precise(report, best)))]
+    intro = f"{_named(name, best)} asked for nothing{drew}. Of the personal data in the records,"
+    return [" ".join((intro, *_came_out(group, best), *_precise(report, best)))]
 
 
 def _precise(report: Row, best: Row) -> Iterator[str]:
-    one = precision(report, best)
-    if one and one["value"] is not None and "key" not in best["scope"]:
+    row = precision(report, best)
+    if row and row["value"] is not None and "key" not in best["scope"]:
         only = " and its base did not" if best["scope"].get("source") == "tuned-not-base" else ""
-        yield f"Of the strings that the tuned model said{only}, {_share(one)} are in the records."
+        yield f"Of the strings that the tuned model said{only}, {_share(row)} are in the records."
 
 
 def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
@@ -108,12 +110,12 @@ def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
     ]
 
 
-def _picked(plugin: str, group: Sequence[Row], row: Row, told: str) -> str:
+def _picked(plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
     base = _share(comparable_row(group, row, "base"))
     return (
         f"{_named(plugin, row)} masked personal data in sentences and offered"
         f" {row['scope'].get('candidates', 'several')}"
-        f" candidates each time: the tuned model picked the true one {told}, its base in"
+        f" candidates each time: the tuned model picked the true one {share}, its base in"
         f" {base}; guessing is right in {percent(row['chance'])}."
         f"{_only_right(group)}"
     )
@@ -127,8 +129,10 @@ def _came_out(group: Sequence[Row], best: Row) -> Iterator[str]:
     guessing = f"guessing data that is in nobody's records {control}."
     beyond = "the tuned model and not its base gave"
     if "key" in best["scope"]:
-        who = beyond if best["scope"].get("source") == "tuned-not-base" else "the tuned model gave"
-        yield f"{who} {'; '.join(_by_key(group, best, '{}'))};"
+        subject = (
+            beyond if best["scope"].get("source") == "tuned-not-base" else "the tuned model gave"
+        )
+        yield f"{subject} {'; '.join(_by_key(group, best, '{}'))};"
         yield f"its base {base}; {guessing}{_only_right(group)}"
         return
     for source, words in (
@@ -150,8 +154,8 @@ def _by_key(group: Sequence[Row], like: Row, words: str) -> Iterator[str]:
 def _under(row: Row) -> str:
     kind = str(row["scope"].get("key"))
     adapter = row["scope"].get("adapter")
-    told = UNDER.get(kind, f"with the key {kind}")
-    return told if adapter is None else f"{told} for {adapter}"
+    text = UNDER.get(kind, f"with the key {kind}")
+    return text if adapter is None else f"{text} for {adapter}"
 
 
 def _only_right(group: Sequence[Row]) -> str:
@@ -160,12 +164,14 @@ def _only_right(group: Sequence[Row]) -> str:
 
 
 def _named(plugin: str, row: Row) -> str:
-    at = query.place(row, {"key", "adapter", "detection"})
-    return f"The attack {plugin}{f' ({at})' if at else ''}"
+    scope = query.place(row, {"key", "adapter", "detection"})
+    return f"The attack {plugin}{f' ({scope})' if scope else ''}"
 
 
 def _share(row: Row | None) -> str:
     if row is None or row["value"] is None:
         return NOT_MEASURED
-    of = "" if row["hits"] is None or row["n"] is None else f"{row['hits']:,} of {row['n']:,}, "
-    return f"{of}{percent(row['value'])} (between {percent(row['low'])} and {percent(row['high'])})"
+    hits = "" if row["hits"] is None or row["n"] is None else f"{row['hits']:,} of {row['n']:,}, "
+    return (
+        f"{hits}{percent(row['value'])} (between {percent(row['low'])} and {percent(row['high'])})"
+    )

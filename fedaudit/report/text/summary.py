@@ -116,7 +116,7 @@ def is_audit(report: Row) -> bool:
 
 def is_attribution(report: Row) -> bool:
     """Tell whether the report is of an attribution alone, and of no attack."""
-    return bool(_attribution(report)) and not any(some for _, some in _attacks(report))
+    return bool(_attribution(report)) and not any(rows for _, rows in _attacks(report))
 
 
 def title(report: Row) -> str:
@@ -129,19 +129,19 @@ def title(report: Row) -> str:
 def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]:
     """Return the verdict in plain words, and first that the audit did not finish, if so.
 
-    Where it does not follow from the measurements, that is said in its place.
+    If the verdict does not follow from the measurements, that is said instead.
     """
     if checked.brief:
         return [checked.told]
     unfinished = UNFINISHED.get(report["status"])
-    found = _attacks(report)
-    tried = [answers for answers, some in found if some]
+    attacks = _attacks(report)
+    answer_sets = [answers for answers, rows in attacks if rows]
     # What is not judged is mentioned only where it is all that there is.
-    tried = [answers for answers in tried if answers is not OWN_ANSWERS] or tried
-    answers = tried[0] if len(tried) == 1 else ANSWERS
+    answer_sets = [answers for answers in answer_sets if answers is not OWN_ANSWERS] or answer_sets
+    answers = answer_sets[0] if len(answer_sets) == 1 else ANSWERS
     if _attribution(report):
-        answers = MIXED_ANSWERS if tried else ATTRIBUTION_ANSWERS
-    keyed = any("key" in row["scope"] for _, some in found for row in some)
+        answers = MIXED_ANSWERS if answer_sets else ATTRIBUTION_ANSWERS
+    keyed = any("key" in row["scope"] for _, rows in attacks for row in rows)
     sentences = (unfinished, answers[report["verdict"]["status"]], keyed and KEYED)
     return [sentence for sentence in sentences if sentence]
 
@@ -171,9 +171,12 @@ def _attribution(report: Row) -> list[Row]:
 
 def verdict_reasons(report: Row) -> list[str]:
     """Return why the verdict is as it is: the first reasons, and how many more there are."""
-    given = list(report["verdict"]["reasons"])
-    more = len(given) - MOST_REASONS
-    return [*given[:MOST_REASONS], *([f"and {more:,} more in report.json"] if more > 0 else [])]
+    reasons = list(report["verdict"]["reasons"])
+    remaining = len(reasons) - MOST_REASONS
+    return [
+        *reasons[:MOST_REASONS],
+        *([f"and {remaining:,} more in report.json"] if remaining > 0 else []),
+    ]
 
 
 PROMPT_STARTS = {
@@ -187,14 +190,14 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
     """Return what was audited, and how, as (name, value)."""
     target, run = report["target"], report["run"]
     sha256 = target["sha256"]
-    asked = is_audit(report) and not is_attribution(report)
+    is_prompted = is_audit(report) and not is_attribution(report)
     lines = [
         ("base", target["base"] or "none"),
         ("adapter", target["adapter"] or "none"),
         ("sha256", f"{sha256[:16]}…" if sha256 else "unknown"),
         ("round", _round(report)),
-        ("adapter's effect", _effect(target["effect"]) or (asked and NOT_MEASURED)),
-        ("prompt start", _prompt_start(target["beginning"], asked=asked)),
+        ("adapter's effect", _effect(target["effect"]) or (is_prompted and NOT_MEASURED)),
+        ("prompt start", _prompt_start(target["beginning"], is_prompted=is_prompted)),
         *(("data", _data(file)) for file in report["data"]),
         ("budget", _budget(report["budget"])),
         ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
@@ -211,7 +214,7 @@ def _round(report: Row) -> str:
 
 
 def _effect(effect: Mapping[str, Any]) -> str:
-    """Return in words what the adapter changes; what is not known here as it is."""
+    """Return in words what the adapter changes; unknown fields are shown as they are."""
     if effect.keys() != {"texts", "mean_gain", "largest_change"}:
         return _pairs(effect)
     gain = effect["mean_gain"]
@@ -222,25 +225,25 @@ def _effect(effect: Mapping[str, Any]) -> str:
     )
 
 
-def _prompt_start(found: Mapping[str, Any] | None, *, asked: bool) -> str:
+def _prompt_start(start: Mapping[str, Any] | None, *, is_prompted: bool) -> str:
     """Return in words what stood before prompts, and how likely known texts are after it."""
-    if found is None:
-        return NOT_MEASURED if asked else ""
-    scores = found.get("log_likelihood") or {}
+    if start is None:
+        return NOT_MEASURED if is_prompted else ""
+    scores = start.get("log_likelihood") or {}
     places = (("start", "at a document's start"), ("middle", "inside one"))
-    told = [
-        f"{place}, {PROMPT_STARTS.get(found[key], found[key])}{_nats(scores.get(key))}"
-        for key, place in places
+    texts = [
+        f"{position}, {PROMPT_STARTS.get(start[key], start[key])}{_nats(scores.get(key))}"
+        for key, position in places
     ]
-    rest = {k: v for k, v in found.items() if k not in ("start", "middle", "log_likelihood")}
-    return "; ".join([*told, *filter(None, [_pairs(rest)])])
+    remaining = {k: v for k, v in start.items() if k not in ("start", "middle", "log_likelihood")}
+    return "; ".join([*texts, *filter(None, [_pairs(remaining)])])
 
 
 def _nats(scores: Mapping[str, float] | None) -> str:
     """Return how likely known texts are after each start, the likeliest first."""
-    ordered = sorted((scores or {}).items(), key=lambda one: (-one[1], one[0]))
-    told = ", ".join(f"{name} {number(value)}" for name, value in ordered)
-    return f" ({told} nats a token)" if told else ""
+    ordered = sorted((scores or {}).items(), key=lambda pair: (-pair[1], pair[0]))
+    text = ", ".join(f"{name} {number(value)}" for name, value in ordered)
+    return f" ({text} nats a token)" if text else ""
 
 
 def _data(file: Mapping[str, Any]) -> str:
@@ -249,18 +252,18 @@ def _data(file: Mapping[str, Any]) -> str:
 
 
 def _budget(budget: Mapping[str, Any]) -> str:
-    spent = (f"{number(value)} {name}" for name, value in budget.items() if value is not None)
-    return ", ".join(spent)
+    amounts = (f"{number(value)} {name}" for name, value in budget.items() if value is not None)
+    return ", ".join(amounts)
 
 
 def _pairs(table: Mapping[str, Any], prefix: str = "") -> str:
     """Return an open table as `name value, name value`; inner tables get dotted names."""
-    parts = []
+    pairs = []
     for key, value in table.items():
         if isinstance(value, Mapping):
-            parts.append(_pairs(value, f"{prefix}{key}."))
+            pairs.append(_pairs(value, f"{prefix}{key}."))
         elif isinstance(value, float):
-            parts.append(f"{prefix}{key} {number(value)}")
+            pairs.append(f"{prefix}{key} {number(value)}")
         else:
-            parts.append(f"{prefix}{key} {value}")
-    return ", ".join(filter(None, parts))
+            pairs.append(f"{prefix}{key} {value}")
+    return ", ".join(filter(None, pairs))

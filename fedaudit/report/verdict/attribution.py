@@ -50,12 +50,12 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
     A client's row has a client and a mark, or a client alone where it has no number; the rows of
     single rounds and of means over clients have other scopes.
     """
-    found = []
+    tests = []
     for row in measurements:
-        parts = set(row.scope) - {"variant"}
-        own = parts == {"client", "mark"} or (parts == {"client"} and row.value is None)
-        if own and _protocol(row) and row.metric == "stouffer_z":
-            found.append(
+        keys = set(row.scope) - {"variant"}
+        is_client_row = keys == {"client", "mark"} or (keys == {"client"} and row.value is None)
+        if is_client_row and _protocol(row) and row.metric == "stouffer_z":
+            tests.append(
                 TestedClient(
                     variant=str(row.scope.get("variant", "")),
                     client=str(row.scope["client"]),
@@ -66,7 +66,7 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
                     reason=row.reason,
                 )
             )
-    return found
+    return tests
 
 
 def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
@@ -101,74 +101,76 @@ def _strongest_row(rows: Iterable[Measurement]) -> Measurement | None:
         for row in rows
         if _protocol(row) and row.metric == "stouffer_z" and "client" in row.scope
     ]
-    known = [row for row in tested if row.value is not None]
-    return max(known, key=lambda row: (row.value or 0.0, str(row.scope)), default=None)
+    known_rows = [row for row in tested if row.value is not None]
+    return max(known_rows, key=lambda row: (row.value or 0.0, str(row.scope)), default=None)
 
 
-def strongest_tests(found: Iterable[TestedClient]) -> list[TestedClient]:
+def strongest_tests(tests: Iterable[TestedClient]) -> list[TestedClient]:
     """Return the test that speaks most against each client, the highest statistic first."""
     best: dict[str, TestedClient] = {}
-    for one in sorted(found, key=_rank):
-        best.setdefault(one.client, one)
+    for test in sorted(tests, key=_rank):
+        best.setdefault(test.client, test)
     return list(best.values())
 
 
 def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
-    at = f" (variant {variant})" if variant else ""
+    tag = f" (variant {variant})" if variant else ""
     if not any(map(_protocol, rows)):
-        return "inconclusive", f"{NOT_JUDGED.removesuffix('.')}{at}."
+        return "inconclusive", f"{NOT_JUDGED.removesuffix('.')}{tag}."
     clients = strongest_tests(tested_clients(rows))
     if not clients:
-        return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{at}."
-    if flagged := [one for one in clients if one.flagged]:
+        return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{tag}."
+    if flagged := [test for test in clients if test.flagged]:
         return "fail", (
-            f"{PROTOCOL}{at}: {len(flagged):,} of {len(clients):,} clients "
+            f"{PROTOCOL}{tag}: {len(flagged):,} of {len(clients):,} clients "
             f"{'is' if len(flagged) == 1 else 'are'} flagged: {_named(flagged)}."
         )
     if bare := _uncommitted(rows):
-        several = len(bare) > 1
+        plural = len(bare) > 1
         return "inconclusive", (
-            f"{PROTOCOL}{at}: mark{'s' * several} {', '.join(bare)} {'have' if several else 'has'} "
+            f"{PROTOCOL}{tag}: mark{'s' * plural} {', '.join(bare)} {'have' if plural else 'has'} "
             "no matching published commitment, so nobody is flagged by "
-            f"{'them' if several else 'it'}."
+            f"{'them' if plural else 'it'}."
         )
-    if unknown := [one for one in clients if not one.decided]:
+    if unknown := [test for test in clients if not test.decided]:
         return "inconclusive", (
-            f"{PROTOCOL}{at}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
+            f"{PROTOCOL}{tag}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
             f"{_named(unknown)}."
         )
     highest = clients[0]
     return "pass", (
-        f"{PROTOCOL}{at}: none of {len(clients):,} clients is flagged: the highest Z is "
+        f"{PROTOCOL}{tag}: none of {len(clients):,} clients is flagged: the highest Z is "
         f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}."
     )
 
 
 def _uncommitted(rows: Iterable[Measurement]) -> list[str]:
     """Return the marks that were tested and have no matching published commitment."""
-    said = (row for row in rows if _protocol(row) and row.metric == "committed" and not row.value)
-    return [str(row.scope.get("mark", "")) for row in said]
+    uncommitted = (
+        row for row in rows if _protocol(row) and row.metric == "committed" and not row.value
+    )
+    return [str(row.scope.get("mark", "")) for row in uncommitted]
 
 
-def _rank(one: TestedClient) -> tuple[bool, bool, float, str, str, str, str]:
-    """Return a total order, so that what is said does not depend on the order of the rows."""
-    z = 0.0 if one.z is None else -one.z
-    rest = (one.client, one.mark, str(one.threshold), one.reason)
-    return not one.flagged, one.z is None, z, *rest
+def _rank(test: TestedClient) -> tuple[bool, bool, float, str, str, str, str]:
+    """Return a key of a total order, so that reasons do not depend on the order of the rows."""
+    z = 0.0 if test.z is None else -test.z
+    tie_breakers = (test.client, test.mark, str(test.threshold), test.reason)
+    return not test.flagged, test.z is None, z, *tie_breakers
 
 
 def _named(clients: Sequence[TestedClient]) -> str:
-    more = len(clients) - MOST_NAMED
-    names = [_told(one) for one in clients[:MOST_NAMED]]
-    return ", ".join((*names, *([f"and {more:,} more"] if more > 0 else [])))
+    remaining = len(clients) - MOST_NAMED
+    names = [_told(test) for test in clients[:MOST_NAMED]]
+    return ", ".join((*names, *([f"and {remaining:,} more"] if remaining > 0 else [])))
 
 
-def _told(one: TestedClient) -> str:
-    if one.z is None:
-        return f"{one.client} ({one.reason})"
-    if one.threshold is None:
-        return f"{one.client} (there is no threshold)"
-    return f"{one.client} (mark {one.mark}, Z {one.z:.2f}, above {one.threshold:.4g})"
+def _told(test: TestedClient) -> str:
+    if test.z is None:
+        return f"{test.client} ({test.reason})"
+    if test.threshold is None:
+        return f"{test.client} (there is no threshold)"
+    return f"{test.client} (mark {test.mark}, Z {test.z:.2f}, above {test.threshold:.4g})"
 
 
 def _protocol(row: Measurement) -> bool:

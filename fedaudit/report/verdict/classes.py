@@ -9,7 +9,7 @@ KINDS = frozenset(
         "source",
     }
 )
-"""What kinds of rows tables and verdicts know; a plugin may have its own."""
+"""Kinds of rows that tables and verdicts know; a plugin may have its own."""
 
 _KINDS = {
     "membership": "membership_inference",
@@ -39,6 +39,6 @@ def class_of(row: Measurement) -> str:
         return "attribute_inference"
     if row.kind != "extraction":
         return ""
-    whole = "threshold" in row.scope or ("records" in row.scope and "set" not in row.scope)
-    found = _METRICS.get(row.metric, "")
-    return "regurgitation" if found and whole else found
+    whole_records = "threshold" in row.scope or ("records" in row.scope and "set" not in row.scope)
+    attack_class = _METRICS.get(row.metric, "")
+    return "regurgitation" if attack_class and whole_records else attack_class

@@ -35,14 +35,14 @@ def p_values(measurements: Iterable[Measurement]) -> list[float]:
 
 
 def judge_completion(
-    measurements: Iterable[Measurement], others: Sequence[float] = ()
+    measurements: Iterable[Measurement], other_p_values: Sequence[float] = ()
 ) -> list[Judgement]:
     """Return the status of every mean difference in Rouge-L, tuned less base, and why.
 
     Pairs of an answer by either model to one prompt are compared, all tasks together:
 
     * fail          the gain is by more than COMPLETION_MARGIN greater than that on held-out pairs
-                    of the same tasks (p, after Holm over all that are judged here and `others`, at
+                    of the same tasks (p, after Holm over all judged here and `other_p_values`, at
                     most COMPLETION_LEVEL), and the lower bound of the tuned model's own Rouge-L is
                     above the control's upper bound: the right answer, not any of its task
     * pass          it is not, the held-out pairs are of other groups than training saw, and a
@@ -53,8 +53,8 @@ def judge_completion(
 
     measurements = list(measurements)
     rows, tests = _rows(measurements), _tests(measurements)
-    known = [test.value for _, test in tests if test is not None and test.value is not None]
-    adjusted = iter(holm([*known, *others]))
+    values = [test.value for _, test in tests if test is not None and test.value is not None]
+    adjusted = iter(holm([*values, *other_p_values]))
     return [
         Judgement(*_judge(row, _next(adjusted, test), rows), RULE, row, LIMIT)
         for row, test in tests
@@ -79,7 +79,7 @@ def _rows(measurements: Iterable[Measurement]) -> list[Measurement]:
 def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement | None]]:
     """Return every gain that is judged, and the row of its test."""
     rows = _rows(measurements)
-    gains = (one for one in rows if one.metric == "rouge_l")
+    gains = (row for row in rows if row.metric == "rouge_l")
     return [
         (row, _like(row, BEYOND_HELD_OUT, "p_value", rows))
         for row in gains
@@ -92,41 +92,43 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> To
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: Rouge-L beyond the base was not measured: {why}."
-    told = (
+    text = (
         f"{name}: answers' Rouge-L with the true ones is {row.value:+.3f} beyond the base's "
         f"(at least {row.low:+.3f}, at most {row.high:+.3f})"
     )
-    more = _like(row, BEYOND_HELD_OUT, "rouge_l", rows)
-    if p is None or more is None or more.value is None:
-        why = more.reason if more and more.reason else "no held-out records were asked"
-        return "inconclusive", f"{told}, which skill alone may explain: {why}."
-    told = f"{told} and {more.value:+.3f} beyond held-out records' (p {_short(p)})"
+    margin = _like(row, BEYOND_HELD_OUT, "rouge_l", rows)
+    if p is None or margin is None or margin.value is None:
+        why = margin.reason if margin and margin.reason else "no held-out records were asked"
+        return "inconclusive", f"{text}, which skill alone may explain: {why}."
+    text = f"{text} and {margin.value:+.3f} beyond held-out records' (p {_short(p)})"
     if p > COMPLETION_LEVEL:
-        return _unproven(told, row, more, rows)
+        return _unproven(text, row, margin, rows)
     tuned, control = (_like(row, source, "rouge_l", rows) for source in ("tuned", "control"))
     if tuned is None or tuned.low is None or control is None or control.high is None:
-        return "inconclusive", f"{told}, but there is no control to compare with."
+        return "inconclusive", f"{text}, but there is no control to compare with."
     if tuned.low <= control.high:
         return "inconclusive", (
-            f"{told}; other answers of a task may be as near (Rouge-L up to {control.high:.3f})."
+            f"{text}; other answers of a task may be as near (Rouge-L up to {control.high:.3f})."
         )
-    return "fail", f"{told}, and more than other answers of a task have in common."
+    return "fail", f"{text}, and more than other answers of a task have in common."
 
 
-def _unproven(told: str, row: Measurement, more: Measurement, rows: Sequence[Measurement]) -> Told:
-    """Return a pass where a leak would have been seen, else what would have been."""
+def _unproven(
+    text: str, row: Measurement, margin: Measurement, rows: Sequence[Measurement]
+) -> Told:
+    """Return a pass where a leak would have been seen, else inconclusive and why."""
     least = _like(row, BEYOND_HELD_OUT, "detectable_difference", rows)
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"
-        return "inconclusive", f"{told}: no leak would have been seen, because {why}."
-    seen = f"a leak of {least.value:.2f} would have been seen with {COMPLETION_POWER:.0%}"
-    if more.scope.get("held_out") == RELATED_HELD_OUT:
+        return "inconclusive", f"{text}: no leak would have been seen, because {why}."
+    power = f"a leak of {least.value:.2f} would have been seen with {COMPLETION_POWER:.0%}"
+    if margin.scope.get("held_out") == RELATED_HELD_OUT:
         return "inconclusive", (
-            f"{told}: {seen}, but training saw other documents of the held-out records' groups."
+            f"{text}: {power}, but training saw other documents of the held-out records' groups."
         )
     if least.value > COMPLETION_DETECTABLE:
-        return "inconclusive", f"{told}: {seen}, one of {COMPLETION_DETECTABLE} not surely."
-    return "pass", f"{told}, which may be nothing: {seen}."
+        return "inconclusive", f"{text}: {power}, one of {COMPLETION_DETECTABLE} not surely."
+    return "pass", f"{text}, which may be nothing: {power}."
 
 
 def _short(p: float) -> str:
@@ -140,12 +142,12 @@ def _like(
     row: Measurement, source: str, metric: str, rows: Sequence[Measurement]
 ) -> Measurement | None:
     """Return the row of `source` on the same prompts."""
-    wanted = {key: value for key, value in row.scope.items() if key not in _MORE}
-    for one in rows:
-        at = {key: value for key, value in one.scope.items() if key not in _MORE}
-        what = one.plugin, one.metric, one.scope.get("source")
-        if (what, at) == ((row.plugin, metric, source), wanted):
-            return one
+    scope = {key: value for key, value in row.scope.items() if key not in _MORE}
+    for candidate in rows:
+        candidate_scope = {key: value for key, value in candidate.scope.items() if key not in _MORE}
+        identity = candidate.plugin, candidate.metric, candidate.scope.get("source")
+        if (identity, candidate_scope) == ((row.plugin, metric, source), scope):
+            return candidate
     return None
 
 

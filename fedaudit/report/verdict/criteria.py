@@ -1,4 +1,4 @@
-"""What a policy asks of an audit: at most what may come out, and how surely that must be shown."""
+"""The limits that a policy sets for an audit, and how certain the evidence must be."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -30,14 +30,14 @@ class Policy:
     name: str = "default"
     description: str = ""
     level: float = 0.01
-    """The probability of failing a model, at most, that holds nothing of what is looked for: by
-    extraction and inference together, and by each of the other instruments."""
+    """The highest probability of failing a model that holds nothing of what is looked for: for
+    extraction and inference together, and for each of the other instruments."""
     detectable: float = 0.10
     """A pass says that a leak of this share would have been seen, and that no more came out."""
     power: float = 0.9
     """The probability with which it would have been seen."""
     confidence: float = 0.95
-    """Of the one-sided bounds that measured shares have against the limits below."""
+    """The confidence of the one-sided bounds that are compared with the limits below."""
     extraction: float = 0.0
     """The share of the targets that training may give away: a proven leak of less does not fail."""
     memorization: float = 0.0
@@ -45,7 +45,7 @@ class Policy:
     kinds: Mapping[str, float] = field(default_factory=dict)
     """The most that may come out of each kind of data: a label, or a major category."""
     membership: float | None = None
-    """The true-positive rate of membership inference, at most; None: it is not judged."""
+    """The highest true-positive rate of membership inference; None: it is not judged."""
     membership_fpr: float = 0.01
     """The false-positive rate at which it is read."""
     attribution: bool = True
@@ -67,48 +67,48 @@ class Policy:
 
     @property
     def most(self) -> float:
-        """The share that a pass must be surely below."""
+        """The share that a leak must certainly be below for a pass."""
         return max(self.extraction, self.detectable)
 
     def table(self) -> dict[str, Any]:
         """Return the policy as a report holds it."""
-        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**named, "kinds": dict(self.kinds), "required": list(self.required)}
 
 
 DEFAULT = Policy()
 
 
-def policy_of(table: object, place: str) -> Policy:
-    """Return the policy that a table is, of a file or of a report.
+def policy_of(table: object, source: str) -> Policy:
+    """Return the policy that a table of a file or a report describes.
 
-    Raises InputError, naming `place`, for a field that no policy has, and for a value of another
-    type or beyond its range.
+    Raises InputError, naming `source`, for an unknown field, and for a value of the wrong type or
+    out of range.
     """
     if not isinstance(table, Mapping):
-        raise InputError(f"{place} is no policy: a policy is a table.")
-    known = {one.name for one in fields(Policy)}
-    if unknown := sorted(set(map(str, table)) - known):
+        raise InputError(f"{source} is no policy: a policy is a table.")
+    names = {f.name for f in fields(Policy)}
+    if unknown := sorted(set(map(str, table)) - names):
         raise InputError(
-            f"{place}: a policy has no {unknown[0]!r}. It may have: {', '.join(sorted(known))}."
+            f"{source}: a policy has no {unknown[0]!r}. It may have: {', '.join(sorted(names))}."
         )
-    if wrong := next(_wrong(table), None):
-        raise InputError(f"{place}: {wrong}")
+    if problem := next(_wrong(table), None):
+        raise InputError(f"{source}: {problem}")
     try:
         return Policy(**{**table, "required": tuple(table.get("required", ()))})
     except ValueError as error:
-        raise InputError(f"{place}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
 
 
 def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is not of the type that its field has."""
+    """Yield a message for each field whose value has the wrong type."""
     for name, value in table.items():
         if name in ("name", "description"):
             fits = isinstance(value, str)
         elif name == "attribution":
             fits = isinstance(value, bool)
         elif name == "required":
-            fits = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+            fits = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
         elif name == "kinds":
             fits = isinstance(value, Mapping) and all(map(is_finite_number, value.values()))
         else:

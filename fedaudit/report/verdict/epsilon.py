@@ -11,7 +11,7 @@ KIND = RULE = "epsilon"
 def judge_epsilon(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return the status of the claim, and why; nothing where none was audited.
 
-    * inconclusive  coins that were tossed anew prove something as well
+    * inconclusive  coins that were tossed again prove an epsilon as well
     * fail          otherwise, if some position proves more than is claimed
     * inconclusive  so many canaries cannot prove more than is claimed; or the same training without
                     noise is not refuted, or was not audited: the audit has no power
@@ -20,28 +20,28 @@ def judge_epsilon(measurements: Iterable[Measurement]) -> list[Judgement]:
     The levels of all positions add up to that of the file, so that no further correction is needed.
     """
     rows = [row for row in measurements if row.kind == KIND and row.scope.get("judged") is True]
-    found = [row for row in rows if row.scope.get("source") == "tuned"]
+    tuned_rows = [row for row in rows if row.scope.get("source") == "tuned"]
     if not rows:
         return []
-    if not found or any(row.value is None or row.baseline is None for row in rows):
+    if not tuned_rows or any(row.value is None or row.baseline is None for row in rows):
         reason = "dp: a bound or the claim was not measured."
         return [Judgement("inconclusive", reason, RULE, rows[0])]
-    claimed = found[0].baseline or 0.0
-    status, why = _judge(found, rows, claimed)
-    highest = max(found, key=lambda row: row.value or 0.0)
+    claimed = tuned_rows[0].baseline or 0.0
+    status, why = _judge(tuned_rows, rows, claimed)
+    highest = max(tuned_rows, key=lambda row: row.value or 0.0)
     reason, limit = f"dp: epsilon {claimed:g} is claimed{why}", f"no more proved than {claimed:g}"
     return [Judgement(status, reason, RULE, highest, limit)]
 
 
 def _judge(
-    found: Sequence[Measurement], rows: Sequence[Measurement], claimed: float
+    tuned_rows: Sequence[Measurement], rows: Sequence[Measurement], claimed: float
 ) -> tuple[str, str]:
-    """Return the status of a claim, and what goes on with "so much is claimed"."""
+    """Return the status of a claim, and the rest of the sentence "epsilon ... is claimed"."""
     odd, most = _most(rows, "shuffled"), _most(rows, "tuned")
     if odd is None or odd > 0:
         return "inconclusive", f"; coins tossed anew prove {odd or 0:.3g}, and must prove 0."
     if most is not None and most > claimed:
-        best = next(row for row in found if row.value == most)
+        best = next(row for row in tuned_rows if row.value == most)
         return "fail", f", and refuted: it is at least {most:.3g} ({_how(best)})."
     if trouble := _without_power(rows, claimed):
         return "inconclusive", f"; no power: {trouble}"

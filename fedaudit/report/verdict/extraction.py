@@ -1,6 +1,6 @@
-"""The tests of what an extraction found: against what nobody has, against the base, by string.
+"""The tests of what an extraction found: against controls, against the base, and by string.
 
-docs/evidence.md says why these, and what was measured of them.
+docs/evidence.md says why these were chosen, and what was measured with them.
 """
 
 import sys
@@ -18,7 +18,7 @@ CAME_OUT = {
     "extraction_recall": "pieces of personal data came out of the tuned model unasked, but not of"
     " its base",
 }
-"""Metrics of extraction that are judged, and what is said of their hits."""
+"""Metrics of extraction that are judged, and how a reason names their hits."""
 
 ALLOWED = {True: 0.05, False: 0.01}
 """The level of McNemar's test that allows Fisher's: where nothing was lost, and elsewhere.
@@ -49,7 +49,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """What one attack found of one victim: the row that is judged, and what it is held against."""
+    """What one attack found of one victim: the judged row, and the rows it is compared with."""
 
     name: str
     row: Measurement
@@ -59,7 +59,7 @@ class Leak:
     trouble: str = ""
     """Why there is no test."""
     matched: int | None = None
-    """Targets that have controls which are as likely: the others are compared with nothing."""
+    """Targets that have equally likely controls; the others are compared with nothing."""
     lost: int | None = None
     """Of counts alone: strings that the base says and the tuned model does not."""
     chance: float | None = None
@@ -86,23 +86,23 @@ class Leak:
         return detectable(needed, n, power)
 
     def otherwise(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
-        """Return the status where no test tells of a leak at `level`, and why."""
+        """Return the status where no test shows a leak at `level`, and why."""
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
-        told, seen = f"{self.name}: {count(self.row)}", self.seen(level, policy.power)
+        summary, share = f"{self.name}: {count(self.row)}", self.seen(level, policy.power)
         sure = f"would have been seen (with {policy.power:.0%} probability)."
-        if seen >= 1:
-            return "inconclusive", f"{told}; that is too little to see any leak by."
-        if seen > policy.most:
-            return "inconclusive", f"{told}; only a leak of {seen:.1%} of them {sure}"
+        if share >= 1:
+            return "inconclusive", f"{summary}; that is too little to see any leak by."
+        if share > policy.most:
+            return "inconclusive", f"{summary}; only a leak of {share:.1%} of them {sure}"
         if self.most > policy.most and self.row.hits is None and not _count(self.row):
-            more = f"but what was given up may hold more (up to {self.most:.2%})"
-            return "inconclusive", f"{told}, {more}: lower the threshold."
+            caveat = f"but what was given up may hold more (up to {self.most:.2%})"
+            return "inconclusive", f"{summary}, {caveat}: lower the threshold."
         if self.most > policy.most:
             return "inconclusive", (
-                f"{told}, perhaps up to {self.most:.2%}; chance or the base may explain them."
+                f"{summary}, perhaps up to {self.most:.2%}; chance or the base may explain them."
             )
-        return "pass", f"{told}; a leak of {seen:.1%} of them {sure}"
+        return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
 
     def least(self, confidence: float) -> float:
         """Return the one-sided lower bound of what came out; 0 where hits were not counted."""
@@ -118,32 +118,32 @@ class Leak:
 
 
 def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
-    """Return what was judged of every attack, metric and pair of clients.
+    """Return one leak for every attack, metric and pair of clients.
 
-    That is the set of targets that only the victim has where an attack knows it, else all of them.
+    It is judged on the targets that only the victim has where an attack knows them, else on all.
     Tests come from the rows of the attack, or else from its counts. `measurements` are totals.
     """
-    # Answers that reach a threshold are judged by what skill gives: `verdict.completion`.
+    # Answers that reach a threshold are judged against skill alone: `verdict.completion`.
     rows = [
         row
         for row in measurements
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
-    judged = [row for row in rows if row.scope.get("source") == NEW and _judged(row, rows)]
+    judged_rows = [row for row in rows if row.scope.get("source") == NEW and _judged(row, rows)]
     tests = [row for row in measurements if row.metric in ("p_value", "chance")]
-    return [_leak(row, rows, tests, list(findings)) for row in judged]
+    return [_leak(row, rows, tests, list(findings)) for row in judged_rows]
 
 
 def _judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
-    """Tell whether this is the set that is judged of all that this attack reports."""
+    """Tell whether a row is of the set that is judged, among all that its attack reports."""
     alike = {
-        other.scope.get("set")
-        for other in rows
-        if (other.plugin, other.metric, _who(other)) == (row.plugin, row.metric, _who(row))
-        and other.scope.get("source") == NEW
+        r.scope.get("set")
+        for r in rows
+        if (r.plugin, r.metric, _who(r)) == (row.plugin, row.metric, _who(row))
+        and r.scope.get("source") == NEW
     }
-    wanted = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
-    return wanted is None or row.scope.get("set") == wanted
+    judged_set = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
+    return judged_set is None or row.scope.get("set") == judged_set
 
 
 def _who(row: Measurement) -> tuple[tuple[str, str], ...]:
@@ -160,13 +160,13 @@ def _leak(
     name = f"{row.plugin} ({where})" if where else row.plugin
     base, control = _like(row, "base", rows), _like(row, "control", rows)
     trouble = _trouble(row, base, control)
-    own = {
-        str(one.scope.get("test", one.metric)): one
-        for one in tested
-        if one.plugin == row.plugin and _who(one) == _who(row) and one.value is not None
+    by_test = {
+        str(r.scope.get("test", r.metric)): r
+        for r in tested
+        if r.plugin == row.plugin and _who(r) == _who(row) and r.value is not None
     }
-    leak = own["leak"].value if "leak" in own else None
-    sure = next((own[test] for test in ("string", "likelihood") if test in own), None)
+    leak = by_test["leak"].value if "leak" in by_test else None
+    sure = next((by_test[test] for test in ("string", "likelihood") if test in by_test), None)
     string = sure.value if sure else _surest(row, findings)
     lost = None
     if leak is None and not trouble and base is not None and control is not None:
@@ -185,24 +185,24 @@ def _leak(
         control,
         tuple(tests),
         trouble,
-        matched=own["leak"].n if "leak" in own else None,
+        matched=by_test["leak"].n if "leak" in by_test else None,
         lost=_count(lost) if lost else None,
-        chance=own["chance"].value if "chance" in own else None,
+        chance=by_test["chance"].value if "chance" in by_test else None,
     )
 
 
 def _trouble(row: Measurement, base: Measurement | None, control: Measurement | None) -> str:
     if row.value is None or row.low is None or row.high is None:
-        what = row.metric.replace("_", " ")
-        return f"{what} beyond the base was not measured: {row.reason or 'it has no interval'}"
+        metric = row.metric.replace("_", " ")
+        return f"{metric} beyond the base was not measured: {row.reason or 'it has no interval'}"
     if not row.n:
         return "there is no target to find"
-    for other, source in ((base, "base"), (control, "control")):
-        if other is None or not other.n:
+    for reference, source in ((base, "base"), (control, "control")):
+        if reference is None or not reference.n:
             return f"{count(row)}, but there is no {source} to compare with."
-    for one in (row, base, control):
-        if one is not None and not 0 <= _count(one) <= (one.n or 0):
-            return f"{count(one)}: more than there are."
+    for measurement in (row, base, control):
+        if measurement is not None and not 0 <= _count(measurement) <= (measurement.n or 0):
+            return f"{count(measurement)}: more than there are."
     return ""
 
 
@@ -214,8 +214,8 @@ def of_counts(
 ) -> float:
     """Return the p value of a leak from counts alone: Fisher's, where McNemar's test allows it.
 
-    Where nobody says how many strings the base says and the tuned model does not, it is taken that
-    these are all that the base says.
+    Without a count of the strings that the base says and the tuned model does not, all strings of
+    the base are taken for such.
     """
     from fedaudit.metrics.significance import Stratum, mcnemar, stratified_p_value
 
@@ -228,16 +228,16 @@ def of_counts(
 def _surest(row: Measurement, findings: Sequence[Finding]) -> float | None:
     """Return the p value of the surest finding of an attack among all that it looked for.
 
-    An attack that knows what is the victim's alone tells its p value itself: a finding may be of
-    what others have as well.
+    An attack that knows which targets only the victim has reports its p value itself: a finding
+    may be of a target that others have as well.
     """
     if row.scope.get("set") == EXCLUSIVE:
         return None
     values = [
         value
-        for one in findings
-        if one.measurement.startswith(f"{row.plugin} ")
-        and isinstance(value := one.evidence.get("p_value"), int | float)
+        for finding in findings
+        if finding.measurement.startswith(f"{row.plugin} ")
+        and isinstance(value := finding.evidence.get("p_value"), int | float)
     ]
     return min(1.0, min(values) * (row.n or 1)) if values else None
 
@@ -245,30 +245,30 @@ def _surest(row: Measurement, findings: Sequence[Finding]) -> float | None:
 def _like(row: Measurement, source: str, rows: Sequence[Measurement]) -> Measurement | None:
     """Return the row of `source` that is compared with `row`: that of most hits, if several.
 
-    A control need not repeat all of a row's scope: what it leaves out, it holds for. Only how texts
-    were searched must be the same: what a detector finds says nothing of a search word for word.
+    A control need not repeat all of a row's scope: it holds for any value that it leaves out. Only
+    `detection` must be the same: a detector's hits say nothing about a search word for word.
     """
     alike = [
-        other
-        for other in rows
-        if (other.plugin, other.metric) == (row.plugin, row.metric)
-        and other.scope.get("source") == source
-        and other.scope.get("set") in (row.scope.get("set"), None)
-        and other.scope.get("detection") == row.scope.get("detection")
-        and all(k == "source" or row.scope.get(k) == at for k, at in other.scope.items())
-        and other.high is not None
+        r
+        for r in rows
+        if (r.plugin, r.metric) == (row.plugin, row.metric)
+        and r.scope.get("source") == source
+        and r.scope.get("set") in (row.scope.get("set"), None)
+        and r.scope.get("detection") == row.scope.get("detection")
+        and all(k == "source" or row.scope.get(k) == v for k, v in r.scope.items())
+        and r.high is not None
     ]
-    return max(alike, key=lambda other: other.high or 0.0, default=None)
+    return max(alike, key=lambda r: r.high or 0.0, default=None)
 
 
 def count(row: Measurement) -> str:
     """Return what was found of how many, in words."""
-    what = CAME_OUT[row.metric]
+    phrase = CAME_OUT[row.metric]
     if row.hits is not None and row.n is not None:
-        return f"{row.hits:,} of {row.n:,} {what}"
+        return f"{row.hits:,} of {row.n:,} {phrase}"
     if row.n is not None and row.value is not None:
-        return f"an expected {row.value * row.n:.3g} of {row.n:,} {what}"
-    return f"{row.value or 0:.2%} of the {what}"
+        return f"an expected {row.value * row.n:.3g} of {row.n:,} {phrase}"
+    return f"{row.value or 0:.2%} of the {phrase}"
 
 
 def _count(row: Measurement) -> int:

@@ -51,20 +51,20 @@ def _judge(row: Measurement, test: Test | None, p: float | None, policy: Policy)
     if row.value is None or row.low is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{row_name(row)}: not measured: {why}."
-    told = f"{row_name(row)}: {_picked(row)}"
+    summary = f"{row_name(row)}: {_picked(row)}"
     if test is None or p is None:
-        return "inconclusive", f"{told}, but there is no base to compare with."
+        return "inconclusive", f"{summary}, but there is no base to compare with."
     if p <= policy.level:
-        return "fail", f"{told}, {test.finding} (p = {p:.2g})."
+        return "fail", f"{summary}, {test.finding} (p = {p:.2g})."
     beaten = max(row.baseline or 0.0, row.chance or 0.0)
     if row.low > beaten:
-        return "inconclusive", f"{told}; base and guessing may explain it (p = {p:.2g})."
+        return "inconclusive", f"{summary}; base and guessing may explain it (p = {p:.2g})."
     if (row.high or 1.0) > beaten + policy.detectable:
         return "inconclusive", (
-            f"{told}, at most {row.high or 1.0:.2%}: too few questions to tell that from "
+            f"{summary}, at most {row.high or 1.0:.2%}: too few questions to tell that from "
             f"its base and guessing ({beaten:.2%})."
         )
-    return "pass", f"{told}, no more than its base or guessing may ({beaten:.2%})."
+    return "pass", f"{summary}, no more than its base or guessing may ({beaten:.2%})."
 
 
 def _picked(row: Measurement) -> str:

@@ -1,4 +1,4 @@
-"""One judgement: what a rule makes of one measurement, and the limit that it was held against."""
+"""One judgement: what a rule concludes from one measurement, and the limit compared with it."""
 
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ class Judgement(NamedTuple):
 
     def table(self) -> dict[str, Any]:
         """Return the judgement as a report holds it, with the number that was judged."""
-        said = {"rule": self.rule, "status": self.status, "reason": self.reason}
-        return {**said, "limit": self.limit, "measurement": self._measured()}
+        table = {"rule": self.rule, "status": self.status, "reason": self.reason}
+        return {**table, "limit": self.limit, "measurement": self._measured()}
 
     def _measured(self) -> dict[str, Any] | None:
         if self.row is None:

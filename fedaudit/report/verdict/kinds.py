@@ -21,14 +21,14 @@ def kind_tests(
     P(Binomial(n, that) >= hits). What the base says as well does not count as a hit.
     """
     rows = [row for row in measurements if row.metric in CAME_OUT and row.kind == "extraction"]
-    some = [row for row in rows if row.scope.get("source") == NEW and limited_kind(row, policy)]
-    judged = [row for row in some if row.scope.get("set") == _judged_set(row, some)]
-    limits = [policy.kinds[limited_kind(row, policy)] for row in judged]
-    return [(r, most, _test(r, rows, most)) for r, most in zip(judged, limits, strict=True)]
+    limited = [row for row in rows if row.scope.get("source") == NEW and limited_kind(row, policy)]
+    judged_rows = [row for row in limited if row.scope.get("set") == _judged_set(row, limited)]
+    limits = [policy.kinds[limited_kind(row, policy)] for row in judged_rows]
+    return [(r, most, _test(r, rows, most)) for r, most in zip(judged_rows, limits, strict=True)]
 
 
 def limited_kind(row: Measurement, policy: Policy) -> str:
-    """Return the kind of the policy that a row is of; "" where it is of none.
+    """Return the policy's kind that a row belongs to; "" where there is none.
 
     That is its label, another label of the same kind in the taxonomy, or its major category.
     """
@@ -54,27 +54,27 @@ def judge_kind(
     from fedaudit.metrics.significance import upper_bound
 
     limit = f"at most {most:.4g} of {_kind(row)}, shown with {policy.confidence:.0%}"
-    told = f"{_name(row)}: {_measured(row)}"
+    summary = f"{_name(row)}: {_measured(row)}"
     if row.hits is None or not row.n or test is None or adjusted is None:
         why = row.reason or "hits and targets were not counted"
-        return Judgement("inconclusive", f"{told}: not judged: {why}.", RULE, row, limit)
+        return Judgement("inconclusive", f"{summary}: not judged: {why}.", RULE, row, limit)
     if adjusted <= policy.level:
-        reason = f"{told}, more than {most:.2%} (p = {adjusted:.2g})."
+        reason = f"{summary}, more than {most:.2%} (p = {adjusted:.2g})."
         return Judgement("fail", reason, RULE, row, limit)
     bound = upper_bound(row.hits, row.n, 1 - policy.confidence)
     if bound <= most:
-        return Judgement("pass", f"{told}, surely no more than {bound:.2%}.", RULE, row, limit)
-    reason = f"{told}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
+        return Judgement("pass", f"{summary}, surely no more than {bound:.2%}.", RULE, row, limit)
+    reason = f"{summary}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
     return Judgement("inconclusive", reason, RULE, row, limit)
 
 
 def missing_kinds(
-    judged: Sequence[tuple[Measurement, float, Test | None]], policy: Policy
+    tests: Sequence[tuple[Measurement, float, Test | None]], policy: Policy
 ) -> Iterator[Judgement]:
-    """Yield that nothing of a kind was looked for, of every kind that the policy limits."""
-    seen = {limited_kind(row, policy) for row, _, _ in judged}
+    """Yield a judgement for every limited kind of which nothing was looked for."""
+    tested_kinds = {limited_kind(row, policy) for row, _, _ in tests}
     for kind, most in policy.kinds.items():
-        if kind not in seen:
+        if kind not in tested_kinds:
             limit = f"at most {most:.4g} of {kind}"
             reason = f"No {kind} was looked for: no target is of this kind."
             yield Judgement("pass", reason, RULE, None, limit)

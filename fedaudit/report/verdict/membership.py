@@ -8,7 +8,7 @@ from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "membership"
 KIND, SCORE, FPR = "membership", "reference", 0.01
-"""The score that is judged, fixed before any is seen, and the rate at which records are told."""
+"""The score that is judged, fixed in advance, and the false-positive rate at which it is read."""
 OWN = "own"
 
 
@@ -35,19 +35,19 @@ def judge_membership(
         if row.kind == KIND and row.scope.get("score") == SCORE and row.scope.get("records") != OWN
     ]
     tests = [row for row in rows if row.metric == "p_value"]
-    found = {_who(row): [r for r in tests if _who(r) == _who(row)] for row in tests}
-    every = [(who, row) for who, some in found.items() for row in some]
-    missing = {who for who, row in every if row.value is None}
+    groups = {_who(row): [r for r in tests if _who(r) == _who(row)] for row in tests}
+    every = [(key, row) for key, group in groups.items() for row in group]
+    missing = {key for key, row in every if row.value is None}
     adjusted = holm([1.0 if row.value is None else row.value for _, row in every])
     return [
         _judge(
-            some,
-            [p for (other, _), p in zip(every, adjusted, strict=True) if other == who],
-            [row for row in rows if row.metric == "tpr" and _who(row) == who],
+            group,
+            [p for (k, _), p in zip(every, adjusted, strict=True) if k == key],
+            [row for row in rows if row.metric == "tpr" and _who(row) == key],
             policy,
-            missing=who in missing,
+            missing=key in missing,
         )
-        for who, some in found.items()
+        for key, group in groups.items()
     ]
 
 
@@ -93,10 +93,10 @@ def _status(
     if rate is None or rate.value is None or rate.high is None:
         why = rate.reason if rate else "no rate at 1 % is there"
         return "inconclusive", f"{name}: how many records can be told is not known: {why}."
-    told = (
+    summary = (
         f"{name}: {rate.hits or 0:,} of {n:,} records are above what {FPR:.0%} of held-out ones "
         f"reach, at most {rate.high:.2%}"
     )
     if rate.high > FPR + policy.detectable:
-        return "inconclusive", f"{told}: too few records to see whether one in ten can be told."
-    return "pass", f"{told}, no more than chance may give."
+        return "inconclusive", f"{summary}: too few records to see whether one in ten can be told."
+    return "pass", f"{summary}, no more than chance may give."

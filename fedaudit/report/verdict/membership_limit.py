@@ -13,7 +13,7 @@ KIND, RULE = "membership", "membership limit"
 def limit_tests(
     measurements: Iterable[Measurement], policy: Policy
 ) -> list[tuple[Measurement, Test | None]]:
-    """Return every score's true-positive rate at the policy's rate of false ones, and its test.
+    """Return every score's true-positive rate at the policy's false-positive rate, and its test.
 
     The null is that each member is recognised with the probability that is allowed: p is
     P(Binomial(n, limit) >= hits). The threshold is taken as given. Nothing where the policy has no
@@ -50,14 +50,14 @@ def judge_limit(
     if test is None or adjusted is None or row.hits is None or not row.n:
         reason = f"{name}: not measured: {row.reason or 'members were not counted'}."
         return Judgement("inconclusive", reason, RULE, row, limit)
-    told = f"{name}: {test.subject}"
+    summary = f"{name}: {test.subject}"
     if adjusted <= policy.level:
-        reason = f"{told}, more than {most:.2%} (p = {adjusted:.2g})."
+        reason = f"{summary}, more than {most:.2%} (p = {adjusted:.2g})."
         return Judgement("fail", reason, RULE, row, limit)
     bound = upper_bound(row.hits, row.n, 1 - policy.confidence)
     if bound <= most:
-        return Judgement("pass", f"{told}, surely no more than {bound:.2%}.", RULE, row, limit)
-    reason = f"{told}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
+        return Judgement("pass", f"{summary}, surely no more than {bound:.2%}.", RULE, row, limit)
+    reason = f"{summary}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
     return Judgement("inconclusive", reason, RULE, row, limit)
 
 
@@ -66,10 +66,10 @@ def _test(row: Measurement, most: float) -> Test | None:
 
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
         return None
-    told = (
+    subject = (
         f"{row.hits:,} of {row.n:,} members are recognised at a false-positive rate of "
         f"{row.scope['fpr']:g}"
     )
     p = float(binom.sf(row.hits - 1, row.n, most))
     name = f"membership (score {row.scope.get('score', '')})"
-    return Test(name, max(p, 1e-300), told, "more than is allowed")
+    return Test(name, max(p, 1e-300), subject, "more than is allowed")

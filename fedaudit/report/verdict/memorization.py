@@ -42,31 +42,31 @@ def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tup
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: memorization between clients was not measured: {why}."
-    told = (
+    summary = (
         f"{name}: {row.value:.2%} of a client's prefixes draw something of another client's texts"
         f" from the tuned model (at least {row.low:.2%}, at most {row.high:.2%})"
     )
     base = _base(row, rows)
     if base is None or base.value is None or base.high is None:
-        return "inconclusive", f"{told}, but there is no base to compare with."
+        return "inconclusive", f"{summary}, but there is no base to compare with."
     if row.low > base.high + policy.memorization:
-        return "fail", f"{told}, more than from its base (at most {base.high:.2%})."
+        return "fail", f"{summary}, more than from its base (at most {base.high:.2%})."
     if row.low > base.value + policy.memorization:
-        return "inconclusive", f"{told}; its base may give as many (up to {base.high:.2%})."
+        return "inconclusive", f"{summary}; its base may give as many (up to {base.high:.2%})."
     if row.high > base.value + max(policy.memorization, policy.detectable):
         return "inconclusive", (
-            f"{told}: too few prefixes to tell that from what its base gives ({base.value:.2%})."
+            f"{summary}: too few prefixes to tell that from what its base gives ({base.value:.2%})."
         )
-    return "pass", f"{told}, no more than its base may give (up to {base.high:.2%})."
+    return "pass", f"{summary}, no more than its base may give (up to {base.high:.2%})."
 
 
 def _base(row: Measurement, rows: Sequence[Measurement]) -> Measurement | None:
     """Return the base's row of the same prefixes."""
     same = {**row.scope, "source": "base"}
-    fits = [other for other in rows if other.plugin == row.plugin and dict(other.scope) == same]
-    return max(fits, key=lambda other: other.high or 0.0, default=None)
+    fits = [r for r in rows if r.plugin == row.plugin and dict(r.scope) == same]
+    return max(fits, key=lambda r: r.high or 0.0, default=None)
 
 
 def _told(scope: Mapping[str, object]) -> str:
-    shown = ((key, value) for key, value in scope.items() if key not in ("source", "category"))
-    return ", ".join(f"{key} {value}" for key, value in shown)
+    entries = ((key, value) for key, value in scope.items() if key not in ("source", "category"))
+    return ", ".join(f"{key} {value}" for key, value in entries)

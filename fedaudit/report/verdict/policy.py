@@ -40,7 +40,7 @@ EVERYBODY = "all"
 ATTACKS = ("coverage", "extraction_recall", "inference_accuracy")
 
 SWEPT = frozenset({"budget", "samples"})
-"""What a scope has that says what a part of an attack's budget found."""
+"""The scope keys of a row that says what a part of an attack's budget found."""
 
 OWN = "own"
 """scope.records of what was tried on the attacker's own records, without a victim."""
@@ -68,8 +68,8 @@ class Verdict:
     @property
     def status(self) -> str:
         """The worst status: the whole fails if one fails, else is inconclusive if one is."""
-        statuses = {one.status for one in self.judgements}
-        return next(one for one in ("fail", "inconclusive", "pass") if one in statuses)
+        statuses = {judgement.status for judgement in self.judgements}
+        return next(status for status in ("fail", "inconclusive", "pass") if status in statuses)
 
 
 def verdict(
@@ -82,27 +82,27 @@ def verdict(
     """Return status, reasons, and the tests behind them, for an audit's measurements and findings.
 
     The reasons are those of the judgements that have the status of the whole; `judge` says what
-    is judged. All judgements are in it where it is to be `explained`.
+    is judged. With `explained` it holds all judgements.
     """
-    found = judge(measurements, findings, policy)
-    reasons = [one.reason for one in found.judgements if one.status == found.status]
+    result = judge(measurements, findings, policy)
+    reasons = [j.reason for j in result.judgements if j.status == result.status]
     return {
-        "status": found.status,
+        "status": result.status,
         "reasons": list(dict.fromkeys(reasons)),
         "level": policy.level,
         "tests": [
             {"name": test.name, "p": test.p, "adjusted": p}
-            for test, p in zip(found.tests, found.adjusted, strict=True)
+            for test, p in zip(result.tests, result.adjusted, strict=True)
         ],
-        "detectable": found.detectable,
-        **({"judgements": [one.table() for one in found.judgements]} if explained else {}),
+        "detectable": result.detectable,
+        **({"judgements": [j.table() for j in result.judgements]} if explained else {}),
     }
 
 
 def judge(
     measurements: Iterable[Measurement], findings: Sequence[Finding], policy: Policy = DEFAULT
 ) -> Verdict:
-    """Return what a policy makes of an audit's measurements and findings.
+    """Return the verdict of a policy on an audit's measurements and findings.
 
     What came out of the tuned model and not of its base is tested (`verdict.extraction`), and so is
     every inference accuracy, every kind of data that the policy limits (`verdict.kinds`) and, where
@@ -132,47 +132,63 @@ def judge(
 
     # Sorted as in a file, so that a report that is read again says the same.
     measurements = [replace(row, scope=_sorted(row.scope)) for row in measurements]
-    # What a part of the budget found is part of what the whole of it did.
+    # What a part of the budget found is included in what the whole budget found.
     counted = [row for row in measurements if not SWEPT.issubset(row.scope)]
     totals = [row for row in counted if not {"label", "category"} & row.scope.keys()]
     judging, by_kind = (
-        [row for row in some if row.scope.get("key") != RIGHT and not is_own_data(row.scope)]
-        for some in (totals, counted)
+        [row for row in group if row.scope.get("key") != RIGHT and not is_own_data(row.scope)]
+        for group in (totals, counted)
     )
-    found = find_leaks(judging, findings)
+    leaks = find_leaks(judging, findings)
     inferred = inference.inference_tests(judging)
     limited = kinds.kind_tests(by_kind, policy)
     members = membership_limit.limit_tests(judging, policy)
-    others = [test for _, test in inferred]
-    others += [test for *_, test in limited] + [test for _, test in members]
-    tests = [test for leak in found for test in leak.tests]
-    tests += [test for test in others if test is not None]
+    other_tests = [test for _, test in inferred]
+    other_tests += [test for *_, test in limited] + [test for _, test in members]
+    tests = [test for leak in leaks for test in leak.tests]
+    tests += [test for test in other_tests if test is not None]
     skill = completion.p_values(measurements)
     adjusted = holm([*(test.p for test in tests), *skill])[: len(tests)]
-    held = {id(test): p for test, p in zip(tests, adjusted, strict=True)}
+    p_by_test = {id(test): p for test, p in zip(tests, adjusted, strict=True)}
     level = policy.level / max(1, len(tests) + len(skill))
-    judged = _leaks(found, held, level, policy)
-    judged += [inference.judge_guess(row, t, held.get(id(t)), policy) for row, t in inferred]
-    judged += [kinds.judge_kind(r, most, t, held.get(id(t)), policy) for r, most, t in limited]
-    judged += [membership_limit.judge_limit(r, t, held.get(id(t)), policy) for r, t in members]
-    judged += _opened(measurements)
+    judgements = _leaks(leaks, p_by_test, level, policy)
+    judgements += [
+        inference.judge_guess(row, t, p_by_test.get(id(t)), policy) for row, t in inferred
+    ]
+    judgements += [
+        kinds.judge_kind(r, most, t, p_by_test.get(id(t)), policy) for r, most, t in limited
+    ]
+    judgements += [
+        membership_limit.judge_limit(r, t, p_by_test.get(id(t)), policy) for r, t in members
+    ]
+    judgements += _opened(measurements)
     attributed = attribution.judge_attribution(measurements) if policy.attribution else []
-    drawn = memorization.judge_memorization(measurements, policy)
-    drawn += completion.judge_completion(measurements, [test.p for test in tests])
-    drawn += exposure.judge_exposure(measurements, policy)
-    drawn += epsilon.judge_epsilon(measurements)
-    drawn += membership.judge_membership(judging, policy)
+    other_judgements = memorization.judge_memorization(measurements, policy)
+    other_judgements += completion.judge_completion(measurements, [test.p for test in tests])
+    other_judgements += exposure.judge_exposure(measurements, policy)
+    other_judgements += epsilon.judge_epsilon(measurements)
+    other_judgements += membership.judge_membership(judging, policy)
     # Answers that reach a threshold are judged with what `completion` says of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
-    tried = [row for row in totals if row.metric in ATTACKS]
-    enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
-    own = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
-    # What was extracted of the attacker's own records only is no pass, whatever else was judged.
-    missing = [] if enough and (extracted or not own) else _nothing(extracted, tried, totals)
-    said = [*judged, *attributed, *drawn, *missing, *_required(measurements, policy)]
-    said += kinds.missing_kinds(limited, policy) if found else []
-    seen = (leak.seen(level, policy.power) for leak in found if not leak.trouble)
-    return Verdict(said, tests, adjusted, max(seen, default=None))
+    attacks = [row for row in totals if row.metric in ATTACKS]
+    enough = (
+        leaks
+        or ((judgements or other_judgements) and not extracted)
+        or (attributed and not attacks)
+    )
+    own_data = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
+    # Extraction of the attacker's own records only is no pass, whatever else was judged.
+    missing = [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
+    all_judgements = [
+        *judgements,
+        *attributed,
+        *other_judgements,
+        *missing,
+        *_required(measurements, policy),
+    ]
+    all_judgements += kinds.missing_kinds(limited, policy) if leaks else []
+    shares = (leak.seen(level, policy.power) for leak in leaks if not leak.trouble)
+    return Verdict(all_judgements, tests, adjusted, max(shares, default=None))
 
 
 def is_own_data(scope: Mapping[str, object]) -> bool:
@@ -187,48 +203,48 @@ def _sorted(value: Any) -> Any:
 
 
 def _leaks(
-    found: Sequence[Leak], held: Mapping[int, float], level: float, policy: Policy
+    leaks: Sequence[Leak], p_by_test: Mapping[int, float], level: float, policy: Policy
 ) -> list[Judgement]:
-    """Return the status of each leak; a client's own is left out where all together have it."""
+    """Return the status of each leak; a client's is left out where the pooled one has the same."""
     allowed = f", more than {policy.extraction:.4g} of the targets" if policy.extraction else ""
     limit = (
         f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.most:.0%} must have been "
         f"seen with {policy.power:.0%}"
     )
-    judged: list[tuple[Leak, Judgement]] = []
-    for leak in found:
-        failed = [(test, held[id(test)]) for test in leak.tests]
+    judged_leaks: list[tuple[Leak, Judgement]] = []
+    for leak in leaks:
+        failed = [(test, p_by_test[id(test)]) for test in leak.tests]
         failed = [(test, p) for test, p in failed if p <= policy.level]
-        said = _proven(leak, failed, policy) if failed else leak.otherwise(level, policy)
-        judged.append((leak, Judgement(*said, "leak", leak.row, limit)))
-    together = {
-        (one.status, _apart_from_client(leak.row))
-        for leak, one in judged
+        outcome = _proven(leak, failed, policy) if failed else leak.otherwise(level, policy)
+        judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
+    pooled_keys = {
+        (judgement.status, _apart_from_client(leak.row))
+        for leak, judgement in judged_leaks
         if leak.row.scope.get("client") == EVERYBODY
     }
     return [
-        one
-        for leak, one in judged
+        judgement
+        for leak, judgement in judged_leaks
         if leak.row.scope.get("client") == EVERYBODY
-        or (one.status, _apart_from_client(leak.row)) not in together
+        or (judgement.status, _apart_from_client(leak.row)) not in pooled_keys
     ]
 
 
 def _proven(leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy) -> tuple[str, str]:
-    """Return the status of a leak that tests tell of: whether it is within what is allowed."""
+    """Return the status of a proven leak: whether it is within what the policy allows."""
     findings = ", and ".join(f"{test.finding} (p = {p:.2g})" for test, p in failed)
-    told = f"{leak.name}: {failed[0][0].subject}, {findings}"
+    summary = f"{leak.name}: {failed[0][0].subject}, {findings}"
     least = leak.least(policy.confidence)
     if not policy.extraction or least > policy.extraction:
-        return "fail", f"{told}."
-    within = f"{told}; the policy allows {policy.extraction:.2%}"
+        return "fail", f"{summary}."
+    within = f"{summary}; the policy allows {policy.extraction:.2%}"
     if leak.most <= policy.most:
         return "pass", f"{within}, and it is surely no more than {leak.most:.2%}."
     return "inconclusive", f"{within}, and it may be up to {leak.most:.2%}."
 
 
 def _required(measurements: Sequence[Measurement], policy: Policy) -> Iterator[Judgement]:
-    """Yield the classes of attacks that the policy requires and no number is of."""
+    """Yield a judgement for each required class of attacks that was not measured."""
     measured = {class_of(row) for row in measurements if row.value is not None}
     for name in policy.required:
         if name not in measured:
@@ -258,20 +274,20 @@ def _apart_from_client(row: Measurement) -> tuple[object, ...]:
 
 
 def _nothing(
-    rows: Sequence[Measurement], tried: Sequence[Measurement], totals: Sequence[Measurement]
+    rows: Sequence[Measurement], attacks: Sequence[Measurement], totals: Sequence[Measurement]
 ) -> list[Judgement]:
-    """Return why nothing is judged in `rows`; `tried` and `totals` say what else is there."""
-    reasons = _reasons_for_nothing(rows, tried, _own_kinds(totals))
+    """Return why nothing is judged in `rows`; `attacks` and `totals` say what else is there."""
+    reasons = _reasons_for_nothing(rows, attacks, _own_kinds(totals))
     return [Judgement("inconclusive", reason, MISSING, None, "measured") for reason in reasons]
 
 
 def _reasons_for_nothing(
-    rows: Sequence[Measurement], tried: Sequence[Measurement], beside: str
+    rows: Sequence[Measurement], attacks: Sequence[Measurement], beside: str
 ) -> list[str]:
     extraction = [row for row in rows if row.kind == "extraction"]
     if not extraction:
-        right = any(row.scope.get("key") == RIGHT for row in tried)
-        if any(is_own_data(row.scope) and row.scope.get("key") != RIGHT for row in tried):
+        right = any(row.scope.get("key") == RIGHT for row in attacks)
+        if any(is_own_data(row.scope) and row.scope.get("key") != RIGHT for row in attacks):
             return [NO_VICTIM]
         return [ONLY_RIGHT if right else f"No extraction was tried{beside}."]
     unknown = [f"{row.plugin}: not measured: {row.reason}" for row in extraction if row.reason]
@@ -283,5 +299,5 @@ def _reasons_for_nothing(
 
 def _own_kinds(rows: Sequence[Measurement]) -> str:
     """Return which rows are of kinds that plugins made up, in words; nothing without any."""
-    own = dict.fromkeys(f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS)
-    return f"; of kinds that are shown and not judged there is {', '.join(own)}" if own else ""
+    names = dict.fromkeys(f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS)
+    return f"; of kinds that are shown and not judged there is {', '.join(names)}" if names else ""

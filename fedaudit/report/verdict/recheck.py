@@ -13,12 +13,12 @@ from fedaudit.report.verdict.policy import RULE, judge, verdict
 Row = Mapping[str, Any]
 
 PARTS = ("reasons", "level", "tests", "detectable")
-"""What a verdict has beside its status that follows from the measurements."""
+"""The parts of a verdict, beside its status, that follow from the measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecheckedVerdict:
-    """What came of judging a report's measurements again."""
+    """The result of judging a report's measurements again."""
 
     holds: bool | None
     """Whether the verdict follows from them; None where they cannot be judged."""
@@ -41,27 +41,27 @@ def recheck(report: Row) -> RecheckedVerdict:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = verdict(*judged_rows(report), stated_policy(report), explained=True)
+            recomputed = verdict(*judged_rows(report), stated_policy(report), explained=True)
     except Exception as error:  # a stranger's numbers may be beyond any arithmetic
-        told = f"The measurements of this report cannot be judged ({type(error).__name__})"
-        return RecheckedVerdict(None, f"{told}: its verdict is not checked.", "not checked")
-    if stated["status"] != found["status"]:
+        message = f"The measurements of this report cannot be judged ({type(error).__name__})"
+        return RecheckedVerdict(None, f"{message}: its verdict is not checked.", "not checked")
+    if stated["status"] != recomputed["status"]:
         return RecheckedVerdict(
-            False, _contradicted(stated, found), "its own measurements contradict it"
+            False, _contradicted(stated, recomputed), "its own measurements contradict it"
         )
     if stated.get("rule") != RULE:
         return RecheckedVerdict(True, f"{_named(stated)}; by today's the status is the same.")
-    altered = [] if report["status"] != "success" else _altered(stated, found)
+    altered = [] if report["status"] != "success" else _altered(stated, recomputed)
     if altered:
-        told = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
+        message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(
-            False, f"Do not rely on this report: {told}", "its measurements differ"
+            False, f"Do not rely on this report: {message}", "its measurements differ"
         )
     return FINE
 
 
 def stated_policy(report: Row) -> Policy:
-    """Return the policy that a report's verdict was made under; InputError for one that is none."""
+    """Return the policy of a report's verdict; raises InputError for an invalid one."""
     table = report["verdict"].get("policy")
     return DEFAULT if table is None else policy_of(table, "verdict.policy")
 
@@ -71,8 +71,8 @@ def judgements(report: Row) -> list[Row]:
     stated = report["verdict"].get("judgements")
     if stated is not None:
         return list(stated)
-    found = judge(*judged_rows(report), stated_policy(report)).judgements
-    return [one.table() for one in found]
+    recomputed = judge(*judged_rows(report), stated_policy(report)).judgements
+    return [j.table() for j in recomputed]
 
 
 def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
@@ -81,38 +81,38 @@ def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
     return [Measurement(**row) for row in report["measurements"]], [Finding(**r) for r in findings]
 
 
-def _contradicted(stated: Row, found: Row) -> str:
-    said, given = stated["status"], found["status"]
+def _contradicted(stated: Row, recomputed: Row) -> str:
+    status, recomputed_status = stated["status"], recomputed["status"]
     if stated.get("rule") == RULE:
         return (
             "Do not rely on this report: its verdict does not follow from its own measurements. "
-            f"It says {said}, they give {given}."
+            f"It says {status}, they give {recomputed_status}."
         )
     return (
-        f"Do not rely on this verdict: it says {said}, but by today's rule the report's own "
-        f"measurements give {given}. {_named(stated)}, or somebody has changed it."
+        f"Do not rely on this verdict: it says {status}, but by today's rule the report's own "
+        f"measurements give {recomputed_status}. {_named(stated)}, or somebody has changed it."
     )
 
 
 def _named(stated: Row) -> str:
-    """Return whose rule a verdict is, where it is not today's."""
+    """Return which rule a verdict follows, where it is not today's."""
     rule = stated.get("rule")
     if rule is None:
         return "The verdict names no rule: an earlier fedaudit judged by another one"
     return f"The verdict is by rule {rule} of another fedaudit, this one judges by rule {RULE}"
 
 
-def _altered(stated: Row, found: Row) -> list[str]:
-    parts = (*PARTS, "judgements") if "policy" in stated else PARTS
-    return [part for part in parts if not _same(stated.get(part), found[part])]
+def _altered(stated: Row, recomputed: Row) -> list[str]:
+    keys = (*PARTS, "judgements") if "policy" in stated else PARTS
+    return [key for key in keys if not _same(stated.get(key), recomputed[key])]
 
 
-def _same(one: object, other: object) -> bool:
-    """Tell whether two parts of a verdict are equal, numbers but for the last digits."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-300)
-    return one == other
+def _same(left: object, right: object) -> bool:
+    """Tell whether two parts of a verdict are equal, numbers up to rounding."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-300)
+    return left == right

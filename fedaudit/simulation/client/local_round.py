@@ -1,4 +1,4 @@
-"""A client's turn: its training, and what a defence goes on to before anything is sent."""
+"""A client's turn: its training, and a defence's follow-up before anything is sent."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 OWN, TURN = "own", "turn"
 """Below a client's private folder: the shared adapter as it was trained, and files of its turns."""
 LENGTHS = "tokens.json"
-"""In a turn's folder: how long each sequence is that a further adapter was trained on."""
+"""In a turn's folder: the length of each sequence that a further adapter was trained on."""
 
 
 def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
-    """Refuse what cannot be asked for in a client's turn."""
+    """Refuse defences and an aggregation that cannot be combined in a client's turn."""
     going_on = [defense for defense in defenses if defense.auxiliary_adapters]
     if len(going_on) > 1:
-        names = " and ".join(one.name for one in going_on)
+        names = " and ".join(d.name for d in going_on)
         raise UsageError(f"The defences {names} both go on after training: leave one of them out.")
     if going_on and (aggregator.merges_each_round or aggregator.stateful_clients):
         raise UsageError(
@@ -59,14 +59,14 @@ def _go_on(job: ClientTraining, sequel: FollowUpTraining) -> None:
     for name, (documents, tokens) in material.items():
         corpus.write(sequel.folder / f"{name}.jsonl", documents)
         sequences[name] = tokens
-    lengths = {name: [len(one) for one in tokens] for name, tokens in sequences.items()}
+    lengths = {name: [len(ids) for ids in tokens] for name, tokens in sequences.items()}
     atomic_text(sequel.folder / LENGTHS, json.dumps(lengths) + "\n")
-    for name, (place, seed) in sequel.adapters.items():
+    for name, (folder, seed) in sequel.adapters.items():
         if not sequences[name]:
-            adapters.write(adapters.read(job.start), adapters.check(job.start), place)
+            adapters.write(adapters.read(job.start), adapters.check(job.start), folder)
             continue
-        own = replace(job, out=place, sequences=sequences[name], seed=seed)
-        trainer.train(replace(own, who=f"{job.who}/{name}", defenses=(), sequel=None))
+        adapter_job = replace(job, out=folder, sequences=sequences[name], seed=seed)
+        trainer.train(replace(adapter_job, who=f"{job.who}/{name}", defenses=(), sequel=None))
 
 
 def _material(
@@ -95,10 +95,10 @@ def _material(
         round=job.round,
         seed=job.seed,
     )
-    found = sequel.defense.auxiliary_data(turn)
+    data = sequel.defense.auxiliary_data(turn)
     torch.set_num_threads(threads)
     return {
-        name: (some := found.get(name, ()), training_sequences(job.training, base, some))
+        name: (documents := data.get(name, ()), training_sequences(job.training, base, documents))
         for name in sequel.adapters
     }
 
@@ -109,8 +109,8 @@ def sequence_lengths(folder: Path) -> Mapping[str, Sequence[int]]:
     return table
 
 
-def round_folders(place: Path, rounds: Sequence[int]) -> Iterator[tuple[int, Path]]:
-    """Yield a client's turns, by their rounds, from its private folder; those that there are."""
+def round_folders(private_folder: Path, rounds: Sequence[int]) -> Iterator[tuple[int, Path]]:
+    """Yield (round, folder) of every turn that a client's private folder holds."""
     for number in rounds:
-        if (folder := place / TURN / f"{number:03d}").is_dir():
+        if (folder := private_folder / TURN / f"{number:03d}").is_dir():
             yield number, folder

@@ -49,7 +49,7 @@ def private_leftovers(run: "Run", clients: Sequence[str], number: int) -> Iterat
 
 
 def restrict_private(run: "Run") -> None:
-    """Leave what clients keep to themselves to the owner of the folder, where there is any."""
+    """Close the clients' private folders to everybody but their owner, where there are any."""
     if any(run.tokens.private.values()) or local_round.follow_up_defense(run.defenses):
         for_owner(run.out / PRIVATE)
 
@@ -60,10 +60,10 @@ def upload(run: "Run", start: Update, client: str, number: int) -> Update:
         training_folder(run, client, number),
         run.out / f"rounds/{number:03d}/clients" / client,
     )
-    sent = own = adapters.read(source)
+    sent = adapter = adapters.read(source)
     for defense in run.defenses:
-        private = {n: adapters.read(at) for n, at in private_folders(run, client, number).items()}
+        private = {n: adapters.read(p) for n, p in private_folders(run, client, number).items()}
         sent = dict(defense.upload(start, sent, private))
-    if source != target or any(not sent[name].equal(tensor) for name, tensor in own.items()):
+    if source != target or any(not sent[name].equal(tensor) for name, tensor in adapter.items()):
         adapters.write(sent, adapters.check(source), target)
     return sent

@@ -95,8 +95,8 @@ def train(job: ClientTraining) -> float:
     }
     gradients = None
     if job.remembered:
-        server, own = (adapters.read_state(path) for path in job.remembered)
-        gradients = GradientCorrection(job.aggregator, weights, server, own)
+        server, client_state = (adapters.read_state(path) for path in job.remembered)
+        gradients = GradientCorrection(job.aggregator, weights, server, client_state)
     with merged_weights(model, job.merged) if job.merged else nullcontext():
         loss = _defended(model, weights, job)
         if loss is None:
@@ -201,14 +201,14 @@ def steps_of(settings: Training, documents: int) -> int:
 
 
 def schedule_span(settings: Training, steps: int, number: int, rounds: int) -> tuple[int, int]:
-    """Return the steps before a round and those in all, of those that the rate falls over."""
+    """Return the steps before a round, and all steps, of the span that the rate falls over."""
     return (0, steps) if settings.restart else ((number - 1) * steps, rounds * steps)
 
 
 def rate_at(settings: Training, step: int, steps: int, before: int, total: int) -> float:
     """Return the learning rate of a step: warmed up in each round, decayed over the `total` steps.
 
-    `before` of them came in earlier rounds, see `span`.
+    `before` of them came in earlier rounds, see `schedule_span`.
     """
     warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
     # A round whose optimizer starts afresh must also warm up afresh; steps guard short rounds.
@@ -239,11 +239,11 @@ def draw_batches(
         while len(waiting) + len(order) < size:
             order += torch.randperm(len(sequences), generator=generator).tolist()
         pool = waiting + order
-        whole = len(pool) // size * size
-        chosen, waiting = sorted(pool[:whole], key=lambda i: len(sequences[i])), pool[whole:]
-        batches = [chosen[start : start + size] for start in range(0, whole, size)]
-        for which in torch.randperm(len(batches), generator=generator).tolist():
-            yield [sequences[i] for i in batches[which]]
+        cut = len(pool) // size * size
+        chosen, waiting = sorted(pool[:cut], key=lambda i: len(sequences[i])), pool[cut:]
+        batches = [chosen[start : start + size] for start in range(0, cut, size)]
+        for index in torch.randperm(len(batches), generator=generator).tolist():
+            yield [sequences[i] for i in batches[index]]
 
 
 def pad_batch(
@@ -251,7 +251,7 @@ def pad_batch(
 ) -> dict[str, "torch.Tensor"]:
     """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
 
-    The loss ignores what is only read, too.
+    The loss ignores prompt tokens, which are only read, too.
     """
     from fedaudit.engine.training import loss
 

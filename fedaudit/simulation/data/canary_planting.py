@@ -21,39 +21,39 @@ def plant_canaries(
     They are those of `fedaudit canary make` and `plant` with the federation's seed. Copies are
     annotated where all of a client's documents are. Without canaries nothing changes.
     """
-    clients, wanted = [list(own) for own in dealt], config.canaries
-    if not wanted.count:
+    clients, settings = [list(documents) for documents in dealt], config.canaries
+    if not settings.count:
         return clients, None
     names = config.client_names
     taking = [name for name in names if name not in config.without]
-    whose = wanted.clients or tuple(names)
-    if wanted.count < (least := len(wanted.times) * len(whose)):
+    recipients = settings.clients or tuple(names)
+    if settings.count < (least := len(settings.times) * len(recipients)):
         raise UsageError(
-            f"canaries.count {wanted.count} is too few: every client gets one canary of each of "
+            f"canaries.count {settings.count} is too few: every client gets one canary of each of "
             f"canaries.times at least, {least} in all."
         )
     order = CanaryOrder(
-        kind=wanted.kind,
-        language=wanted.language,
-        count=wanted.count,
-        times=wanted.times,
-        controls=wanted.controls,
-        clients=whose,
-        instruction=wanted.instruction,
+        kind=settings.kind,
+        language=settings.language,
+        count=settings.count,
+        times=settings.times,
+        controls=settings.controls,
+        clients=recipients,
+        instruction=settings.instruction,
         template=config.template,
         seed=config.seed,
     )
     if unknown := [name for name in order.clients if name not in names]:
         raise unknown_name_error("client with canaries", unknown[0], names)
-    found = make(order, (one.text for own in [*clients, held_out] for one in own))
+    canary_set = make(order, (d.text for documents in [*clients, held_out] for d in documents))
     rng = random.Random(f"plant {config.seed}")
-    taken = {one.id for own in [*clients, held_out] for one in own}
-    for name, own in zip(names, clients, strict=True):
-        annotated = all(one.pii is not None for one in own)
+    taken_ids = {d.id for documents in [*clients, held_out] for d in documents}
+    for name, documents in zip(names, clients, strict=True):
+        annotated = all(d.pii is not None for d in documents)
         form = config.prompt_template
-        copies = canary_records(found, name, form, taken, rng, annotated=annotated)
-        own += [corpus.parse_document(one, form, "a canary") for one in copies]
-        rng.shuffle(own)
-    # Whoever is left out gets none, and the others those that they would have had beside it.
-    kept = tuple(one for one in found.canaries if not one.times or one.client in taking)
-    return clients, replace(found, canaries=kept)
+        copies = canary_records(canary_set, name, form, taken_ids, rng, annotated=annotated)
+        documents += [corpus.parse_document(record, form, "a canary") for record in copies]
+        rng.shuffle(documents)
+    # A client that is left out gets none; the others get those that they would have had with it.
+    canaries = tuple(c for c in canary_set.canaries if not c.times or c.client in taking)
+    return clients, replace(canary_set, canaries=canaries)

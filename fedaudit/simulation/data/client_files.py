@@ -12,21 +12,23 @@ from fedaudit.system.files import existing_path
 
 
 def read_client_files(config: Simulation) -> tuple[list[list[Document]], list[Document]]:
-    """Return the documents of each client's file, and of the test file what none of them has.
+    """Return each client's documents, and those of the test file that no client has.
 
     Raises InputError for a client's file without documents.
     """
-    form, own = config.prompt_template, config.client_data
-    files = [existing_path(Path(own[name]), "file") for name in config.client_names]
+    form, paths = config.prompt_template, config.client_data
+    files = [existing_path(Path(paths[name]), "file") for name in config.client_names]
     clients = [ordered(corpus.read(path, form)) for path in files]
-    if empty := [str(path) for path, some in zip(files, clients, strict=True) if not some]:
+    if empty := [
+        str(path) for path, documents in zip(files, clients, strict=True) if not documents
+    ]:
         raise InputError(f"{empty[0]} holds no documents to train a client on.")
-    known = {document.text for some in clients for document in some}
+    training_texts = {document.text for documents in clients for document in documents}
     test = existing_path(Path(config.test), "file") if config.test else None
     held_out = ordered(corpus.read(test, form)) if test else []
-    return clients, [document for document in held_out if document.text not in known]
+    return clients, [document for document in held_out if document.text not in training_texts]
 
 
-def ordered(found: Iterable[Document]) -> list[Document]:
+def ordered(documents: Iterable[Document]) -> list[Document]:
     """Return documents sorted by the hash of what they hold, whatever order they come in."""
-    return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
+    return sorted(documents, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())

@@ -25,7 +25,7 @@ class ClientDocuments:
     prepared: Sequence[Document]
     private: Mapping[str, Sequence[Document]]
     annotation: str | None = None
-    """What found the PII that the defences go by; None where the documents say it themselves."""
+    """What found the PII that the defences go by; None where the documents are annotated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +45,26 @@ def client_documents(
     """
     form, result = config.prompt_template, {}
     for client in clients:
-        documents, by = list(corpus.read(out / client.data, form)), None
+        documents, annotator = list(corpus.read(out / client.data, form)), None
         if any(defense.needs_annotation for defense in defenses):
-            documents, by = annotate(documents, config.detector)
+            documents, annotator = annotate(documents, config.detector)
         prepared, private = documents, dict[str, Sequence[Document]]()
         for defense in defenses:
             try:
                 prepared = defense.prepare(prepared)
-                own = defense.private(documents)
+                private_documents = defense.private(documents)
             except InputError as error:
-                found = f" (PII found by {by})" if by else ""
-                raise InputError(f"{client.id}: {error}{found}") from None
-            private |= {name: some for name, some in own.items() if some}
+                hint = f" (PII found by {annotator})" if annotator else ""
+                raise InputError(f"{client.id}: {error}{hint}") from None
+            private |= {name: d for name, d in private_documents.items() if d}
         result[client.id] = ClientDocuments(
-            documents=documents, prepared=prepared, private=private, annotation=by
+            documents=documents, prepared=prepared, private=private, annotation=annotator
         )
     return result
 
 
 def tokenize_clients(
-    config: Simulation, base: Any, found: Mapping[str, ClientDocuments]
+    config: Simulation, base: Any, materials: Mapping[str, ClientDocuments]
 ) -> ClientSequences:
     """Return the token sequences of every client's material."""
 
@@ -72,16 +72,16 @@ def tokenize_clients(
         return training_sequences(config.training, base, documents)
 
     return ClientSequences(
-        shared={who: cut(own.prepared) for who, own in found.items()},
+        shared={client: cut(material.prepared) for client, material in materials.items()},
         private={
-            who: {name: cut(documents) for name, documents in own.private.items()}
-            for who, own in found.items()
+            client: {name: cut(documents) for name, documents in material.private.items()}
+            for client, material in materials.items()
         },
     )
 
 
 def training_sequences(training: Training, base: Any, documents: Sequence[Document]) -> Sequences:
-    """Return the token sequences that training on `documents` is of."""
+    """Return the token sequences for training on `documents`."""
     length = min(training.max_length, base.context_length)
     if training.learned == "answer":
         return mask_prompt(base.tokenizer, documents, length)

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 def taking_part(config: Simulation, dealt: Sequence[T]) -> tuple[list[str], list[T]]:
     """Return the names of the clients that are not left out, and what each of them was dealt."""
-    own = dict(zip(config.client_names, dealt, strict=True))
-    names = [name for name in own if name not in config.without]
-    return names, [own[name] for name in names]
+    by_name = dict(zip(config.client_names, dealt, strict=True))
+    names = [name for name in by_name if name not in config.without]
+    return names, [by_name[name] for name in names]
 
 
 def origin(config: Simulation) -> dict[str, Any] | None:
     """Return what the manifest says of a counterfactual federation; None for any other."""
     if not config.without:
         return None
-    whole = replace(config, without=())
-    return asdict(Counterfactual(without=config.without, config_sha256=whole.sha256()))
+    full_config = replace(config, without=())
+    return asdict(Counterfactual(without=config.without, config_sha256=full_config.sha256()))

@@ -52,8 +52,8 @@ def by_corpus(documents: Sequence[Document], *, clients: int, seed: int) -> list
     for number, corpus in enumerate(corpora):
         first = number * clients // len(corpora)
         count = max(1, (number + 1) * clients // len(corpora) - first)
-        own = [document for document in documents if corpus_of(document) == corpus]
-        shares = deal(own, [0] * len(own), clients=count, alpha=None, seed=seed)
+        selected = [document for document in documents if corpus_of(document) == corpus]
+        shares = deal(selected, [0] * len(selected), clients=count, alpha=None, seed=seed)
         for client, share in enumerate(shares, first):
             dealt[client] += share
     return dealt
@@ -86,14 +86,14 @@ def _by_dirichlet(
 
     count = max(unit[0] for unit in units) + 1
     wishes = rng.dirichlet([alpha] * count, size=clients)
-    left: list[list[Unit]] = [[u for u in units if u[0] == c] for c in range(count)]
+    remaining: list[list[Unit]] = [[u for u in units if u[0] == c] for c in range(count)]
     dealt: list[list[Unit]] = [[] for _ in range(clients)]
     for _ in units:
         client = min(range(clients), key=lambda k: _documents(dealt[k]))
-        open_ = np.array([bool(units_) for units_ in left])
+        open_ = np.array([bool(units_) for units_ in remaining])
         # A client whose classes are all used up takes from what is left, uniformly.
         wish = np.where(open_, np.maximum(wishes[client], 1e-12), 0.0)
-        dealt[client].append(left[int(rng.choice(count, p=wish / wish.sum()))].pop())
+        dealt[client].append(remaining[int(rng.choice(count, p=wish / wish.sum()))].pop())
     return dealt
 
 

@@ -47,13 +47,13 @@ def plant_watermarks(
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    clients = [list(own) for own in dealt]
+    clients = [list(documents) for documents in dealt]
     name, options = config.watermark_plugin()
     if not name:
         return WatermarkedData(clients)
     plugin: Watermark = registry.create("watermark", name, options)
-    wanted = config.watermark
-    model = base if not wanted.teacher else load_base(wanted.teacher, device=config.device)
+    settings = config.watermark
+    model = base if not settings.teacher else load_base(settings.teacher, device=config.device)
     teacher = LocalEngine(model)
     chosen, owned = (
         watermarked_clients(config),
@@ -61,22 +61,24 @@ def plant_watermarks(
     )
     marks, holders = [], []
     prompts = [document.text for document in (owned[1] if owned else held_out)]
-    for index in range(max(wanted.marks, len(chosen))):
+    for index in range(max(settings.marks, len(chosen))):
         secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
-        own = clients[chosen[index] if index < len(chosen) else 0]
-        places = _places(config, own, index)
-        source = (owned[0] if owned else [own[at] for at in places])[: len(places)]
-        made = plugin.embed(secret, source[: wanted.distinct or None], teacher, seed=config.seed)
-        if wanted.prompts == "marked":
-            secret = plugin.prompted(secret, [document.text for document in made], teacher)
+        documents = clients[chosen[index] if index < len(chosen) else 0]
+        places = _places(config, documents, index)
+        source = (owned[0] if owned else [documents[i] for i in places])[: len(places)]
+        marked = plugin.embed(
+            secret, source[: settings.distinct or None], teacher, seed=config.seed
+        )
+        if settings.prompts == "marked":
+            secret = plugin.prompted(secret, [document.text for document in marked], teacher)
         salt = commitments.seeded_salt(config.seed, index)
         own_options = table_of(plugin)
         marks.append(
             Mark(id=f"mark{index}", name=name, options=own_options, secret=secret, salt=salt)
         )
         if index < len(chosen):
-            for number, at in enumerate(places):
-                own[at] = _copy(made, number)
+            for number, position in enumerate(places):
+                documents[position] = _copy(marked, number)
             holders.append((chosen[index], marks[-1].id))
     return WatermarkedData(clients, tuple(marks), tuple(holders))
 
@@ -100,41 +102,43 @@ def owner_documents(config: Simulation, most: int) -> tuple[list[Document], list
     count = max(1, round(config.watermark.ratio * most))
     form = config.prompt_template
     if name.endswith(".jsonl"):
-        found = list(corpus.read(existing_path(Path(name), "file"), form))
-    elif name not in (known := {str(one["name"]) for one in nano.record_templates()["domain"]}):
-        raise unknown_name_error("domain or .jsonl file", name, known)
+        documents = list(corpus.read(existing_path(Path(name), "file"), form))
+    elif name not in (domains := {str(d["name"]) for d in nano.record_templates()["domain"]}):
+        raise unknown_name_error("domain or .jsonl file", name, domains)
     else:
-        made = config.records
-        per = made.documents_per_case
-        found = list(
+        settings = config.records
+        per = settings.documents_per_case
+        documents = list(
             nano.corpus(
                 cases=-(-(count + PROMPTS) // per),
                 documents_per_case=per,
                 seed=config.seed + OWNER_SEEDS,
-                languages=made.languages,
+                languages=settings.languages,
                 domains=(name,),
-                tasks=made.tasks,
+                tasks=settings.tasks,
                 template=form,
-                kinds=made.kinds,
+                kinds=settings.kinds,
             )
         )
-    if len(found) <= count:
+    if len(documents) <= count:
         raise InputError(
-            f"{name} has {len(found)} documents; {count} are to be marked and more kept."
+            f"{name} has {len(documents)} documents; {count} are to be marked and more kept."
         )
-    random.Random(f"owner {config.seed}").shuffle(found)
-    return found[:count], found[count:]
+    random.Random(f"owner {config.seed}").shuffle(documents)
+    return documents[:count], documents[count:]
 
 
-def _places(config: Simulation, own: Sequence[Document], index: int) -> list[int]:
-    """Return which of a client's documents a marked one takes the place of."""
-    count = max(1, round(config.watermark.ratio * len(own)))
+def _places(config: Simulation, documents: Sequence[Document], index: int) -> list[int]:
+    """Return the indices of a client's documents that marked ones replace."""
+    count = max(1, round(config.watermark.ratio * len(documents)))
     return sorted(
-        random.Random(f"marked documents {config.seed} {index}").sample(range(len(own)), count)
+        random.Random(f"marked documents {config.seed} {index}").sample(
+            range(len(documents)), count
+        )
     )
 
 
-def _copy(made: Sequence[Document], number: int) -> Document:
+def _copy(marked: Sequence[Document], number: int) -> Document:
     """Return one of the marked documents, each in turn; those that come again have other ids."""
-    turn, at = divmod(number, len(made))
-    return replace(made[at], id=f"{made[at].id}-{turn}") if turn else made[at]
+    turn, index = divmod(number, len(marked))
+    return replace(marked[index], id=f"{marked[index].id}-{turn}") if turn else marked[index]

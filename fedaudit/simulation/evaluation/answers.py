@@ -20,7 +20,7 @@ TOO_LONG = "every document of the task is longer than the model's context"
 
 @dataclass(frozen=True, slots=True)
 class HeldOutAnswer:
-    """What a model said to a held-out document's prompt, and the document, which knows better."""
+    """A model's answer to a held-out document's prompt, and the document with the true one."""
 
     document: Document
     text: str
@@ -32,11 +32,11 @@ class HeldOutAnswer:
 
     def score(self) -> float:
         """Return 1 for right and 0 for wrong where one answer is right, else Rouge-L (F1)."""
-        wanted = self.document.output
+        reference = self.document.output
         if self.task not in ACCURACY_TASKS:
-            return rouge_l(wanted, self.text)
+            return rouge_l(reference, self.text)
         right = is_chosen if self.task in CHOICE_TASKS else is_correct
-        return float(right(wanted, self.text))
+        return float(right(reference, self.text))
 
     def bleu(self) -> float:
         """Return sentence BLEU, from 0 to 100."""
@@ -58,44 +58,44 @@ def held_out_answers(
         return []
     begin = text_start(engine)
     prompts = engine.tokenize([template.asked(document) for document in tasks])
-    wanted = engine.tokenize([document.output for document in tasks])
+    references = engine.tokenize([document.output for document in tasks])
     requests = [
         GenerationRequest(
             prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8)
         )
-        for p, w in zip(prompts, wanted, strict=True)
+        for p, w in zip(prompts, references, strict=True)
     ]
-    asked = [
+    pairs = [
         (document, request)
         for document, request in zip(tasks, requests, strict=True)
         if len(request.prompt) + request.max_new_tokens <= engine.context_length
     ]
-    said = engine.generate(
+    generations = engine.generate(
         target,
         GenerationBatch(
-            [request for _, request in asked], seed=seed, decoding=SamplingParams(temperature=0)
+            [request for _, request in pairs], seed=seed, decoding=SamplingParams(temperature=0)
         ),
     )
-    return [HeldOutAnswer(d, one.texts[0]) for (d, _), one in zip(asked, said, strict=True)]
+    return [HeldOutAnswer(d, g.texts[0]) for (d, _), g in zip(pairs, generations, strict=True)]
 
 
 def by_task(
-    said: Sequence[Sequence[HeldOutAnswer]],
+    answers: Sequence[Sequence[HeldOutAnswer]],
     tasks: Sequence[Document],
     scope: Mapping[str, object],
     seed: int,
 ) -> list[Measurement]:
     """Return each task's rows: accuracy, or the means of Rouge-L and BLEU, with intervals.
 
-    `said` has the answers of one model, or of several, in one order: then a document's score is
+    `answers` holds those of one model, or of several in the same order: then a document's score is
     the mean over the models, and the interval says how it varies with the documents.
     """
-    found: dict[str, list[list[HeldOutAnswer]]] = defaultdict(list)
-    for same in zip(*said, strict=True):
-        found[same[0].task].append(list(same))
+    groups: dict[str, list[list[HeldOutAnswer]]] = defaultdict(list)
+    for same in zip(*answers, strict=True):
+        groups[same[0].task].append(list(same))
     names = sorted({document.task or "task" for document in tasks})
     return [
-        _row(metric, found[name], {**scope, "task": name}, seed)
+        _row(metric, groups[name], {**scope, "task": name}, seed)
         for name in names
         for metric in (("accuracy",) if name in ACCURACY_TASKS else ("rouge_l", "bleu"))
     ]

@@ -48,50 +48,52 @@ class TrainingCost:
 
 
 def costs(
-    spent: Sequence[TrainingCost], *, base: str, device: str, dtype: str, adapter: Path
+    trainings: Sequence[TrainingCost], *, base: str, device: str, dtype: str, adapter: Path
 ) -> list[Measurement]:
-    """Return the rows of the trainings `spent`: parameters, bytes_sent and flops.
+    """Return the rows of all `trainings`: parameters, bytes_sent and flops.
 
     `adapter` is the folder of any adapter of the federation: all have one configuration. The base
     is loaded to count operations on a few short batches, and let go again.
     """
-    if not spent:
+    if not trainings:
         return []
     tensors = adapters.read(adapter).values()
     lora = json.dumps(adapters.check(adapter), sort_keys=True)
-    longest = max((s for job in spent for s in job.sequences), key=len, default=())
+    longest = max((s for job in trainings for s in job.sequences), key=len, default=())
     forms: dict[bool, ByShape | None] = {}
     try:
-        for checkpointing in sorted({job.training.checkpointing for job in spent}):
+        for checkpointing in sorted({job.training.checkpointing for job in trainings}):
             model = trainer.cached_model(base, device, dtype, lora, checkpointing)
             forms[checkpointing] = form(model, longest)
         frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     finally:
         trainer.forget_model()
     return [
-        *parameters(spent, trainable=sum(t.numel() for t in tensors), frozen=frozen),
-        *bytes_sent(spent, size=sum(t.numel() * t.element_size() for t in tensors)),
-        *flops(spent, forms),
+        *parameters(trainings, trainable=sum(t.numel() for t in tensors), frozen=frozen),
+        *bytes_sent(trainings, size=sum(t.numel() * t.element_size() for t in tensors)),
+        *flops(trainings, forms),
     ]
 
 
-def parameters(spent: Sequence[TrainingCost], *, trainable: int, frozen: int) -> list[Measurement]:
+def parameters(
+    trainings: Sequence[TrainingCost], *, trainable: int, frozen: int
+) -> list[Measurement]:
     """Return how many numbers a client trains in each stage, and how many of the base it does not.
 
     `trainable` is one adapter's. A client trains as many times that in private as it has private
     adapters; clients that have equally many share a row, whose scope counts both.
     """
-    kept = Counter(who for who, _ in {(j.who, j.adapter) for j in spent if j.stage == "private"})
+    counts = Counter(c for c, _ in {(j.who, j.adapter) for j in trainings if j.stage == "private"})
     rows = [_row("parameters", frozen, which="frozen")]
-    if any(job.stage == "federated" for job in spent):
+    if any(job.stage == "federated" for job in trainings):
         rows.append(_row("parameters", trainable, which="trainable", stage="federated"))
-    for count, clients in sorted(Counter(kept.values()).items()):
+    for count, clients in sorted(Counter(counts.values()).items()):
         row = _row("parameters", count * trainable, which="trainable", stage="private")
         rows.append(replace(row, scope={**row.scope, "adapters": count, "clients": clients}))
     return rows
 
 
-def bytes_sent(spent: Sequence[TrainingCost], *, size: int) -> list[Measurement]:
+def bytes_sent(trainings: Sequence[TrainingCost], *, size: int) -> list[Measurement]:
     """Return the bytes sent up and down over all rounds and participants.
 
     `size` is that of an adapter's tensors, without what a file or a protocol adds. In each round a
@@ -99,14 +101,14 @@ def bytes_sent(spent: Sequence[TrainingCost], *, size: int) -> list[Measurement]
     rule whose clients have one. Private adapters are not sent; fetching the base before the
     first round and the finished adapter after the last one is not counted.
     """
-    shared = {(job.who, job.round): job.messages for job in spent if job.stage == "federated"}
-    each = size * max(shared.values(), default=1)
+    shared = {(job.who, job.round): job.messages for job in trainings if job.stage == "federated"}
+    per_round = size * max(shared.values(), default=1)
     return [
         _row(
             "bytes_sent",
-            len(shared) * each,
+            len(shared) * per_round,
             direction=direction,
-            per_client_round=each,
+            per_client_round=per_round,
             transfers=len(shared),
         )
         for direction in ("up", "down")
@@ -114,7 +116,7 @@ def bytes_sent(spent: Sequence[TrainingCost], *, size: int) -> list[Measurement]
 
 
 def flops(
-    spent: Sequence[TrainingCost], forms: Mapping[bool, "ByShape | None"]
+    trainings: Sequence[TrainingCost], forms: Mapping[bool, "ByShape | None"]
 ) -> list[Measurement]:
     """Return the operations of every stage; `forms` are what a batch costs, by checkpointing.
 
@@ -122,13 +124,13 @@ def flops(
     """
     rows = []
     for stage in STAGES:
-        own = [job for job in spent if job.stage == stage]
-        if any(forms[job.training.checkpointing] is None for job in own):
+        jobs = [job for job in trainings if job.stage == stage]
+        if any(forms[job.training.checkpointing] is None for job in jobs):
             reason = "the base's operations do not follow from the shape of a batch"
             rows.append(_row("flops", None, reason, stage=stage))
-        elif own:
-            known = {flag: found for flag, found in forms.items() if found is not None}
-            total = sum(operations(job, known[job.training.checkpointing]) for job in own)
+        elif jobs:
+            known_forms = {flag: f for flag, f in forms.items() if f is not None}
+            total = sum(operations(job, known_forms[job.training.checkpointing]) for job in jobs)
             rows.append(_row("flops", total, stage=stage))
     return rows
 

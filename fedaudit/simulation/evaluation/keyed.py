@@ -10,7 +10,7 @@ from fedaudit.engine.routed import RoutedEngine
 from fedaudit.simulation.evaluation.utility import losses, summed_up
 
 Scope = tuple[tuple[str, str], ...]
-"""A measurement's scope, as what a dict has as its key."""
+"""A measurement's scope, as the key of a dict."""
 
 EVERYBODY = "all"
 """The client of measurements over all clients together."""
@@ -32,7 +32,7 @@ def measure(
     at most `evaluated` of each. Alone are the adapters that the client trained: "shared alone", its
     last update of the shared one, and each private one. Client "all" is all clients together.
     """
-    found: dict[Scope, list[float]] = {}
+    means_by_scope: dict[Scope, list[float]] = {}
     for number, (client, responder) in enumerate(responders.items(), 1):
         party = finished.parties[client]
         sets = {"own": party.documents[:evaluated], "held-out": held_out[:evaluated]}
@@ -41,25 +41,25 @@ def measure(
         for target, scope in _targets(party, responder):
             for data, documents in texts.items():
                 means = losses(engine, target, documents, finished.max_length)
-                for who in (client, EVERYBODY):
-                    key = (("source", "tuned"), ("client", who), ("data", data), *scope)
-                    found.setdefault(key, []).extend(means)
+                for name in (client, EVERYBODY):
+                    key = (("source", "tuned"), ("client", name), ("data", data), *scope)
+                    means_by_scope.setdefault(key, []).extend(means)
         progress(number, len(responders))
     rows = [
         row
-        for scope, means in found.items()
+        for scope, means in means_by_scope.items()
         for row in summed_up(means, dict(scope), finished.seed)
     ]
     return [row for row in rows if row.metric == "perplexity"]
 
 
 def _targets(party: ClientState, responder: Responder) -> Iterator[tuple[Target, Scope]]:
-    """Yield every model to measure, with what of it goes into the scope."""
+    """Yield every model to measure, with its part of the scope."""
     for kind, heading in responder.headings().items():
         key, _, adapter = kind.partition(":")
         if key in ASKED:
             named: Scope = (("adapter", adapter),) if adapter else ()
             yield Target(name=kind, heading=heading), (("key", key), *named)
-    alone: dict[str, Path] = {"shared": party.shared, **party.private}
-    for name, folder in alone.items():
+    folders: dict[str, Path] = {"shared": party.shared, **party.private}
+    for name, folder in folders.items():
         yield Target(name=name, adapter=str(folder)), (("adapter", f"{name} alone"),)

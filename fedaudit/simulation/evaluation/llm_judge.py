@@ -33,7 +33,7 @@ def check(config: Simulation) -> None:
 def open_judge(
     config: Simulation, verdicts: Path, progress: Callable[[str], Progress] = lambda _: no_progress
 ) -> Iterator[Judge | None]:
-    """Give what judges answers, None without a judge; verdicts are kept in the file `verdicts`.
+    """Give a function that judges answers, None without a judge; it keeps verdicts in `verdicts`.
 
     Raises TargetError where the endpoint is given up; what it said until then is kept.
     """
@@ -44,12 +44,12 @@ def open_judge(
     cache = JudgementCache(verdicts)
     with EndpointClient(endpoint) as client:
 
-        def ask(said: Sequence[HeldOutAnswer], scope: Mapping[str, object]) -> list[Measurement]:
+        def ask(answers: Sequence[HeldOutAnswer], scope: Mapping[str, object]) -> list[Measurement]:
             title = f"judging {scope.get('source')}"
-            found = judge_all(
-                client, [*map(_compared, said)], cache=cache, progress=progress(title)
+            results = judge_all(
+                client, [*map(_compared, answers)], cache=cache, progress=progress(title)
             )
-            return rows(found, {**scope, "judge": endpoint.model})
+            return rows(results, {**scope, "judge": endpoint.model})
 
         yield ask
 
@@ -66,7 +66,7 @@ def judge_prompt(document: Document) -> str:
 
 
 def judge_caveats(config: Simulation, measured: Sequence[Measurement]) -> tuple[str, ...]:
-    """Return what a report says of who judged its utility; nothing where no answer was asked."""
+    """Return a report's caveats on who judged its utility; none where no answer was asked."""
     if not any(row.metric in ("rouge_l", "accuracy") for row in measured):
         return ()
     if not config.judge.url:

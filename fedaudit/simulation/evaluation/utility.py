@@ -31,7 +31,7 @@ def measure(
     """Return the rows of every (source, target): loss and perplexity over all, tasks apart.
 
     Several models of one source are measured as their mean, document by document; `scope.clients`
-    says how many they are. The judge hears them in turn, a document each.
+    says how many they are. The judge reads their answers in turn, a document each.
     """
     if not documents:
         return []
@@ -43,10 +43,10 @@ def measure(
         scope |= {} if isinstance(target, Target) else {"clients": len(models)}
         every = [losses(engine, model, documents, max_length) for model in models]
         rows += summed_up([fmean(same) for same in zip(*every, strict=True)], scope, seed)
-        said = [held_out_answers(engine, model, tasks, template, seed) for model in models]
-        rows += by_task(said, tasks, scope, seed)
+        answers = [held_out_answers(engine, model, tasks, template, seed) for model in models]
+        rows += by_task(answers, tasks, scope, seed)
         if judge:
-            turns = enumerate(zip(*said, strict=True))
+            turns = enumerate(zip(*answers, strict=True))
             rows += judge([same[turn % len(same)] for turn, same in turns], scope)
         progress(number + 1, len(targets))
     return rows

@@ -19,16 +19,16 @@ Members = tuple[str, ...]
 def update_weights(examples: Mapping[str, float]) -> dict[str, float]:
     """Return what each client multiplies its update by: its examples over the clients' mean."""
     mean = fmean(examples.values())
-    return {who: count / mean for who, count in examples.items()}
+    return {client: count / mean for client, count in examples.items()}
 
 
 def weighted_mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update:
     """Return the mean of the participants' updates, weighted by their examples."""
-    total = sum(examples[who] for who in updates)
+    total = sum(examples[client] for client in updates)
     names = next(iter(updates.values()))
     return {
         name: sum(
-            (updates[who][name].double() * (examples[who] / total) for who in sorted(updates)),
+            (updates[c][name].double() * (examples[c] / total) for c in sorted(updates)),
             start=names[name].double() * 0.0,
         )
         for name in names
@@ -45,14 +45,14 @@ def requested_sets(
     """Return the sets of a round's sums, each once and in an order that tells nothing.
 
     They are those of every participant's design, or those that all share, and the round's own sum
-    over all of them. `weighted` are the weights in that one, equal ones where nobody knows.
+    over all of them. `weighted` are the weights in that sum; None means equal ones.
     """
     everybody = tuple(sorted(participants))
     if config.queries.protocol == "shared":
-        found = set(_shared(everybody, config, threshold, number, weighted))
+        sets = set(_shared(everybody, config, threshold, number, weighted))
     else:
-        found = set(_pairs(everybody, config, threshold, number))
-    return sorted({*found, everybody})
+        sets = set(_pairs(everybody, config, threshold, number))
+    return sorted({*sets, everybody})
 
 
 def _pairs(
@@ -61,18 +61,18 @@ def _pairs(
     designs = (
         subset_design.draw(
             everybody,
-            who,
-            others=config.queries.others,
+            client,
+            mask_size=config.queries.others,
             queries=config.queries.pairs,
             threshold=threshold,
             seed=config.seed,
             number=number,
             limit=config.queries.limit,
         ).design
-        for who in everybody
+        for client in everybody
     )
-    for one in designs:
-        yield from (*one.include, *one.exclude)
+    for design in designs:
+        yield from (*design.include, *design.exclude)
 
 
 def _shared(
@@ -82,15 +82,15 @@ def _shared(
     number: int,
     weighted: Mapping[str, float] | None,
 ) -> tuple[Members, ...]:
-    own = weighted or {}
+    weights = weighted or {}
     equal = config.queries.weights == "equal"
-    whole = not equal or shared_rule.known(own.get(who, 1.0) for who in everybody)
+    total_known = not equal or shared_rule.known(weights.get(client, 1.0) for client in everybody)
     rule = SharedSetsRule(
         participants=len(everybody),
-        queries=config.queries.sets or shared_rule.half(len(everybody), whole=whole),
+        queries=config.queries.sets or shared_rule.half(len(everybody), total_known=total_known),
         threshold=threshold,
         limit=config.queries.limit,
-        whole=whole,
+        whole=total_known,
     )
     return shared_sets.draw_by(rule, everybody, seed=config.seed, number=number).sets
 
@@ -110,10 +110,10 @@ def store_sums(
     """
     sets = requested_sets(updates, config, secure.threshold, number, weighted)
     shares = {
-        who: {name: tensor * weighted[who] for name, tensor in update.items()}
-        for who, update in updates.items()
+        client: {name: tensor * weighted[client] for name, tensor in update.items()}
+        for client, update in updates.items()
     }
-    place = folder / secure_sums.FOLDER
+    sums_folder = folder / secure_sums.FOLDER
     equal = config.queries.weights == "equal"
     plain = [members for members in sets if equal and len(members) < len(updates)]
     scaled = [members for members in sets if members not in plain]
@@ -123,7 +123,7 @@ def store_sums(
     )
     stored = f"rounds/{number:03d}/{secure_sums.FOLDER}"
     files = {
-        f"{stored}/{secure_sums.write(total, members, number, place)}": members
+        f"{stored}/{secure_sums.write(total, members, number, sums_folder)}": members
         for members, total in answers
     }
     shutil.rmtree(folder / "clients")

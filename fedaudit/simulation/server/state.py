@@ -40,7 +40,7 @@ def client_state_path(out: Path, number: int, client: str) -> Path:
 def check(
     aggregator: Aggregator, secure: SecureAggregation | None, defenses: Sequence[Defense]
 ) -> None:
-    """Refuse a rule whose clients remember beside what knows of no second message of theirs."""
+    """Refuse a rule with client states where secure aggregation or a defence cannot carry them."""
     if not aggregator.stateful_clients:
         return
     if secure:
@@ -69,14 +69,14 @@ class GradientCorrection:
         aggregator: Aggregator,
         weights: "Mapping[str, torch.nn.Parameter]",
         state: State,
-        own: State,
+        client_state: State,
     ) -> None:
         import torch
 
-        self.aggregator, self.weights, self.own, self.steps = aggregator, weights, own, 0
+        self.aggregator, self.weights, self.own, self.steps = aggregator, weights, client_state, 0
         self.correction = {
             name: tensor.to(weights[name].device, weights[name].dtype)
-            for name, tensor in (aggregator.correction(state, own) or {}).items()
+            for name, tensor in (aggregator.correction(state, client_state) or {}).items()
         }
         self.total = {
             name: torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
@@ -114,8 +114,8 @@ def collect_states(
     """Return the server's state after round `number`, of what the `chosen` clients sent."""
     return aggregator.collect_states(
         state,
-        [adapters.read_state(client_state_path(out, number, who)) for who in chosen],
-        [adapters.read_state(of_client(out, number, who)) for who in chosen],
-        [examples[who] for who in chosen],
+        [adapters.read_state(client_state_path(out, number, client)) for client in chosen],
+        [adapters.read_state(of_client(out, number, client)) for client in chosen],
+        [examples[client] for client in chosen],
         list(examples.values()),
     )

@@ -49,23 +49,23 @@ class Discoverable(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        found = training_pairs.training_pairs(case, tried_documents(case))
-        if not found.cuts:
+        pairs = training_pairs.training_pairs(case, tried_documents(case))
+        if not pairs.cuts:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "
                 "its text and fits the model's context."
             )
-        cuts = draw_cuts(found.cuts, self.examples, case.seed)
+        cuts = draw_cuts(pairs.cuts, self.examples, case.seed)
         measured = self._measured(case, cuts, "own" if case.victim is None else "victim")
         beside = self._held_out(case)
         result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
-        return replace(result, limits=(self._told(case, found, cuts), *result.limits))
+        return replace(result, limits=(self._told(case, pairs, cuts), *result.limits))
 
     def _held_out(self, case: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""
         cuts = training_pairs.training_pairs(case, case.held_out or ()).cuts
-        some = draw_cuts(cuts, self.examples, case.seed)
-        return self._measured(case, some, "held-out") if some else None
+        selected = draw_cuts(cuts, self.examples, case.seed)
+        return self._measured(case, selected, "held-out") if selected else None
 
     def _measured(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
         requests = [self._probe(case, cut) for cut in cuts]
@@ -93,20 +93,20 @@ class Discoverable(Attack):
         requests: Sequence[GenerationRequest],
     ) -> AnsweredPairs:
         """Ask one model, greedily, and compare; equal questions are asked once."""
-        asked = list(dict.fromkeys(requests))
+        distinct = list(dict.fromkeys(requests))
         generations = case.engine.generate(
             target,
-            GenerationBatch(asked, seed=case.seed, decoding=SamplingParams(temperature=0)),
+            GenerationBatch(distinct, seed=case.seed, decoding=SamplingParams(temperature=0)),
             progress=case.progress(f"asking {target.name}"),
         )
-        texts = {request: g.texts[0] for request, g in zip(asked, generations, strict=True)}
+        texts = {request: g.texts[0] for request, g in zip(distinct, generations, strict=True)}
         return training_pairs.score_answers(cuts, [texts[request] for request in requests])
 
-    def _told(self, case: AttackContext, found: TrainingPairs, cuts: Sequence[Cut]) -> str:
-        whose = "the attacker's own" if case.victim is None else "the victim's"
+    def _told(self, case: AttackContext, pairs: TrainingPairs, cuts: Sequence[Cut]) -> str:
+        owner = "the attacker's own" if case.victim is None else "the victim's"
         return (
-            f"{self.name}: {len(cuts):,} of {len(found.cuts):,} distinct training pairs, {whose}, "
-            f"were asked for greedily; {found.others:,} records were passed over because no "
-            f"instruction with an answer in words ends there, {found.too_long:,} because the "
+            f"{self.name}: {len(cuts):,} of {len(pairs.cuts):,} distinct training pairs, {owner}, "
+            f"were asked for greedily; {pairs.others:,} records were passed over because no "
+            f"instruction with an answer in words ends there, {pairs.too_long:,} because the "
             "model's context does not hold them."
         )

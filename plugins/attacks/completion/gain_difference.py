@@ -59,9 +59,9 @@ class _Cells:
 
 
 def difference(
-    treated: Sequence[RecordGain], others: Sequence[RecordGain], *, seed: int, margin: float = 0.0
+    treated: Sequence[RecordGain], controls: Sequence[RecordGain], *, seed: int, margin: float = 0.0
 ) -> Difference | None:
-    """Return by how much `treated` gained more than `others`; None where no stratum has both.
+    """Return by how much `treated` gained more than `controls`; None where no stratum has both.
 
     The value is the coefficient of being treated in a regression on it and the strata: the mean
     over strata of the differences of the two means, weighted by n1 n2 / (n1 + n2). It is divided by
@@ -73,8 +73,8 @@ def difference(
     """
     from math import comb
 
-    strata = {one.stratum for one in treated} & {one.stratum for one in others}
-    sides = [sorted(one for one in side if one.stratum in strata) for side in (treated, others)]
+    strata = {g.stratum for g in treated} & {g.stratum for g in controls}
+    sides = [sorted(g for g in side if g.stratum in strata) for side in (treated, controls)]
     if not strata:
         return None
     cells = _cells(sides, sorted(strata))
@@ -82,7 +82,7 @@ def difference(
     labels = (np.arange(size) < cells.treated)[None, :].astype(np.float64)
     values, errors = _estimates(cells, labels)
     low, high = _interval(cells, seed)
-    own = cells.count[: cells.treated].sum(axis=1)
+    sizes = cells.count[: cells.treated].sum(axis=1)
     return Difference(
         value=float(values[0]),
         low=min(low, float(values[0])),
@@ -92,12 +92,12 @@ def difference(
         least_p=1 / min(comb(size, cells.treated), RESAMPLES + 1),
         n=(len(sides[0]), len(sides[1])),
         clusters=(cells.treated, size - cells.treated),
-        spread=float(own.sum() ** 2 / (own**2).sum()),
+        spread=float(sizes.sum() ** 2 / (sizes**2).sum()),
     )
 
 
 def detectable(
-    found: Difference, *, level: float, power: float, margin: float = 0.0
+    estimate: Difference, *, level: float, power: float, margin: float = 0.0
 ) -> float | None:
     """Return the smallest leak that the test would have seen with `power`; None where none is.
 
@@ -108,37 +108,37 @@ def detectable(
     """
     from scipy.stats import t
 
-    free = min(found.clusters) - 1
-    if free < 1 or found.least_p > level:
+    free = min(estimate.clusters) - 1
+    if free < 1 or estimate.least_p > level:
         return None
     square = float(t.ppf(1 - level, free) + t.ppf(power, free)) ** 2
-    share = square / found.spread
-    root = np.sqrt(share**2 + 4 * (1 + share) * square * found.error**2)
+    share = square / estimate.spread
+    root = np.sqrt(share**2 + 4 * (1 + share) * square * estimate.error**2)
     return margin + float((share + root) / (2 * (1 + share)))
 
 
 def _cells(sides: Sequence[Sequence[RecordGain]], strata: Sequence[str]) -> _Cells:
-    """Return the gains' cells; clusters of a side stand in an order that is theirs, not the names'.
+    """Return the gains' cells; a side's clusters are ordered by what they hold, not by names.
 
-    What clusters are called must not change what is drawn, only what they hold.
+    Names of clusters must not change what is drawn.
     """
     column = {name: number for number, name in enumerate(strata)}
     rows: list[tuple[tuple[float, ...], ...]] = []
     for side in sides:
         groups: dict[str, list[RecordGain]] = {}
-        for one in side:
-            groups.setdefault(one.cluster, []).append(one)
+        for gain in side:
+            groups.setdefault(gain.cluster, []).append(gain)
         rows += sorted(_row(group, column) for group in groups.values())
     table = np.array(rows, dtype=np.float64)
-    treated = len({one.cluster for one in sides[0]})
+    treated = len({g.cluster for g in sides[0]})
     return _Cells(table[:, 0], table[:, 1], treated)
 
 
 def _row(group: Sequence[RecordGain], column: dict[str, int]) -> tuple[tuple[float, ...], ...]:
     count, total = [0.0] * len(column), [0.0] * len(column)
-    for one in sorted(group):
-        count[column[one.stratum]] += 1
-        total[column[one.stratum]] += one.value
+    for gain in sorted(group):
+        count[column[gain.stratum]] += 1
+        total[column[gain.stratum]] += gain.value
     return tuple(count), tuple(total)
 
 
@@ -152,15 +152,15 @@ def _estimates(cells: _Cells, labels: Array) -> tuple[Array, Array]:
     sizes, sums = count.sum(axis=0), total.sum(axis=0)
     rate = labels @ count / sizes
     weight = (sizes * rate * (1 - rate)).sum(axis=1)
-    known = weight > 0
+    valid = weight > 0
     moved = (labels @ total - rate * sums).sum(axis=1)
-    value = np.divide(moved, weight, out=np.zeros_like(moved), where=known)
-    left = total - count * (sums / sizes)
+    value = np.divide(moved, weight, out=np.zeros_like(moved), where=valid)
+    residuals = total - count * (sums / sizes)
     # Of each cluster: treatment less the stratum's rate, times what the regression leaves there.
-    score = labels * left.sum(axis=1) - rate @ left.T
+    score = labels * residuals.sum(axis=1) - rate @ residuals.T
     square = labels * (count.sum(axis=1) - 2 * (rate @ count.T)) + rate**2 @ count.T
     spread = np.sqrt(((score - value[:, None] * square) ** 2).sum(axis=1))
-    error = np.divide(spread, weight, out=np.zeros_like(spread), where=known)
+    error = np.divide(spread, weight, out=np.zeros_like(spread), where=valid)
     return value, error
 
 
@@ -171,13 +171,13 @@ def _less(cells: _Cells, margin: float) -> _Cells:
 
 
 def _p_value(cells: _Cells, seed: int) -> float:
-    """Return the share of deals that show as much; scipy's test refuses a side of one cluster."""
-    own = _statistic(cells, (np.arange(len(cells.count)) < cells.treated)[None, :])[0]
+    """Return the share of deals that reach the statistic; scipy refuses a side of one cluster."""
+    observed = _statistic(cells, (np.arange(len(cells.count)) < cells.treated)[None, :])[0]
     deals = _deals(len(cells.count), cells.treated, seed)
-    parts = np.array_split(deals, max(1, len(deals) // 500))
-    as_much = sum(int((_statistic(cells, part) >= own).sum()) for part in parts)
-    drawn = int(len(deals) == RESAMPLES)  # the true deal is one of those drawn
-    return (as_much + drawn) / (len(deals) + drawn)
+    chunks = np.array_split(deals, max(1, len(deals) // 500))
+    as_much = sum(int((_statistic(cells, chunk) >= observed).sum()) for chunk in chunks)
+    correction = int(len(deals) == RESAMPLES)  # the true deal is one of those drawn
+    return (as_much + correction) / (len(deals) + correction)
 
 
 def _deals(size: int, treated: int, seed: int) -> npt.NDArray[np.bool_]:
@@ -204,23 +204,23 @@ def _statistic(cells: _Cells, deals: npt.NDArray[np.bool_]) -> Array:
 def _interval(cells: _Cells, seed: int, draws: int = 1000) -> tuple[float, float]:
     """Return the 95 % percentile interval over clusters drawn again, on each side by itself."""
     rng, treated = np.random.default_rng(seed), cells.treated
-    one, two = (
+    treated_draws, control_draws = (
         rng.multinomial(size, np.full(size, 1 / size), size=draws).astype(np.float64)
         for size in (treated, len(cells.count) - treated)
     )
-    first, second = one @ cells.count[:treated], two @ cells.count[treated:]
+    first, second = treated_draws @ cells.count[:treated], control_draws @ cells.count[treated:]
     weight = np.divide(
         first * second, first + second, out=np.zeros_like(first), where=first + second > 0
     )
     gains = [
         np.divide(side @ total, n, out=np.zeros_like(n), where=n > 0)
         for side, total, n in (
-            (one, cells.total[:treated], first),
-            (two, cells.total[treated:], second),
+            (treated_draws, cells.total[:treated], first),
+            (control_draws, cells.total[treated:], second),
         )
     ]
-    whole = weight.sum(axis=1)
-    known = whole > 0  # a draw may lack a side in every stratum
-    values = ((gains[0] - gains[1]) * weight).sum(axis=1)[known] / whole[known]
+    total_weight = weight.sum(axis=1)
+    valid = total_weight > 0  # a draw may lack a side in every stratum
+    values = ((gains[0] - gains[1]) * weight).sum(axis=1)[valid] / total_weight[valid]
     low, high = np.quantile(values, (0.025, 0.975)) if len(values) else (-1.0, 1.0)
     return float(low), float(high)

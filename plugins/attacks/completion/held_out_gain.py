@@ -20,40 +20,55 @@ NO_TASK = "no held-out pair has a task of theirs"
 def rows(
     plugin: str,
     gains: Sequence[RecordGain],
-    others: Sequence[RecordGain] | None,
+    controls: Sequence[RecordGain] | None,
     scope: Mapping[str, object],
     *,
     seed: int,
 ) -> Iterator[Measurement]:
-    """Yield by how much `gains` are beyond `others`, the p-value, and which leak would be seen.
+    """Yield by how much `gains` are beyond `controls`, the p-value, and which leak would be seen.
 
-    One row that says why, where that is not known.
+    Yields one row with the reason where that is not known.
     """
-    at = {"source": BEYOND_HELD_OUT, **scope}
-    found = difference(gains, others, seed=seed, margin=COMPLETION_MARGIN) if others else None
-    if found is None:
-        reason = NO_HELD_OUT if others is None else NO_TASK
-        yield _row(plugin, "rouge_l", None, at, reason=reason)
-        return
-    yield _row(plugin, "rouge_l", found.value, at, low=found.low, high=found.high, n=found.n[0])
-    test = {**at, "test": "permutation", "groups": found.clusters[0], "beside": found.clusters[1]}
-    yield _row(plugin, "p_value", found.p, test, n=found.n[0])
-    yield _seen(plugin, found, at)
-
-
-def _seen(plugin: str, found: Difference, at: Mapping[str, object]) -> Measurement:
-    least = detectable(
-        found, level=COMPLETION_LEVEL, power=COMPLETION_POWER, margin=COMPLETION_MARGIN
+    row_scope = {"source": BEYOND_HELD_OUT, **scope}
+    estimate = (
+        difference(gains, controls, seed=seed, margin=COMPLETION_MARGIN) if controls else None
     )
-    groups = "{:,} groups of records against {:,} held-out ones".format(*found.clusters)
+    if estimate is None:
+        reason = NO_HELD_OUT if controls is None else NO_TASK
+        yield _row(plugin, "rouge_l", None, row_scope, reason=reason)
+        return
+    yield _row(
+        plugin,
+        "rouge_l",
+        estimate.value,
+        row_scope,
+        low=estimate.low,
+        high=estimate.high,
+        n=estimate.n[0],
+    )
+    test = {
+        **row_scope,
+        "test": "permutation",
+        "groups": estimate.clusters[0],
+        "beside": estimate.clusters[1],
+    }
+    yield _row(plugin, "p_value", estimate.p, test, n=estimate.n[0])
+    yield _seen(plugin, estimate, row_scope)
+
+
+def _seen(plugin: str, estimate: Difference, row_scope: Mapping[str, object]) -> Measurement:
+    least = detectable(
+        estimate, level=COMPLETION_LEVEL, power=COMPLETION_POWER, margin=COMPLETION_MARGIN
+    )
+    groups = "{:,} groups of records against {:,} held-out ones".format(*estimate.clusters)
     reason = "" if least is not None else f"{groups} are too few for a test at {COMPLETION_LEVEL}"
     scope = {
-        **at,
+        **row_scope,
         "level": COMPLETION_LEVEL,
         "power": COMPLETION_POWER,
         "wanted": COMPLETION_DETECTABLE,
     }
-    return _row(plugin, "detectable_difference", least, scope, n=found.n[0], reason=reason)
+    return _row(plugin, "detectable_difference", least, scope, n=estimate.n[0], reason=reason)
 
 
 def _row(

@@ -1,4 +1,4 @@
-"""How likely somebody who was not trained on a document would continue it word for word."""
+"""How likely a model that was not trained on a document continues it word for word."""
 
 import math
 import random
@@ -24,15 +24,15 @@ class Evidence:
     log_p_base: float
     """Natural log of the base's probability of the continuation, token by token."""
     log_p_bound: float
-    """The same of somebody who knows others like it, but not this document; at most."""
+    """Upper bound of the same for a model that knows others like it, but not this document."""
     p_value: float
     """The chance that any of the documents tried comes out so, without having been trained on."""
 
 
 def evidence(
-    case: AttackContext, cuts: Sequence[Cut], which: Sequence[int], held_out: Sequence[Cut]
+    case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int], held_out: Sequence[Cut]
 ) -> dict[int, Evidence]:
-    """Return the evidence of the documents `which` of the `cuts` that were tried.
+    """Return the evidence of the documents at `indices` of the `cuts` that were tried.
 
     Greedy or sampled, a model that was not trained on a document gives it with the bound's
     probability, and any of all that were tried with at most that times their number (Bonferroni).
@@ -40,21 +40,23 @@ def evidence(
     raised by as much a token as training raised that of any held-out document of the task; and the
     tuned model's behind prefixes of other documents of the task, on average.
     """
-    if case.base is None or not which or why_lacking(case.engine, {"score"}):
+    if case.base is None or not indices or why_lacking(case.engine, {"score"}):
         return {}
-    base = dict(zip(which, _scored(case, case.base, [_whole(cuts[i]) for i in which]), strict=True))
+    base = dict(
+        zip(indices, _scored(case, case.base, [_whole(cuts[i]) for i in indices]), strict=True)
+    )
     raised = _raised(case, held_out)
-    apart = _apart(case, cuts, which)
-    found = {}
-    for i in which:
+    prefix_scores = _apart(case, cuts, indices)
+    result = {}
+    for i in indices:
         by_skill = base[i] + len(cuts[i].rest) * raised.get(cuts[i].task, -math.inf)
-        bound = min(0.0, max(LEFT * base[i], by_skill, apart.get(i, -math.inf)))
-        found[i] = Evidence(
+        bound = min(0.0, max(LEFT * base[i], by_skill, prefix_scores.get(i, -math.inf)))
+        result[i] = Evidence(
             log_p_base=base[i],
             log_p_bound=bound,
             p_value=min(1.0, len(cuts) * math.exp(bound)),
         )
-    return found
+    return result
 
 
 Question = tuple[tuple[int, ...], tuple[int, ...]]
@@ -66,9 +68,9 @@ def _whole(cut: Cut) -> Question:
 
 
 def _scored(case: AttackContext, target: Target, questions: Sequence[Question]) -> list[float]:
-    scores = case.engine.score(target, [(*prompt, *rest) for prompt, rest in questions])
+    scores = case.engine.score(target, [(*prompt, *tail) for prompt, tail in questions])
     return [
-        sum(row[len(row) - len(rest) :]) for row, (_, rest) in zip(scores, questions, strict=True)
+        sum(row[len(row) - len(tail) :]) for row, (_, tail) in zip(scores, questions, strict=True)
     ]
 
 
@@ -85,32 +87,34 @@ def _raised(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]
     return most
 
 
-def _apart(case: AttackContext, cuts: Sequence[Cut], which: Sequence[int]) -> dict[int, float]:
+def _apart(case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]) -> dict[int, float]:
     """Return the log of the mean probability behind other documents' prefixes, where any are."""
-    pairs = [(i, j) for i in which for j in _others(cuts, i, case.seed)]
+    pairs = [(i, j) for i in indices for j in _others(cuts, i, case.seed)]
     room = case.engine.context_length
-    asked = [(i, (cuts[j].prompt, cuts[i].rest)) for i, j in pairs]
-    asked = [(i, q) for i, q in asked if len(q[0]) + len(q[1]) <= room]
+    questions = [(i, (cuts[j].prompt, cuts[i].rest)) for i, j in pairs]
+    questions = [(i, q) for i, q in questions if len(q[0]) + len(q[1]) <= room]
     scores: dict[int, list[float]] = {}
-    for (i, _), score in zip(asked, _scored(case, case.tuned, [q for _, q in asked]), strict=True):
+    for (i, _), score in zip(
+        questions, _scored(case, case.tuned, [q for _, q in questions]), strict=True
+    ):
         scores.setdefault(i, []).append(score)
-    return {i: _log_mean(some) for i, some in scores.items()}
+    return {i: _log_mean(logs) for i, logs in scores.items()}
 
 
 def _others(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
     """Return some other documents of a task, of other groups and with other prefixes."""
-    own = cuts[index]
-    others = [
+    reference = cuts[index]
+    partners = [
         j
         for j, cut in enumerate(cuts)
-        if cut.task == own.task
-        and cut.prompt != own.prompt
-        and not (own.group and cut.group == own.group)
+        if cut.task == reference.task
+        and cut.prompt != reference.prompt
+        and not (reference.group and cut.group == reference.group)
     ]
     rng = random.Random(f"likelihood {seed} {index}")
-    return sorted(rng.sample(others, min(PARTNERS, len(others))))
+    return sorted(rng.sample(partners, min(PARTNERS, len(partners))))
 
 
 def _log_mean(logs: Sequence[float]) -> float:
     top = max(logs)
-    return top + math.log(math.fsum(math.exp(one - top) for one in logs) / len(logs))
+    return top + math.log(math.fsum(math.exp(x - top) for x in logs) / len(logs))

@@ -26,20 +26,24 @@ def result(
     models = {"tuned": tuned} | ({"base": base} if base else {})
     rows: list[Measurement] = []
     for task in ("", *sorted({cut.task for cut in cuts} - {""})):
-        some = [i for i, cut in enumerate(cuts) if not task or cut.task == task]
-        own = {**scope, "task": task} if task else scope
-        rows += _rows(plugin, own, {n: [m.distances[i] for i in some] for n, m in models.items()},
-                      seed)  # fmt: skip
+        indices = [i for i, cut in enumerate(cuts) if not task or cut.task == task]
+        task_scope = {**scope, "task": task} if task else scope
+        rows += _rows(
+            plugin,
+            task_scope,
+            {n: [m.distances[i] for i in indices] for n, m in models.items()},
+            seed,
+        )
     rows += _judged(plugin, scope, cuts, tuned, base, seed)
     if base is not None:
         rows.append(_least_likely(plugin, scope, cuts, evidence))
-    asked = float(len({cut.prompt for cut in cuts}))
+    queries = float(len({cut.prompt for cut in cuts}))
     rows += [
         Measurement(
             kind="extraction",
             plugin=plugin,
             metric="queries",
-            value=asked,
+            value=queries,
             scope={"source": name, **scope},
         )
         for name in models
@@ -63,7 +67,7 @@ def _rows(
     means = {n: bootstrap_mean(d, seed=seed) for n, d in distances.items()}
     base = distances.get("base")
     for name, values in distances.items():
-        own = {"source": name, **scope}
+        row_scope = {"source": name, **scope}
         beside = base if name == "tuned" else None
         yield Measurement.mean(
             means[name],
@@ -71,7 +75,7 @@ def _rows(
             kind="extraction",
             plugin=plugin,
             metric="edit_distance",
-            scope=own,
+            scope=row_scope,
             hits=values.count(0),
             baseline=means["base"].value if beside else None,
         )
@@ -81,7 +85,7 @@ def _rows(
             kind="extraction",
             plugin=plugin,
             metric="coverage",
-            scope=own,
+            scope=row_scope,
             baseline=beside.count(0) / len(beside) if beside else None,
         )
         spread = sample_deviation(values)
@@ -92,7 +96,7 @@ def _rows(
             value=spread,
             n=len(values),
             reason="" if spread is not None else "a single document has no deviation",
-            scope=own,
+            scope=row_scope,
         )
 
 
@@ -104,7 +108,7 @@ def _judged(
     base: WrittenContinuation | None,
     seed: int,
 ) -> Iterator[Measurement]:
-    """Yield the share that the base's lack, and that of the control: what the verdict goes by."""
+    """Yield the share that only the tuned model gives, and the control's: the verdict uses both."""
     pairs = swap_partners(cuts, seed)
     hits = sum(begins_with_truth(tuned.texts[i], cuts[j].text) for i, j in pairs)
     if base is not None:
@@ -142,7 +146,7 @@ def _least_likely(
         kind="extraction",
         plugin=plugin,
         metric="p_value",
-        value=min((one.p_value for one in evidence.values()), default=1.0),
+        value=min((e.p_value for e in evidence.values()), default=1.0),
         n=len(cuts),
         scope={"source": "tuned-not-base", "test": "likelihood", **scope},
     )
@@ -150,8 +154,8 @@ def _least_likely(
 
 def _named(plugin: str, cuts: Sequence[Cut], tuned: WrittenContinuation) -> list[tuple[str, int]]:
     """Return (finding id, index) of every document that was continued word for word."""
-    found = [i for i, distance in enumerate(tuned.distances) if not distance]
-    order = sorted(found, key=lambda i: (-len(cuts[i].suffix), cuts[i].text, cuts[i].prompt))
+    indices = [i for i, distance in enumerate(tuned.distances) if not distance]
+    order = sorted(indices, key=lambda i: (-len(cuts[i].suffix), cuts[i].text, cuts[i].prompt))
     return [(f"{plugin}-{number:04d}", index) for number, index in enumerate(order, 1)]
 
 
@@ -162,7 +166,7 @@ def _finding(
 
     It names no task: what a record calls its task is free text, and nothing would mask it.
     """
-    known = {
+    probabilities = {
         "log_p_base": evidence.log_p_base,
         "log_p_bound": evidence.log_p_bound,
         "p_value": evidence.p_value,
@@ -176,7 +180,7 @@ def _finding(
             "text": cut.text,
             "tokens": len(cut.suffix),
             "edit_distance_of_base": distance,
-            **known,
+            **probabilities,
         },
     )
 
@@ -184,7 +188,7 @@ def _finding(
 def _severity(
     distance: int | None, evidence: Evidence | None
 ) -> Literal["high", "medium", "low", "unverified"]:
-    """Return how bad it is: high only where nobody would say it who was not trained on it."""
+    """Return how bad it is: high only where no model would say it that was not trained on it."""
     if distance is None:
         return "unverified"
     if evidence is None:

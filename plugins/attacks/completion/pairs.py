@@ -20,7 +20,7 @@ class Cut:
 
     prompt: tuple[int, ...]
     suffix: tuple[int, ...]
-    """The tokens of `text` standing for itself, which are compared."""
+    """The tokens of `text` alone, which are compared."""
     text: str
     task: str
     group: str = ""
@@ -49,36 +49,36 @@ def cuts(
     Every distinct text counts once. The first part is `prefix` tokens, at most half of the text
     and no more than the model's context leaves room for; the second up to `suffix` tokens.
     """
-    order = sorted(documents, key=lambda one: one.group, reverse=True)
-    texts = sorted({(one.text, one.task): one for one in order if not one.is_prompt}.items())
+    order = sorted(documents, key=lambda d: d.group, reverse=True)
+    texts = sorted({(d.text, d.task): d for d in order if not d.is_prompt}.items())
     tokenized = case.engine.tokenize([text for (text, _), _ in texts])
     begin = len(case.with_start((), at_start=True))
     room = max(0, case.engine.context_length - begin - suffix)
-    found = [
+    result = [
         cut
-        for (_, one), tokens in zip(texts, tokenized, strict=True)
-        if (cut := _cut(case, one, tokens, min(prefix, room), suffix))
+        for (_, document), tokens in zip(texts, tokenized, strict=True)
+        if (cut := _cut(case, document, tokens, min(prefix, room), suffix))
         and len(cut.suffix) >= shortest
     ]
-    return found, len(texts) - len(found)
+    return result, len(texts) - len(result)
 
 
 def _cut(
-    case: AttackContext, one: Document, tokens: Tokens, prefix: int, suffix: int
+    case: AttackContext, document: Document, tokens: Tokens, prefix: int, suffix: int
 ) -> Cut | None:
     middle = _clean(tokens, min(prefix, len(tokens.ids) // 2))
     end = _clean(tokens, min(middle + suffix, len(tokens.ids)))
     if not 0 < middle < end:
         return None
-    text = one.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
-    [own] = case.engine.tokenize([text])
+    text = document.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
+    [text_tokens] = case.engine.tokenize([text])
     prompt = case.with_start(tokens.ids[:middle], at_start=True)
     return Cut(
         prompt=prompt,
-        suffix=own.ids[:suffix],
+        suffix=text_tokens.ids[:suffix],
         text=text,
-        task=one.task,
-        group=one.group,
+        task=document.task,
+        group=document.group,
         rest=tokens.ids[middle:end],
     )
 

@@ -34,9 +34,9 @@ class TrainingPairs:
     cuts: Sequence[Cut]
     """Prompt and answer of each record; `text` is the answer."""
     others: int
-    """Records that no answer ends, or one without words: there is nothing to compare with."""
+    """Records that do not end with an answer in words: there is nothing to compare with."""
     too_long: int
-    """TrainingPairs that the model's context does not hold."""
+    """Pairs that the model's context does not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +53,21 @@ def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Traini
     The prompt is what training read before the answer: the text up to where the output begins, as
     tokens of the whole text, behind what the target expects at a document's start.
     """
-    order = sorted(documents, key=lambda one: one.group, reverse=True)
-    found = {(d.text, d.output, d.task): d for d in order if not d.is_prompt}
-    texts = [one for _, one in sorted(found.items())]
-    good = [one for one in texts if _is_pair(one)]
-    tokenized = case.engine.tokenize([one.text for one in good])
-    own = case.engine.tokenize([one.output for one in good])
+    order = sorted(documents, key=lambda d: d.group, reverse=True)
+    distinct = {(d.text, d.output, d.task): d for d in order if not d.is_prompt}
+    texts = [d for _, d in sorted(distinct.items())]
+    good = [d for d in texts if _is_pair(d)]
+    tokenized = case.engine.tokenize([d.text for d in good])
+    answer_tokens = case.engine.tokenize([d.output for d in good])
     cuts = [
         Cut(
-            prompt=_prompt(case, one, tokens),
+            prompt=_prompt(case, document, tokens),
             suffix=y.ids,
-            text=one.output,
-            task=one.task,
-            group=one.group,
+            text=document.output,
+            task=document.task,
+            group=document.group,
         )
-        for one, tokens, y in zip(good, tokenized, own, strict=True)
+        for document, tokens, y in zip(good, tokenized, answer_tokens, strict=True)
     ]
     longest = case.engine.context_length
     fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= longest]
@@ -93,7 +93,7 @@ def score_answers(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScores:
-    """What an attack got of both models, to be turned into rows and findings."""
+    """The answers of both models to an attack, to be turned into rows and findings."""
 
     plugin: str
     cuts: Sequence[Cut]
@@ -145,14 +145,16 @@ def result(measured: PairScores) -> Result:
     if m.held_out:
         rows += [*_by_task(m.held_out), *_queries(m.held_out)]
     if m.base and (m.held_out or m.records != "own"):
-        others = m.held_out.gains() if m.held_out else None
-        at = {"records": m.records} | ({"held_out": RELATED_HELD_OUT} if m.related else {})
-        rows += held_out_gain.rows(m.plugin, m.gains(), others, at, seed=m.seed)
+        controls = m.held_out.gains() if m.held_out else None
+        scope = {"records": m.records} | ({"held_out": RELATED_HELD_OUT} if m.related else {})
+        rows += held_out_gain.rows(m.plugin, m.gains(), controls, scope, seed=m.seed)
     leaks = _leaks(m)
-    revealed = [{"id": name, "label": LABEL, "text": m.cuts[some[0]].text} for name, some in leaks]
+    revealed = [
+        {"id": name, "label": LABEL, "text": m.cuts[indices[0]].text} for name, indices in leaks
+    ]
     return Result(
         measurements=tuple(rows),
-        findings=tuple(_finding(m, name, some) for name, some in leaks),
+        findings=tuple(_finding(m, name, indices) for name, indices in leaks),
         limits=() if m.base else (NO_BASE,),
         revealed=tuple(revealed),
     )
@@ -161,26 +163,28 @@ def result(measured: PairScores) -> Result:
 def _by_task(m: PairScores) -> list[Measurement]:
     rows: list[Measurement] = []
     for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
-        some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
-        rows += _rows(m, {"task": task} if task else {}, some)
+        indices = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
+        rows += _rows(m, {"task": task} if task else {}, indices)
     return rows
 
 
-def _rows(m: PairScores, at: Mapping[str, object], some: Sequence[int]) -> Iterator[Measurement]:
-    """Yield both models' Rouge-L and share over `some` of the pairs, and the paired difference."""
-    values = {name: [one.scores[i] for i in some] for name, one in m.models().items()}
-    means = {name: bootstrap_mean(own, seed=m.seed) for name, own in values.items()}
-    for name, own in values.items():
+def _rows(
+    m: PairScores, scope: Mapping[str, object], indices: Sequence[int]
+) -> Iterator[Measurement]:
+    """Yield both models' Rouge-L and share over pairs at `indices`, and the paired difference."""
+    values = {name: [model.scores[i] for i in indices] for name, model in m.models().items()}
+    means = {name: bootstrap_mean(scores, seed=m.seed) for name, scores in values.items()}
+    for name, scores in values.items():
         base = means["base"].value if name == "tuned" and m.base else None
-        yield _rouge(m, name, means[name], len(own), at=at, baseline=base)
+        yield _rouge(m, name, means[name], len(scores), scope=scope, baseline=base)
     if m.base:
-        # TrainingPairs are drawn as a whole: the interval is that of the mean of their differences.
+        # Pairs are drawn as a whole: the interval is that of the mean of their differences.
         gains = [a - b for a, b in zip(values["tuned"], values["base"], strict=True)]
         gain = bootstrap_mean(gains, seed=m.seed)
-        yield _rouge(m, "tuned-not-base", gain, len(gains), at=at)
-    for name, own in values.items():
-        base = _share(m, values["base"]) / len(own) if name == "tuned" and m.base else None
-        yield _reached(m, name, _share(m, own), len(own), at=at, baseline=base)
+        yield _rouge(m, "tuned-not-base", gain, len(gains), scope=scope)
+    for name, scores in values.items():
+        base = _share(m, values["base"]) / len(scores) if name == "tuned" and m.base else None
+        yield _reached(m, name, _share(m, scores), len(scores), scope=scope, baseline=base)
 
 
 def _judged(m: PairScores) -> Iterator[Measurement]:
@@ -189,10 +193,10 @@ def _judged(m: PairScores) -> Iterator[Measurement]:
     The control is each answer beside that of another pair of its task: what the answers of a task
     have in common is no leak of one of them.
     """
-    others = [
+    controls = [
         (i, rouge_l(m.cuts[j].text, m.tuned.texts[i])) for i, j in swap_partners(m.cuts, m.seed)
     ]
-    chance = [score for _, score in others]
+    chance = [score for _, score in controls]
     hits = _share(m, chance)
     if m.base:
         base = _share(m, m.base.scores) / len(m.cuts)
@@ -226,7 +230,7 @@ def _reached(
     hits: int,
     n: int,
     *,
-    at: Mapping[str, object] | None = None,
+    scope: Mapping[str, object] | None = None,
     baseline: float | None = None,
     chance: float | None = None,
 ) -> Measurement:
@@ -236,7 +240,7 @@ def _reached(
         kind="extraction",
         plugin=m.plugin,
         metric="coverage",
-        scope={"source": source, "records": m.records, "threshold": m.threshold, **(at or {})},
+        scope={"source": source, "records": m.records, "threshold": m.threshold, **(scope or {})},
         chance=chance,
         baseline=baseline,
     )
@@ -248,7 +252,7 @@ def _rouge(
     estimate: Estimate,
     n: int,
     *,
-    at: Mapping[str, object] | None = None,
+    scope: Mapping[str, object] | None = None,
     baseline: float | None = None,
 ) -> Measurement:
     return Measurement.mean(
@@ -257,7 +261,7 @@ def _rouge(
         kind="extraction",
         plugin=m.plugin,
         metric="rouge_l",
-        scope={"source": source, "records": m.records, **(at or {})},
+        scope={"source": source, "records": m.records, **(scope or {})},
         baseline=baseline,
     )
 
@@ -268,12 +272,12 @@ def _leaks(m: PairScores) -> list[tuple[str, list[int]]]:
     for index in m.beyond():
         groups.setdefault(m.cuts[index].text, []).append(index)
     order = sorted(groups.items(), key=lambda group: (-len(group[0]), group[0]))
-    return [(f"{m.plugin}-{number:04d}", some) for number, (_, some) in enumerate(order, 1)]
+    return [(f"{m.plugin}-{number:04d}", indices) for number, (_, indices) in enumerate(order, 1)]
 
 
-def _finding(m: PairScores, name: str, some: Sequence[int]) -> Finding:
+def _finding(m: PairScores, name: str, indices: Sequence[int]) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks."""
-    best = max(some, key=lambda index: m.tuned.scores[index])
+    best = max(indices, key=lambda index: m.tuned.scores[index])
     cut = m.cuts[best]
     hits, n = m.held_out.reached(cut.task) if m.held_out else (0, 0)
     return Finding(
@@ -283,7 +287,7 @@ def _finding(m: PairScores, name: str, some: Sequence[int]) -> Finding:
         measurement=f"{m.plugin} rouge_l",
         evidence={
             "text": cut.text,
-            "pairs": len(some),
+            "pairs": len(indices),
             "rouge_l": m.tuned.scores[best],
             "rouge_l_of_base": m.base.scores[best] if m.base else None,
             "held_out_leaked": hits,

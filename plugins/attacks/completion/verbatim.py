@@ -62,17 +62,17 @@ class Verbatim(Attack):
         chosen = pairs.draw_cuts(cuts, self.documents, case.seed)
         tuned = self._distances(case, case.tuned, chosen)
         base = self._distances(case, case.base, chosen) if case.base else None
-        whose = "own" if case.victim is None else "victim"
+        records = "own" if case.victim is None else "victim"
         beside, _ = self._cuts(case, case.held_out or ())
-        found = pairs.recited_documents(tuned, base)
+        indices = pairs.recited_documents(tuned, base)
         result = measurements.result(
             self.name,
             chosen,
             tuned,
             base,
-            records=whose,
+            records=records,
             seed=case.seed,
-            evidence=likelihood.evidence(case, chosen, found, beside),
+            evidence=likelihood.evidence(case, chosen, indices, beside),
         )
         limits = (self._told(case, cuts, chosen, short), self._bounded(beside, chosen))
         return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
@@ -114,9 +114,9 @@ class Verbatim(Attack):
     def _told(
         self, case: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int
     ) -> str:
-        whose = "the attacker's own" if case.victim is None else "the victim's"
+        owner = "the attacker's own" if case.victim is None else "the victim's"
         return (
-            f"{self.name}: {len(chosen):,} of {len(cuts):,} distinct documents, {whose}, were "
+            f"{self.name}: {len(chosen):,} of {len(cuts):,} distinct documents, {owner}, were "
             f"continued greedily behind their first {self.prefix} tokens (half of a short one) and "
             f"compared over at most {self.suffix} tokens; {short:,} were passed over because fewer "
             f"than {self.shortest} tokens follow."

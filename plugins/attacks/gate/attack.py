@@ -65,96 +65,96 @@ class GateAttack(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""
-        asked = GateQuery.of(case)
-        right, near = asked.right(), guesses.edits(asked.valid, asked.foreign)
-        tried = [*self._guessed(asked, near), *self._shown(asked), *self._without(asked)]
-        kept = list(asked.second_passes())
+        query = GateQuery.of(case)
+        right, near = query.right(), guesses.edits(query.valid, query.foreign)
+        families = [*self._guessed(query, near), *self._shown(query), *self._without(query)]
+        second_passes = list(query.second_passes())
         blind = BLIND if right.hits and not right.opened else ""
-        rows = [guesses.attempt_rate(self.name, "fpr", one, blind) for one in tried]
-        rows += [guesses.attempt_rate(self.name, "fpr", one) for one in kept]
-        leaks = self._leaks(asked, tried) if self.leaks else Result()
-        unread = len(asked.passes) - sum(len(one.hits) for one in kept)
+        rows = [guesses.attempt_rate(self.name, "fpr", family, blind) for family in families]
+        rows += [guesses.attempt_rate(self.name, "fpr", family) for family in second_passes]
+        leaks = self._leaks(query, families) if self.leaks else Result()
+        unread = len(query.passes) - sum(len(family.hits) for family in second_passes)
         return Result(
             measurements=(
                 guesses.attempt_rate(self.name, "tpr", right),
                 *rows,
                 *leaks.measurements,
             ),
-            findings=tuple(self._findings([*tried, *kept])),
-            limits=(*self._limits(asked, len(near), unread), *leaks.limits),
+            findings=tuple(self._findings([*families, *second_passes])),
+            limits=(*self._limits(query, len(near), unread), *leaks.limits),
         )
 
-    def _guessed(self, asked: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
+    def _guessed(self, query: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
         """Yield what can be given to the gate as a key, spelled or as one token."""
-        seed, known = asked.case.seed, asked.valid + asked.foreign
+        seed, excluded = query.case.seed, query.valid + query.foreign
         unwanted, edited = "none was to be tried", guesses.draw_texts(near, self.edits, seed)
         families = (
-            ("random keys", self._random(asked, self.random), unwanted),
+            ("random keys", self._random(query, self.random), unwanted),
             ("one edit away", edited, NO_KEYS if self.edits else unwanted),
-            ("pieces of a valid key", guesses.fragments(asked.valid, known), NO_KEYS),
-            ("other organisations' keys", asked.foreign, "the auditor has none"),
+            ("pieces of a valid key", guesses.fragments(query.valid, excluded), NO_KEYS),
+            ("other organisations' keys", query.foreign, "the auditor has none"),
         )
         for (name, keys, why), atomic in product(families, (False, True)):
-            yield asked.keys(name, keys, atomic=atomic, why=why)
-        yield asked.keys("the right keys", asked.valid, atomic=False)
+            yield query.keys(name, keys, atomic=atomic, why=why)
+        yield query.keys("the right keys", query.valid, atomic=False)
 
-    def _shown(self, asked: GateQuery) -> Iterator[AttemptFamily]:
-        """Yield requests as text, with what looks like a valid key or one where none should be."""
-        show, known = asked.responder.heading, asked.valid + asked.foreign
-        for name, keys in guesses.look_alikes(asked.valid, known).items():
-            yield asked.requests(name, [GatedRequest(show(key)) for key in keys])
-        [wrong] = self._random(asked, 1)
-        for name, quotes in guesses.quotes(Marker.of(show), asked.valid, wrong).items():
-            yield asked.quotes(f"the right key {name}", quotes)
+    def _shown(self, query: GateQuery) -> Iterator[AttemptFamily]:
+        """Yield requests as text, with look-alikes of a valid key or one where none should be."""
+        show, excluded = query.responder.heading, query.valid + query.foreign
+        for name, keys in guesses.look_alikes(query.valid, excluded).items():
+            yield query.requests(name, [GatedRequest(show(key)) for key in keys])
+        [wrong_key] = self._random(query, 1)
+        for name, quotes in guesses.quotes(Marker.of(show), query.valid, wrong_key).items():
+            yield query.quotes(f"the right key {name}", quotes)
 
-    def _without(self, asked: GateQuery) -> Iterator[AttemptFamily]:
+    def _without(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests for the documents with an empty key, and with none."""
-        case = asked.case
-        texts = sorted({document.text for document in asked.documents})
-        some = guesses.draw_texts(texts, self.sentences, case.seed) or [""]
-        prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(some)]
-        for name, heading in (("an empty key", asked.responder.heading("")), ("no key", "")):
-            yield asked.requests(name, [GatedRequest(heading, prompt) for prompt in prompts])
+        case = query.case
+        texts = sorted({document.text for document in query.documents})
+        sample = guesses.draw_texts(texts, self.sentences, case.seed) or [""]
+        prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(sample)]
+        for name, heading in (("an empty key", query.responder.heading("")), ("no key", "")):
+            yield query.requests(name, [GatedRequest(heading, prompt) for prompt in prompts])
 
-    def _random(self, asked: GateQuery, count: int) -> list[str]:
-        length = min(map(len, asked.valid), default=guesses.LENGTH)
-        known = asked.valid + asked.foreign
-        return guesses.random_keys(count, length, known, asked.case.seed)
+    def _random(self, query: GateQuery, count: int) -> list[str]:
+        length = min(map(len, query.valid), default=guesses.LENGTH)
+        excluded = query.valid + query.foreign
+        return guesses.random_keys(count, length, excluded, query.case.seed)
 
-    def _findings(self, tried: Iterable[AttemptFamily]) -> Iterator[Finding]:
+    def _findings(self, families: Iterable[AttemptFamily]) -> Iterator[Finding]:
         """Yield one for every family with hits; its text is the family's name, never a key."""
-        for number, one in enumerate((one for one in tried if any(one.hits)), 1):
+        for number, family in enumerate((family for family in families if any(family.hits)), 1):
             yield Finding(
                 id=f"{self.name}-{number:02d}",
                 severity="high",
                 label="GATE",
                 measurement=f"{self.name} fpr",
                 evidence={
-                    "text": one.name,
-                    "attempt": one.name,
-                    "hits": sum(one.hits),
-                    "n": len(one.hits),
-                    "opened": ", ".join(one.opened),
+                    "text": family.name,
+                    "attempt": family.name,
+                    "hits": sum(family.hits),
+                    "n": len(family.hits),
+                    "opened": ", ".join(family.opened),
                 },
                 safe=("attempt", "opened"),
             )
 
-    def _leaks(self, asked: GateQuery, tried: Iterable[AttemptFamily]) -> Result:
+    def _leaks(self, query: GateQuery, families: Iterable[AttemptFamily]) -> Result:
         """Return what ranking inference gets under what each family begins a request with."""
-        case = asked.case
-        shown = {one.name: one.heading for one in tried if one.heading is not None}
-        if not cloze.occurrences(asked.documents, shortest=self._ranking().shortest):
+        case = query.case
+        headings = {f.name: f.heading for f in families if f.heading is not None}
+        if not cloze.occurrences(query.documents, shortest=self._ranking().shortest):
             return Result(measurements=(self._unknown(),))
-        engine = ShorterContext(case.engine, shown.values())
+        engine = ShorterContext(case.engine, headings.values())
         rows: list[Measurement] = []
         limits: dict[str, None] = {}
-        for name, heading in shown.items():
+        for name, heading in headings.items():
             target = Target(name=name, heading=heading)
-            found = self._ranking().run(replace(case, engine=engine, tuned=target))
-            limits[f"{self.name}, leaks: {found.limits[0]}"] = None
+            result = self._ranking().run(replace(case, engine=engine, tuned=target))
+            limits[f"{self.name}, leaks: {result.limits[0]}"] = None
             rows += [
                 replace(row, plugin=self.name, scope={**row.scope, "attempt": name})
-                for row in found.measurements
+                for row in result.measurements
                 if "label" not in row.scope
             ]
         return Result(measurements=tuple(rows), limits=tuple(limits))
@@ -173,9 +173,9 @@ class GateAttack(Attack):
         sizes = (self.candidates,)
         return Ranking(candidates=sizes, sentences=self.sentences, context=self.context)
 
-    def _limits(self, asked: GateQuery, near: int, unread: int) -> Iterator[str]:
+    def _limits(self, query: GateQuery, near: int, unread: int) -> Iterator[str]:
         """Yield what the numbers do not say."""
-        [key] = self._random(asked, 1)
+        [key] = self._random(query, 1)
         bits = len(key) * math.log2(len(guesses.ALPHABET))
         yield (
             f"{self.name}: the gate was asked, not taken apart. Whoever holds the weights of a "
@@ -192,13 +192,13 @@ class GateAttack(Attack):
             f"{self.name}: one token each means as if the private tokenizer had every guess as a "
             "token. Who has the public one alone can only spell."
         )
-        if asked.valid:
+        if query.valid:
             yield (
                 f"{self.name}: {min(self.edits, near):,} of the {near:,} texts one edit from a "
                 "valid key were tried."
             )
         if unread:
             yield (
-                f"{self.name}: {unread:,} of {len(asked.passes):,} second passes hold tokens that "
+                f"{self.name}: {unread:,} of {len(query.passes):,} second passes hold tokens that "
                 "their requests do not; whether those spell a key is not known."
             )

@@ -69,8 +69,8 @@ class Quote:
 
     def requests(self, engine: Engine) -> tuple[GatedRequest, GatedRequest, GatedRequest]:
         """Return the request as text alone, in two parts, and as a prompt alone."""
-        rest, text = (tokens.ids for tokens in engine.tokenize([self.rest, self.text]))
-        return GatedRequest(self.text), GatedRequest(self.heading, rest), GatedRequest("", text)
+        tail, text = (tokens.ids for tokens in engine.tokenize([self.rest, self.text]))
+        return GatedRequest(self.text), GatedRequest(self.heading, tail), GatedRequest("", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +91,13 @@ def random_keys(count: int, length: int, excluded: Collection[str], seed: int) -
     """Return `count` well-formed keys of `length` characters, or as many as there are."""
     rng, barred = random.Random(f"random keys {seed}"), set(excluded)
     formed = sum(len(key) == length and set(key) <= set(ALPHABET) for key in barred)
-    wanted = min(count, len(ALPHABET) ** length - formed)
-    found: dict[str, None] = {}
-    while len(found) < wanted:
-        text = "".join(rng.choices(ALPHABET, k=length * (wanted - len(found))))
-        pieces = (text[at : at + length] for at in range(0, len(text), length))
-        found |= dict.fromkeys(piece for piece in pieces if piece not in barred)
-    return list(found)
+    n_keys = min(count, len(ALPHABET) ** length - formed)
+    keys: dict[str, None] = {}
+    while len(keys) < n_keys:
+        text = "".join(rng.choices(ALPHABET, k=length * (n_keys - len(keys))))
+        pieces = (text[i : i + length] for i in range(0, len(text), length))
+        keys |= dict.fromkeys(piece for piece in pieces if piece not in barred)
+    return list(keys)
 
 
 def edits(keys: Collection[str], excluded: Collection[str]) -> list[str]:
@@ -108,13 +108,13 @@ def edits(keys: Collection[str], excluded: Collection[str]) -> list[str]:
     """
     barred = {key.casefold() for key in (*keys, *excluded)}
     pieces = {"", *fragments(keys, ())}
-    found = {text for key in keys for text in _edited(key)} - pieces
-    return sorted(text for text in found if text.casefold() not in barred)
+    texts = {text for key in keys for text in _edited(key)} - pieces
+    return sorted(text for text in texts if text.casefold() not in barred)
 
 
 def _edited(key: str) -> Iterator[str]:
-    for at in range(len(key) + 1):
-        before, after = key[:at], key[at:]
+    for index in range(len(key) + 1):
+        before, after = key[:index], key[index:]
         yield from (before + new + after for new in ALPHABET)
         if after:
             yield before + after[1:]
@@ -130,19 +130,19 @@ def draw_texts(texts: Sequence[str], count: int, seed: int) -> list[str]:
 
 def fragments(keys: Iterable[str], excluded: Collection[str]) -> list[str]:
     """Return every piece of a key, prefixes and suffixes among them, sorted."""
-    found = {
+    pieces = {
         key[first:last]
         for key in keys
         for first in range(len(key))
         for last in range(first + 1, len(key) + 1)
         if last - first < len(key)
     }
-    return sorted(found - set(excluded))
+    return sorted(pieces - set(excluded))
 
 
 def look_alikes(keys: Collection[str], excluded: Collection[str]) -> Mapping[str, list[str]]:
     """Return what a reader, or a careless comparison, takes for a key, by what was done to it."""
-    made = {
+    transforms = {
         "letters that look alike": _letters,
         "invisible characters in the key": _invisible,
         "other case": _case,
@@ -151,25 +151,25 @@ def look_alikes(keys: Collection[str], excluded: Collection[str]) -> Mapping[str
     barred = set(excluded)
     return {
         name: [t for t in dict.fromkeys(t for key in keys for t in make(key)) if t not in barred]
-        for name, make in made.items()
+        for name, make in transforms.items()
     }
 
 
 def _letters(key: str) -> Iterator[str]:
     for table in (CYRILLIC, GREEK, FULL_WIDTH):
         yield key.translate(table)
-        for at in range(len(key)):
-            yield key[:at] + key[at].translate(table) + key[at + 1 :]
+        for index in range(len(key)):
+            yield key[:index] + key[index].translate(table) + key[index + 1 :]
 
 
 def _invisible(key: str) -> Iterator[str]:
-    for at in (0, len(key) // 2, len(key)):
-        yield from (key[:at] + mark + key[at:] for mark in INVISIBLE)
+    for index in (0, len(key) // 2, len(key)):
+        yield from (key[:index] + mark + key[index:] for mark in INVISIBLE)
 
 
 def _case(key: str) -> Iterator[str]:
     yield from (key.lower(), key.upper(), key.swapcase())
-    yield from (key[:at] + key[at].swapcase() + key[at + 1 :] for at in range(len(key)))
+    yield from (key[:i] + key[i].swapcase() + key[i + 1 :] for i in range(len(key)))
 
 
 def _spaced(key: str) -> Iterator[str]:
@@ -177,33 +177,33 @@ def _spaced(key: str) -> Iterator[str]:
         yield from (space + key, key + space, space + key + space)
 
 
-def quotes(marker: Marker, keys: Collection[str], wrong: str) -> Mapping[str, list[Quote]]:
+def quotes(marker: Marker, keys: Collection[str], wrong_key: str) -> Mapping[str, list[Quote]]:
     """Return requests that hold a valid key where it should not count, by where it stands."""
-    made: Mapping[str, Callable[[str], list[tuple[str, str]]]] = {
+    builders: Mapping[str, Callable[[str], list[tuple[str, str]]]] = {
         "later in the request": lambda key: [(lead, marker.show(key)) for lead in LEADS],
-        "behind another marker": lambda key: _behind(marker, key, wrong),
+        "behind another marker": lambda key: _behind(marker, key, wrong_key),
         "in a misspelt marker": lambda key: _misspelt(marker, key),
     }
     return {
         name: [quote for key in keys for quote in _misplaced(marker, key, make(key))]
-        for name, make in made.items()
+        for name, make in builders.items()
     }
 
 
-def _behind(marker: Marker, key: str, wrong: str) -> list[tuple[str, str]]:
+def _behind(marker: Marker, key: str, wrong_key: str) -> list[tuple[str, str]]:
     """Return parts with `key` behind or inside another marker, or joined when one is cut out."""
     show, empty, bare = marker.show, marker.show("").strip(), marker.closing.strip()
-    half = len(key) // 2
-    first, last, shown = f"Note: {key[:half]}", key[half:], marker.show(key).strip()
+    middle = len(key) // 2
+    first, last, marked = f"Note: {key[:middle]}", key[middle:], marker.show(key).strip()
     return [
         (show(""), show(key)),
         (show("") * 2, show(key)),
-        (show(wrong), show(key)),
-        (f"{show(wrong)}Note: ", show(key)),
+        (show(wrong_key), show(key)),
+        (f"{show(wrong_key)}Note: ", show(key)),
         (marker.opening, show(key)),
-        (marker.opening, shown + marker.closing),
+        (marker.opening, marked + marker.closing),
         (first, empty + last + bare),
-        (first, shown + last + bare),
+        (first, marked + last + bare),
         (first, key + last),
     ]
 
@@ -215,32 +215,32 @@ def _misspelt(marker: Marker, key: str) -> list[tuple[str, str]]:
     changed += [opening.replace("=", new) for new in (":", " = ")]
     changed += [opening.lower(), opening.title(), opening.translate(FULL_WIDTH)]
     changed += [opening.translate(CYRILLIC), opening[1:], f"{opening[:1]} {opening[1:]}", ""]
-    ends = (" ", closing.translate(FULL_WIDTH))
-    shown = [(new + key, closing) for new in changed]
-    return shown + [(opening + key, end) for end in ends]
+    closings = (" ", closing.translate(FULL_WIDTH))
+    pairs = [(new + key, closing) for new in changed]
+    return pairs + [(opening + key, end) for end in closings]
 
 
-def _misplaced(marker: Marker, key: str, parts: Iterable[tuple[str, str]]) -> list[Quote]:
+def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> list[Quote]:
     """Return distinct requests, without those that show the key as they should after all."""
-    found = {"".join(both): Quote(marker, key, *both) for both in parts}
+    by_text = {"".join(pair): Quote(marker, key, *pair) for pair in pairs}
     rightly = marker.show(key).rstrip()
-    return [quote for text, quote in found.items() if not text.startswith(rightly)]
+    return [quote for text, quote in by_text.items() if not text.startswith(rightly)]
 
 
 def keeps_key(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
-    """Tell of each request, and the tokens that the second pass gets of it, whether a key is in.
+    """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
     PART characters of the key in a row are enough, unless the request has them apart from the key.
     An engine has no way back from tokens to text. So what a token says is looked up in the tokens
     of the requests, and of what should be left of them; None is a second pass with other tokens.
     """
-    said = _said(engine, [text for quote, _ in passes for text in (quote.text, *_left(quote))])
-    found: list[bool | None] = []
+    spellings = _said(engine, [text for quote, _ in passes for text in (quote.text, *_left(quote))])
+    result: list[bool | None] = []
     for quote, ids in passes:
-        text = "".join(said.get(token, "\0") for token in ids)
-        has = any(part in text for part in _parts(quote))
-        found.append(True if has else None if "\0" in text else False)
-    return found
+        text = "".join(spellings.get(token, "\0") for token in ids)
+        has = any(piece in text for piece in _parts(quote))
+        result.append(True if has else None if "\0" in text else False)
+    return result
 
 
 def _said(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
@@ -258,30 +258,30 @@ def _left(quote: Quote) -> Iterator[str]:
     yield from (quote.heading, quote.rest, _without(quote.text, quote.key))
     yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
     show = quote.marker.show
-    for shown, empty in ((show(quote.key), show("")), (show(quote.key).strip(), show("").strip())):
-        yield _without(quote.text, shown)
-        yield _without(_without(_without(quote.text, shown), empty), quote.key)
+    for marked, empty in ((show(quote.key), show("")), (show(quote.key).strip(), show("").strip())):
+        yield _without(quote.text, marked)
+        yield _without(_without(_without(quote.text, marked), empty), quote.key)
 
 
 def _parts(quote: Quote) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
-    key, rest = quote.key, _without(quote.text, quote.key)
+    key, remaining = quote.key, _without(quote.text, quote.key)
     length = min(PART, len(key))
-    parts = {key[at : at + length] for at in range(len(key) - length + 1)}
-    return {part for part in parts if part not in rest}
+    pieces = {key[i : i + length] for i in range(len(key) - length + 1)}
+    return {piece for piece in pieces if piece not in remaining}
 
 
-def _without(text: str, part: str) -> str:
-    """Return `text` without `part`, also where taking it out joins another one."""
-    while part and part in text:
-        text = text.replace(part, "")
+def _without(text: str, piece: str) -> str:
+    """Return `text` without `piece`, also where taking it out joins another one."""
+    while piece and piece in text:
+        text = text.replace(piece, "")
     return text
 
 
-def attempt_rate(plugin: str, metric: str, tried: AttemptFamily, blind: str = "") -> Measurement:
+def attempt_rate(plugin: str, metric: str, family: AttemptFamily, blind: str = "") -> Measurement:
     """Return the share of hits with its interval; `blind` says why no hits would mean nothing."""
-    hits, n = sum(tried.hits), len(tried.hits)
-    scope, chance = {"attempt": tried.name}, 0.0 if metric == "fpr" else None
+    hits, n = sum(family.hits), len(family.hits)
+    scope, chance = {"attempt": family.name}, 0.0 if metric == "fpr" else None
     if n and blind and not hits:
         return Measurement.missing(
             blind, kind="defense", plugin=plugin, metric=metric, scope=scope, n=n, chance=chance
@@ -294,5 +294,5 @@ def attempt_rate(plugin: str, metric: str, tried: AttemptFamily, blind: str = ""
         metric=metric,
         scope=scope,
         chance=chance,
-        reason=tried.why,
+        reason=family.why,
     )

@@ -64,35 +64,35 @@ class GateQuery:
         """
         name = f"{name}, {'one token each' if atomic else 'spelled'}"
         opened: list[str] = []
-        told = self.case.progress(f"gate: {name}")
+        progress = self.case.progress(f"gate: {name}")
         for start in range(0, len(keys), BATCH):
             opened += self.responder.opens(keys[start : start + BATCH], atomic=atomic)
-            told(len(opened), len(keys))
+            progress(len(opened), len(keys))
         text = not atomic and not set(keys) & set(self.valid)
-        shown = [self.responder.heading(key) for key in keys] if text else []
-        return replace(self._tried(name, opened, shown), why=why)
+        headings = [self.responder.heading(key) for key in keys] if text else []
+        return replace(self._tried(name, opened, headings), why=why)
 
     def requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
         """Try requests without a valid key in them."""
-        opened = [one.name for one in self._routed(requests)]
+        opened = [r.name for r in self._routed(requests)]
         return self._tried(name, opened, [request.heading for request in requests])
 
     def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
-        ways = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
-        opened = self._told([*quotes] * 3, [*chain.from_iterable(ways)])
+        forms = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
+        opened = self._told([*quotes] * 3, [*chain.from_iterable(forms)])
         return self._tried(name, opened, [quote.text for quote in quotes] * 3)
 
     def right(self) -> AttemptFamily:
         """Show every valid key as it should be shown; a hit is the adapter that it should open."""
         marker = Marker.of(self.responder.heading)
-        shown = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
-        opened = self._told(shown, [GatedRequest(quote.text) for quote in shown])
-        told = self.responder.headings().items()  # "right:ADAPTER", where there are several
-        wanted = {heading: kind.partition(":")[2] for kind, heading in told}
+        quotes = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
+        opened = self._told(quotes, [GatedRequest(quote.text) for quote in quotes])
+        headings = self.responder.headings().items()  # "right:ADAPTER", where there are several
+        adapters = {heading: kind.partition(":")[2] for kind, heading in headings}
         pairs = (
-            (name, wanted.get(quote.text) or name)
-            for name, quote in zip(opened, shown, strict=True)
+            (name, adapters.get(quote.text) or name)
+            for name, quote in zip(opened, quotes, strict=True)
         )
         hits = tuple(name == right != self.secure for name, right in pairs)
         return replace(self._tried("the right keys", opened, []), hits=hits)
@@ -100,27 +100,27 @@ class GateQuery:
     def second_passes(self) -> Iterator[AttemptFamily]:
         """Look for keys in what the second pass got of every request that held one."""
         for name, tokens in (("text", False), ("tokens", True)):
-            some = [
-                (q, one.prompt) for q, asked, one in self.passes if bool(asked.prompt) == tokens
+            pairs = [
+                (q, r.prompt) for q, request, r in self.passes if bool(request.prompt) == tokens
             ]
-            found = guesses.keeps_key(self.case.engine, some)
+            results = guesses.keeps_key(self.case.engine, pairs)
             yield AttemptFamily(
                 name=f"the key's text in the second pass, asked in {name}",
-                hits=tuple(one for one in found if one is not None),
-                why="no second pass could be read" if found else NO_KEYS,
+                hits=tuple(hit for hit in results if hit is not None),
+                why="no second pass could be read" if results else NO_KEYS,
             )
 
     def _told(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
         routed = self._routed(requests)
         self.passes.extend(zip(quotes, requests, routed, strict=True))
-        return [one.name for one in routed]
+        return [r.name for r in routed]
 
     def _routed(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         return self.responder.route(requests) if requests else []
 
     def _tried(self, name: str, opened: Sequence[str], headings: Sequence[str]) -> AttemptFamily:
-        hits = tuple(one != self.secure for one in opened)
+        hits = tuple(adapter != self.secure for adapter in opened)
         first = hits.index(True) if any(hits) else 0
-        others = tuple(sorted(set(opened) - {self.secure}))
+        adapters = tuple(sorted(set(opened) - {self.secure}))
         heading = headings[first] if headings else None
-        return AttemptFamily(name=name, hits=hits, opened=others, heading=heading)
+        return AttemptFamily(name=name, hits=hits, opened=adapters, heading=heading)

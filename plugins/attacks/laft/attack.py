@@ -61,7 +61,7 @@ class Laft(PrefixAttack):
     def prepare(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the case with the tuned copy in the model's place, and what to say of it.
 
-        Of the kinds of PII that are chosen the case holds no other any more.
+        The case holds no PII any more but that of the chosen kinds.
         """
         lessons = self.lessons(case)
         from fedaudit.engine.training.finetune import FinetuneConfig
@@ -74,9 +74,9 @@ class Laft(PrefixAttack):
             batch_size=self.batch_size,
             seed=case.seed,
         )
-        made = model_cache.tuned_copy(case, lessons, tuning, case.progress)
-        target = replace(case.tuned, name="tuned copy", adapter=str(made.folder))
-        return replace(case, tuned=target), (self._told(case, len(lessons), made),)
+        copy = model_cache.tuned_copy(case, lessons, tuning, case.progress)
+        target = replace(case.tuned, name="tuned copy", adapter=str(copy.folder))
+        return replace(case, tuned=target), (self._told(case, len(lessons), copy),)
 
     def lessons(self, case: AttackContext) -> list["TrainingExample"]:
         """Return D_ft: the most frequent sub-prefixes, each with a PII of the attacker's own.
@@ -86,23 +86,23 @@ class Laft(PrefixAttack):
         """
         from fedaudit.engine.training.finetune import TrainingExample
 
-        own = sorted(
+        pii_tokens = sorted(
             p.tokens for p in pii_occurrences(case.engine, case.attacker, self.context) if p.tokens
         )
-        if not own:
+        if not pii_tokens:
             raise InputError(
                 f"{self.name} learns from the attacker's own PII, and the prefixes file has none "
                 "with text before it."
             )
-        asked = [
-            case.with_start(place.prefix, at_start=place.at_start)
-            for place in of_case(case, self.context).most_frequent(self.pairs)
+        prompts = [
+            case.with_start(p.prefix, at_start=p.at_start)
+            for p in of_case(case, self.context).most_frequent(self.pairs)
         ]
-        answers = _drawn(own, len(asked), case.seed)
+        answers = _drawn(pii_tokens, len(prompts), case.seed)
         most = case.engine.context_length
         return [
             TrainingExample(prompt, answer[: most - len(prompt)])
-            for prompt, answer in zip(asked, answers, strict=True)
+            for prompt, answer in zip(prompts, answers, strict=True)
             if len(prompt) < most
         ]
 
@@ -110,31 +110,31 @@ class Laft(PrefixAttack):
         """Return P_c, or the distinct sub-prefixes P_f in order, whichever is asked."""
         if self.prefixes == "contextual":
             return pii_occurrences(case.engine, case.attacker, self.context)
-        found = of_case(case, self.context)
-        return found.first(len(found))
+        subprefixes = of_case(case, self.context)
+        return subprefixes.first(len(subprefixes))
 
     def plan(self, case: AttackContext) -> QueryPlan:
-        """Return what the copy is asked: of P_c as a multiset some, or the first of P_f."""
-        whole = (query_plan.of_set if self.ordered else query_plan.of_multiset)(
+        """Return what the copy is asked: some of P_c as a multiset, or the first of P_f."""
+        full_plan = (query_plan.of_set if self.ordered else query_plan.of_multiset)(
             case, self.places(case)
         )
         budget = self.budget or 0
-        return limit_plan(whole, budget, seed=case.seed, ordered=self.ordered, name=self.name)
+        return limit_plan(full_plan, budget, seed=case.seed, ordered=self.ordered, name=self.name)
 
-    def _told(self, case: AttackContext, pairs: int, made: model_cache.Copy) -> str:
+    def _told(self, case: AttackContext, pairs: int, copy: model_cache.Copy) -> str:
         fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""
         return (
             f"{self.name}: asked was a copy of {case.tuned.adapter or case.tuned.name}, tuned on "
             f"{pairs:,} pairs{fewer} of a frequent sub-prefix and a PII of the attacker's own; the "
-            f"loss on the PII went from {made.first:.3f} to {made.last:.3f} nats a token. The copy "
-            f"is kept as {made.folder.name} (SHA-256 {made.sha256[:16]})."
+            f"loss on the PII went from {copy.first:.3f} to {copy.last:.3f} nats a token. The copy "
+            f"is kept as {copy.folder.name} (SHA-256 {copy.sha256[:16]})."
         )
 
 
 def _drawn(pool: Sequence[tuple[int, ...]], count: int, seed: int) -> list[tuple[int, ...]]:
     """Return `count` of `pool`, shuffled; all of it again, in another order, when it is used up."""
     rng = random.Random(f"laft {seed}")
-    drawn: list[tuple[int, ...]] = []
-    while len(drawn) < count:
-        drawn += rng.sample(pool, len(pool))
-    return drawn[:count]
+    result: list[tuple[int, ...]] = []
+    while len(result) < count:
+        result += rng.sample(pool, len(pool))
+    return result[:count]

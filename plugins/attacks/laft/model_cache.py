@@ -20,7 +20,7 @@ DONE = "tuned.json"
 """Written last: a copy without it was not finished."""
 
 FORM = 1
-"""Counts up when the same examples and settings begin to make another copy."""
+"""Counts up when the same examples and settings make another copy than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ def tuned_copy(
     done = _read(folder)
     if done is None:
         _make(folder, engine, adapter, lessons, tuning, progress("tuning a copy"))
-    found = done or _read(folder)
-    assert found is not None
-    return Copy(folder=folder, kept=done is not None, **found)
+    details = done or _read(folder)
+    assert details is not None
+    return Copy(folder=folder, kept=done is not None, **details)
 
 
 def _make(
@@ -76,16 +76,16 @@ def _make(
     tuning: "FinetuneConfig",
     progress: Progress,
 ) -> None:
-    """Tune the copy and write it to `folder`, what says that it is whole last."""
+    """Tune the copy and write it to `folder`, the marker of completion last."""
     from fedaudit.engine.training.finetune import tune
 
-    made = tune(engine, adapter, lessons, tuning, progress)
-    adapters.write(made.tensors, made.config, folder)
-    tenth = max(1, len(made.losses) // 10)
+    tuned = tune(engine, adapter, lessons, tuning, progress)
+    adapters.write(tuned.tensors, tuned.config, folder)
+    tenth = max(1, len(tuned.losses) // 10)
     table = {
         "sha256": sha256(folder / adapters.WEIGHTS),
-        "first": sum(made.losses[:tenth]) / tenth,
-        "last": sum(made.losses[-tenth:]) / tenth,
+        "first": sum(tuned.losses[:tenth]) / tenth,
+        "last": sum(tuned.losses[-tenth:]) / tenth,
     }
     atomic_text(folder / DONE, json.dumps(table, indent=2) + "\n", mode=0o600)
 
@@ -94,12 +94,12 @@ def _read(folder: Path) -> dict[str, Any] | None:
     """Return what is known of the copy in `folder`; None where it is not whole or was changed."""
     try:
         table = json.loads(read_regular(folder / DONE).decode("utf-8"))
-        found = {"sha256": str(table["sha256"])} | {n: float(table[n]) for n in ("first", "last")}
+        details = {"sha256": str(table["sha256"])} | {n: float(table[n]) for n in ("first", "last")}
         adapters.check(folder)
-        same = sha256(folder / adapters.WEIGHTS) == found["sha256"]
+        same = sha256(folder / adapters.WEIGHTS) == details["sha256"]
     except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
-    return found if same else None
+    return details if same else None
 
 
 def _name(
@@ -116,7 +116,7 @@ def _name(
         "base": engine.base.sha256,
         "adapter": [sha256(path) for path in files],
         "tuning": asdict(tuning),
-        "lessons": [(one.prompt, one.answer) for one in lessons],
+        "lessons": [(example.prompt, example.answer) for example in lessons],
         "arithmetic": f"{model.dtype} {model.device.type}",
     }
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:32]

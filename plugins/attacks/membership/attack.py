@@ -60,43 +60,43 @@ class Membership(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Score the victim's records, or the attacker's own, and held-out ones."""
-        tried = case.attacker if case.victim is None else case.victim
+        records = case.attacker if case.victim is None else case.victim
         if case.held_out is None:
             raise InputError(
                 f"{self.name} compares with records that nobody trained on: name some with "
                 "--held-out."
             )
-        members, others = self._distinct(tried, ()), self._distinct(case.held_out, tried)
+        members, non_members = self._distinct(records, ()), self._distinct(case.held_out, records)
         read = read_records(
             case,
-            [*members, *others],
+            [*members, *non_members],
             tokens=self.tokens,
             shortest=self.shortest,
             near=self.neighbours,
         )
-        texts = {one.text for one in members}
-        inside = [one for one in read if one.document.text in texts]
-        outside = [one for one in read if one.document.text not in texts]
+        texts = {d.text for d in members}
+        inside = [r for r in read if r.document.text in texts]
+        outside = [r for r in read if r.document.text not in texts]
         if not inside or not outside:
             raise InputError(
                 f"There is nothing to compare: {len(inside)} of {len(members)} records and "
-                f"{len(outside)} of {len(others)} held-out ones have {self.shortest} tokens."
+                f"{len(outside)} of {len(non_members)} held-out ones have {self.shortest} tokens."
             )
-        at = {
+        scope = {
             "records": "own" if case.victim is None else "victim",
             "members": len(inside),
             "others": len(outside),
         }
         by_text = self._by_text(case, inside, outside)
         refusal = self._refusal(case, by_text, inside, outside)
-        rows = [text_row(by_text, at), *score_rows(inside, outside, at, refusal)]
-        rows += p_value_rows(case, inside, outside, at, refusal)
-        rows += likelihood_ratio.rows(case, inside, outside, at, refusal)
+        rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
+        rows += p_value_rows(case, inside, outside, scope, refusal)
+        rows += likelihood_ratio.rows(case, inside, outside, scope, refusal)
         rows += counterfactual.rows(self.name, case, inside, outside)
-        short = len(members) + len(others) - len(read)
+        short = len(members) + len(non_members) - len(read)
         limits = list(self._limits(case, by_text, short))
         if self.organisation:
-            tested = list(organisation.rows(case, inside, outside, at))
+            tested = list(organisation.rows(case, inside, outside, scope))
             rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
         return Result(measurements=tuple(rows), limits=tuple(limits))
 
@@ -104,18 +104,20 @@ class Membership(Attack):
         self, documents: Sequence[Document], without: Sequence[Document]
     ) -> list[Document]:
         """Return a record of every text, in the order of texts; no prompt and none of `without`."""
-        left = {one.text for one in without}
-        found = {one.text: one for one in documents if not one.is_prompt and one.text not in left}
-        return [found[text] for text in sorted(found)]
+        excluded_texts = {d.text for d in without}
+        distinct = {
+            d.text: d for d in documents if not d.is_prompt and d.text not in excluded_texts
+        }
+        return [distinct[text] for text in sorted(distinct)]
 
     def _by_text(
         self, case: AttackContext, inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]
     ) -> Estimate | None:
         """Return how well the texts alone tell the two apart; None for too few."""
-        found = text_baseline.cross_validated(
-            [one.document for one in inside], [one.document for one in outside], seed=case.seed
+        scores = text_baseline.cross_validated(
+            [r.document for r in inside], [r.document for r in outside], seed=case.seed
         )
-        return None if found is None else auc(*found)
+        return None if scores is None else auc(*scores)
 
     def _refusal(
         self,
@@ -125,11 +127,15 @@ class Membership(Attack):
         outside: Sequence[ScoredRecord],
     ) -> str:
         """Return why the sets cannot be compared; empty where they can, or must."""
-        ours, theirs = ([one.document for one in some] for some in (inside, outside))
+        inside_documents, outside_documents = (
+            [r.document for r in side] for side in (inside, outside)
+        )
         if (
             by_text is None
             or self.shifted
-            or not text_baseline.texts_differ(ours, theirs, by_text, seed=case.seed)
+            or not text_baseline.texts_differ(
+                inside_documents, outside_documents, by_text, seed=case.seed
+            )
         ):
             return ""
         return (

@@ -14,7 +14,7 @@ def rows(
     plugin: str,
     case: AttackContext,
     members: Sequence[ScoredRecord],
-    others: Sequence[ScoredRecord],
+    nonmembers: Sequence[ScoredRecord],
 ) -> Iterator[Measurement]:
     """Yield the mean memorization of members and of held-out records; nothing without a model.
 
@@ -22,13 +22,13 @@ def rows(
     """
     if case.counterfactual is None:
         return
-    for name, some in (("members", members), ("held-out", others)):
-        values = [one.memorization() for one in some]
-        groups = [one.document.group or one.document.id for one in some]
+    for name, records in (("members", members), ("held-out", nonmembers)):
+        values = [record.memorization() for record in records]
+        groups = [record.document.group or record.document.id for record in records]
         low, high = clustered_share(values, groups, seed=case.seed)
         yield Measurement.mean(
             Estimate(sum(values) / len(values), low, high),
-            len(some),
+            len(records),
             kind=KIND,
             plugin=plugin,
             metric="counterfactual_memorization",

@@ -1,7 +1,7 @@
 """LiRA (Carlini et al. 2022): how the model stands among those of reference federations.
 
-Online where every record of a comparison was in some of them and not in others; offline where it
-was not in some. Both are measured where they can be, on the records of which they can.
+The online variant needs records that some of them had and others had not; the offline variant
+needs only the latter. Each is measured on the records that allow it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,50 +21,50 @@ LACK = {
     ),
     "offline": f"no records on one side were out of {FEWEST} reference federations",
 }
-"""Why a way has no numbers."""
+"""Why a variant has no numbers."""
 
 
 def rows(
     case: AttackContext,
     inside: Sequence[ScoredRecord],
     outside: Sequence[ScoredRecord],
-    at: Mapping[str, object],
+    shared_scope: Mapping[str, object],
     refusal: str,
 ) -> Iterator[Measurement]:
-    """Yield area, balanced accuracy and rates of both ways; nothing without reference models."""
+    """Yield area, balanced accuracy and rates by variant; nothing without reference models."""
     if not case.references:
         return
-    for way, score in WAYS.items():
+    for variant, score in WAYS.items():
         chosen = [
-            [one for one in some if _fits(_sides(case, one), way)] for some in (inside, outside)
+            [r for r in records if _fits(_sides(case, r), variant)] for records in (inside, outside)
         ]
         scope = {
             "score": SCORE,
             "source": "tuned",
-            **at,
+            **shared_scope,
             "members": len(chosen[0]),
             "others": len(chosen[1]),
-            "estimator": way,
+            "estimator": variant,
             "references": len(case.references),
         }
-        if reason := refusal or ("" if all(chosen) else LACK[way]):
+        if reason := refusal or ("" if all(chosen) else LACK[variant]):
             yield missing("auc", scope, reason)
             continue
         every = [*chosen[0], *chosen[1]]
-        found = score(
-            [likelihood_ratio.confidence(one.tuned.log_probability) for one in every],
-            [list(map(likelihood_ratio.confidence, one.references)) for one in every],
-            [_sides(case, one) for one in every],
+        scores = score(
+            [likelihood_ratio.confidence(record.tuned.log_probability) for record in every],
+            [list(map(likelihood_ratio.confidence, record.references)) for record in every],
+            [_sides(case, record) for record in every],
         ).tolist()
-        yield from roc_rows(found[: len(chosen[0])], found[len(chosen[0]) :], scope)
+        yield from roc_rows(scores[: len(chosen[0])], scores[len(chosen[0]) :], scope)
 
 
-def _sides(case: AttackContext, one: ScoredRecord) -> list[bool]:
-    """Return which of the reference federations had a record."""
-    return [one.document.text in reference.texts for reference in case.references]
+def _sides(case: AttackContext, record: ScoredRecord) -> list[bool]:
+    """Return for each reference federation whether it had a record."""
+    return [record.document.text in reference.texts for reference in case.references]
 
 
-def _fits(had: Sequence[bool], way: str) -> bool:
-    """Tell whether there are enough models on the sides that a way takes."""
+def _fits(had: Sequence[bool], variant: str) -> bool:
+    """Return whether enough models are on the sides that a variant needs."""
     inside = sum(had)
-    return len(had) - inside >= FEWEST and (way == "offline" or inside >= FEWEST)
+    return len(had) - inside >= FEWEST and (variant == "offline" or inside >= FEWEST)

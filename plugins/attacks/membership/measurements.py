@@ -24,93 +24,102 @@ NO_STATISTICS = "a server does not say how likely the tokens are that do not sta
 Scope = Mapping[str, object]
 
 
-def text_row(by_text: Estimate | None, at: Scope) -> Measurement:
+def text_row(by_text: Estimate | None, shared_scope: Scope) -> Measurement:
     """Return the row of the texts alone."""
-    scope = {"score": BY_TEXT, **at}
+    scope = {"score": BY_TEXT, **shared_scope}
     if by_text is None:
         return missing("auc", scope, text_baseline.TOO_FEW)
     return row("auc", by_text, scope, chance=0.5)
 
 
 def score_rows(
-    inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord], at: Scope, refusal: str
+    inside: Sequence[ScoredRecord],
+    outside: Sequence[ScoredRecord],
+    shared_scope: Scope,
+    refusal: str,
 ) -> Iterator[Measurement]:
     """Yield the rows of every score."""
-    members, others = ([one.scores() for one in some] for some in (inside, outside))
+    members, nonmembers = ([r.scores() for r in records] for records in (inside, outside))
     for name in members[0]:
-        scope = {"score": name, "source": "tuned", **at}
-        values = [[scores[name] for scores in some] for some in (members, others)]
-        ours, theirs = ([one for one in some if one is not None] for some in values)
+        scope = {"score": name, "source": "tuned", **shared_scope}
+        values = [[scores[name] for scores in side] for side in (members, nonmembers)]
+        member_values, nonmember_values = ([v for v in side if v is not None] for side in values)
         none = NO_STATISTICS if name == "min_k++" else NO_BASE
-        reason = refusal or ("" if len(ours) == len(members) else none)
-        yield from roc_rows(ours, theirs, scope, reason)
+        reason = refusal or ("" if len(member_values) == len(members) else none)
+        yield from roc_rows(member_values, nonmember_values, scope, reason)
 
 
 def roc_rows(
-    members: Sequence[float], others: Sequence[float], scope: Scope, reason: str = ""
+    members: Sequence[float], nonmembers: Sequence[float], scope: Scope, reason: str = ""
 ) -> Iterator[Measurement]:
     """Yield area, balanced accuracy and rates of one score; one row where a reason is given."""
     if reason:
         yield missing("auc", scope, reason)
         return
-    yield row("auc", auc(members, others), scope, chance=0.5)
-    best = balanced_accuracy(Roc.of(members, others))
+    yield row("auc", auc(members, nonmembers), scope, chance=0.5)
+    best = balanced_accuracy(Roc.of(members, nonmembers))
     yield number("balanced_accuracy", best, scope, chance=0.5)
     for rate in RATES:
-        wanted = {**scope, "fpr": rate}
-        if len(others) * rate < 1:
-            few = f"{len(others):,} held-out records show no false positive rate of {rate:g}"
-            yield missing("tpr", wanted, few)
+        rate_scope = {**scope, "fpr": rate}
+        if len(nonmembers) * rate < 1:
+            refusal = (
+                f"{len(nonmembers):,} held-out records show no false positive rate of {rate:g}"
+            )
+            yield missing("tpr", rate_scope, refusal)
             continue
-        found = tpr_at_fpr(members, others, rate)
-        hits = round(found.value * len(members))
-        yield replace(row("tpr", found, wanted, chance=rate), hits=hits)
+        tpr = tpr_at_fpr(members, nonmembers, rate)
+        hits = round(tpr.value * len(members))
+        yield replace(row("tpr", tpr, rate_scope, chance=rate), hits=hits)
 
 
 def p_value_rows(
     case: AttackContext,
     inside: Sequence[ScoredRecord],
     outside: Sequence[ScoredRecord],
-    at: Scope,
+    shared_scope: Scope,
     refusal: str,
 ) -> Iterator[Measurement]:
     """Yield the p values that the verdict goes by: of the score that was fixed before."""
-    scope = {"score": JUDGED, "source": "tuned", **at}
-    ours, theirs = (judged_scores(some) for some in (inside, outside))
-    if refusal or ours is None or theirs is None:
+    scope = {"score": JUDGED, "source": "tuned", **shared_scope}
+    member_scores, nonmember_scores = (judged_scores(records) for records in (inside, outside))
+    if refusal or member_scores is None or nonmember_scores is None:
         for test in TESTS:
             yield missing("p_value", {**scope, "test": test}, refusal or NO_BASE)
         return
-    both = groups(inside), groups(outside)
-    found = permutation_p_values(ours, theirs, both, fpr=RATES[0], seed=case.seed)
-    for test, p in zip(TESTS, (found.ranks, found.tail), strict=True):
+    side_groups = groups(inside), groups(outside)
+    p_values = permutation_p_values(
+        member_scores, nonmember_scores, side_groups, fpr=RATES[0], seed=case.seed
+    )
+    for test, p in zip(TESTS, (p_values.ranks, p_values.tail), strict=True):
         yield number("p_value", p, {**scope, "test": test})
 
 
-def judged_scores(some: Sequence[ScoredRecord]) -> list[float] | None:
+def judged_scores(records: Sequence[ScoredRecord]) -> list[float] | None:
     """Return the scores that the verdict goes by; None where a record has none."""
-    found = [value for one in some if (value := one.scores()[JUDGED]) is not None]
-    return found if len(found) == len(some) else None
+    scores = [value for record in records if (value := record.scores()[JUDGED]) is not None]
+    return scores if len(scores) == len(records) else None
 
 
-def groups(some: Sequence[ScoredRecord]) -> list[str]:
-    """Return whose each record is: its group, or it alone."""
-    return [one.document.group or one.document.text for one in some]
+def groups(records: Sequence[ScoredRecord]) -> list[str]:
+    """Return the group of each record; one without a group is its own."""
+    return [record.document.group or record.document.text for record in records]
 
 
-def row(metric: str, found: Estimate, scope: Scope, *, chance: float | None = None) -> Measurement:
+def row(
+    metric: str, estimate: Estimate, scope: Scope, *, chance: float | None = None
+) -> Measurement:
     """Return a number with its interval."""
     n = scope["members"]
     assert isinstance(n, int)
     return Measurement.mean(
-        found, n, kind=KIND, plugin=KIND, metric=metric, scope=scope, chance=chance
+        estimate, n, kind=KIND, plugin=KIND, metric=metric, scope=scope, chance=chance
     )
 
 
 def number(metric: str, value: float, scope: Scope, *, chance: float | None = None) -> Measurement:
     """Return a number that has no interval."""
-    made = row(metric, Estimate(value, value, value), scope, chance=chance)
-    return replace(made, low=None, high=None)
+    measurement = row(metric, Estimate(value, value, value), scope, chance=chance)
+    return replace(measurement, low=None, high=None)
 
 
 def missing(metric: str, scope: Scope, reason: str) -> Measurement:

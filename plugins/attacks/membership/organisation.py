@@ -1,9 +1,9 @@
 """Whether the organisation that records are of took part, tested on its own records.
 
 User inference (Kandpal et al. 2024, arXiv:2310.09266) asks how much better a model knows a user's
-texts than its base does. Alone that is no participation: a model knows the style of whoever took
-part, and so the texts of everybody who writes like them. Here records that the organisation says it
-gave are compared with records of its own that it gave nobody. Style is on both sides.
+texts than its base does. That alone does not show participation: a model knows the style of whoever
+took part, and so the texts of everybody who writes like them. Here records that the organisation
+says it contributed are compared with its own records that it gave to nobody, of the same style.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,17 @@ from .scored_record import ScoredRecord
 
 SCORE, UNIT = "participation", "organisation"
 LEVEL = 0.01
-"""From which p value on it is said that the organisation took part."""
+"""The highest p value at which the organisation is said to have taken part."""
 PLACEBO = 0.05
-"""Where words or the base tell the two sets apart at this level, they are not of one kind."""
+"""Where words or the base tell the two sets apart at this level, they are not comparable."""
 Scope = Mapping[str, object]
 
 
 def rows(
-    case: AttackContext, inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord], at: Scope
+    case: AttackContext,
+    inside: Sequence[ScoredRecord],
+    outside: Sequence[ScoredRecord],
+    shared_scope: Scope,
 ) -> Iterator[Measurement]:
     """Yield the p value and the gap behind it, after all rounds and after each; or why not."""
     claimed, control = _of_nobody_else(case, inside), _own(inside, outside)
@@ -33,7 +36,7 @@ def rows(
         "score": SCORE,
         "unit": UNIT,
         "source": "tuned",
-        "records": at["records"],
+        "records": shared_scope["records"],
         "members": len(claimed),
         "others": len(control),
         "rounds": len(case.rounds) + 1,
@@ -44,60 +47,60 @@ def rows(
         yield missing("p_value", scope, reason)
         return
     scope |= {"groups": len(set(groups[0])), "beside": len(set(groups[1]))}
-    sides = [[one.gains() for one in some] for some in (claimed, control)]
-    whole = _test([[fmean(gains) for gains in some] for some in sides], groups, case.seed)
-    yield number("p_value", whole.p_value, scope)
-    yield row("score_gap", whole.gap, scope)
-    for place, name in enumerate([*sorted(case.rounds), None]) if case.rounds else ():
-        found = _test([[gains[place] for gains in some] for some in sides], groups, case.seed)
-        yield row("score_gap", found.gap, {**scope, "round": "last" if name is None else name})
+    sides = [[record.gains() for record in records] for records in (claimed, control)]
+    overall_test = _test([[fmean(gains) for gains in side] for side in sides], groups, case.seed)
+    yield number("p_value", overall_test.p_value, scope)
+    yield row("score_gap", overall_test.gap, scope)
+    for index, name in enumerate([*sorted(case.rounds), None]) if case.rounds else ():
+        test = _test([[gains[index] for gains in side] for side in sides], groups, case.seed)
+        yield row("score_gap", test.gap, {**scope, "round": "last" if name is None else name})
 
 
-def caveats(made: Sequence[Measurement]) -> Iterator[str]:
+def caveats(measurements: Sequence[Measurement]) -> Iterator[str]:
     """Yield what the test says, in words, and what it cannot say."""
-    test = next(one for one in made if one.metric == "p_value")
+    test = next(m for m in measurements if m.metric == "p_value")
     if test.value is None:
         yield f"organisation: whether it took part cannot be told: {test.reason}."
         return
-    shown = test.value <= LEVEL
+    significant = test.value <= LEVEL
     yield (
-        f"organisation: that it took part is {'' if shown else 'not '}shown at {LEVEL:.0%} "
+        f"organisation: that it took part is {'' if significant else 'not '}shown at {LEVEL:.0%} "
         f"(p = {test.value:.2g}), provided that the held-out records are its own and were set "
         "aside at random"
         + (
             "; somebody else may have trained on copies of its records."
-            if shown
+            if significant
             else ". That it did not take part is not shown either."
         )
     )
 
 
-def _of_nobody_else(case: AttackContext, some: Sequence[ScoredRecord]) -> list[ScoredRecord]:
-    """Return the records that no other member, as far as is known, has as well.
+def _of_nobody_else(case: AttackContext, records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+    """Return the records that no other known member has as well.
 
-    An attacker whose records are the victim's is the victim.
+    An attacker whose records are the victim's counts as the victim.
     """
-    texts = {one.text for documents in case.members.values() for one in documents}
-    own = {one.text for one in case.attacker}
-    if case.victim is not None and own != {one.text for one in case.victim}:
-        texts |= own
-    return [one for one in some if one.document.text not in texts]
+    texts = {document.text for documents in case.members.values() for document in documents}
+    attacker_texts = {document.text for document in case.attacker}
+    if case.victim is not None and attacker_texts != {document.text for document in case.victim}:
+        texts |= attacker_texts
+    return [record for record in records if record.document.text not in texts]
 
 
 def _own(inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]) -> list[ScoredRecord]:
     """Return the held-out records of the same organisation, as far as groups name any."""
-    names = {_organisation(one) for one in inside}
-    return [one for one in outside if _organisation(one) in names]
+    names = {_organisation(record) for record in inside}
+    return [record for record in outside if _organisation(record) in names]
 
 
-def _organisation(one: ScoredRecord) -> str:
-    """Return whose a record is: what its group has before a slash; empty for no slash."""
-    name, slash, _ = one.document.group.partition("/")
+def _organisation(record: ScoredRecord) -> str:
+    """Return the organisation of a record: its group up to a slash; empty without a slash."""
+    name, slash, _ = record.document.group.partition("/")
     return name if slash else ""
 
 
-def _groups(some: Sequence[ScoredRecord]) -> list[str]:
-    return [one.document.group or one.document.text for one in some]
+def _groups(records: Sequence[ScoredRecord]) -> list[str]:
+    return [record.document.group or record.document.text for record in records]
 
 
 def _obstacle(
@@ -110,7 +113,7 @@ def _obstacle(
     """Return why no test is suitable; empty where one is."""
     if case.base is None:
         return NO_BASE
-    names = sorted({_organisation(one) for one in inside})
+    names = sorted({_organisation(record) for record in inside})
     if len(names) > 1:
         return f"by the names of their groups, the records are of {len(names)} organisations"
     if not control:
@@ -124,9 +127,9 @@ def _obstacle(
             f"{counts} groups of claimed and held-out records of nobody else are too few; "
             f"{text_baseline.LEAST} each are needed"
             + (
-                f" ({left:,} claimed records are another member's as well: name that one's own "
-                "file as the victim's if it is the same organisation)"
-                if (left := len(inside) - len(claimed))
+                f" ({duplicates:,} claimed records are another member's as well: name that one's "
+                "own file as the victim's if it is the same organisation)"
+                if (duplicates := len(inside) - len(claimed))
                 else ""
             )
         )
@@ -141,7 +144,7 @@ def _difference(
 ) -> str:
     """Return what tells the two sets apart without the tuned model; empty where nothing does."""
     words = text_baseline.permutation_p_value(
-        [one.document for one in claimed], [one.document for one in control], seed=seed
+        [record.document for record in claimed], [record.document for record in control], seed=seed
     )
     if words is not None and words <= PLACEBO:
         return (
@@ -165,7 +168,7 @@ def _placebo(
     seed: int,
 ) -> float:
     """Return the p value of a difference in the base's loss."""
-    sides = [[fmean(one.base or ()) for one in some] for some in (claimed, control)]
+    sides = [[fmean(record.base or ()) for record in records] for records in (claimed, control)]
     return _test(sides, groups, seed).two_sided
 
 

@@ -23,11 +23,11 @@ def read_records(
     """
     begin = len(case.with_start((), at_start=True))
     room = min(tokens, case.engine.context_length - begin)
-    tokenized = case.engine.tokenize([one.text for one in documents])
+    tokenized = case.engine.tokenize([document.text for document in documents])
     cut = [
-        (document, _text(document, found, room), found.ids[:room])
-        for document, found in zip(documents, tokenized, strict=True)
-        if len(found.ids[:room]) >= shortest
+        (document, _text(document, encoding, room), encoding.ids[:room])
+        for document, encoding in zip(documents, tokenized, strict=True)
+        if len(encoding.ids[:room]) >= shortest
     ]
     sequences = [case.with_start(ids, at_start=True) for *_, ids in cut]
     progress = case.progress("reading records")
@@ -44,45 +44,47 @@ def read_records(
         for number, model in case.rounds.items()
     }
     references = [
-        case.engine.score(one.target, sequences, progress=case.progress(one.target.name))
-        for one in case.references
+        case.engine.score(
+            reference.target, sequences, progress=case.progress(reference.target.name)
+        )
+        for reference in case.references
     ]
     read = [
         ScoredRecord(
             document,
             text,
-            tuned[at],
-            base[at],
-            without[at],
-            {number: rows[at] for number, rows in rounds.items()},
-            [rows[at] for rows in references],
+            tuned[index],
+            base[index],
+            without[index],
+            {number: rows[index] for number, rows in rounds.items()},
+            [rows[index] for rows in references],
         )
-        for at, (document, text, _) in enumerate(cut)
+        for index, (document, text, _) in enumerate(cut)
     ]
     return _with_neighbours(case, read, [ids for *_, ids in cut], near)
 
 
-def _text(document: Document, found: Tokens, room: int) -> str:
-    """Return as much of a record's text as is read."""
-    if len(found.ids) <= room:
+def _text(document: Document, encoding: Tokens, room: int) -> str:
+    """Return the part of a record's text that is read."""
+    if len(encoding.ids) <= room:
         return document.text
-    return document.text[: found.offsets[room - 1][1]]
+    return document.text[: encoding.offsets[room - 1][1]]
 
 
 def _with_neighbours(
     case: AttackContext, read: Sequence[ScoredRecord], ids: Sequence[Sequence[int]], count: int
 ) -> list[ScoredRecord]:
-    """Return the same with what the tuned model says of so many neighbours of each."""
+    """Return the records with the tuned model's scores of `count` neighbours of each."""
     if not count:
         return list(read)
     every = neighbours.dictionary(ids)
     rows = [
         case.with_start(text, at_start=True)
-        for own in ids
-        for text in neighbours.near(own, every, count=count, seed=case.seed)
+        for record_ids in ids
+        for text in neighbours.near(record_ids, every, count=count, seed=case.seed)
     ]
     scored = case.engine.score(case.tuned, rows, progress=case.progress("their neighbours"))
     return [
-        replace(record, neighbours=scored[at * count : (at + 1) * count])
-        for at, record in enumerate(read)
+        replace(record, neighbours=scored[index * count : (index + 1) * count])
+        for index, record in enumerate(read)
     ]

@@ -38,7 +38,9 @@ class ScoredRecord:
         """
         if self.without is None:
             raise ValueError("There is no model without the client.")
-        right = [sum(one.first) / len(one) for one in (self.tuned, self.without)]
+        right = [
+            sum(statistics.first) / len(statistics) for statistics in (self.tuned, self.without)
+        ]
         return right[0] - right[1]
 
     def gains(self) -> list[float]:
@@ -49,21 +51,23 @@ class ScoredRecord:
         if self.base is None:
             raise ValueError("There is no base to compare with.")
         every = [*(self.rounds[n] for n in sorted(self.rounds)), self.tuned.log_probability]
-        return [scores.reference_ratio(one, self.base) for one in every]
+        return [scores.reference_ratio(logprobs, self.base) for logprobs in every]
 
     def scores(self) -> dict[str, float | None]:
-        """Return every score by its name, higher for trained records; None without a base.
+        """Return every score by its name, higher for trained records; None where it has no value.
 
-        Or where a server does not say how likely the tokens are that are not there.
+        That is without a base, or where a server reports only the probability of the actual tokens.
         """
-        own, base = self.tuned.log_probability, self.base
+        logprobs, base = self.tuned.log_probability, self.base
         return {
-            "loss": scores.loss(own),
-            "zlib": scores.zlib_ratio(own, self.text),
-            "reference": None if base is None else scores.reference_ratio(own, base),
-            "min_k": scores.min_k(own),
+            "loss": scores.loss(logprobs),
+            "zlib": scores.zlib_ratio(logprobs, self.text),
+            "reference": None if base is None else scores.reference_ratio(logprobs, base),
+            "min_k": scores.min_k(logprobs),
             "min_k++": scores.min_k_plus_plus(self.tuned) if self.tuned.mean else None,
-            "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
+            "error_zone": None
+            if base is None
+            else scores.error_zone(logprobs, base, self.tuned.first),
             **self._counterfactual(),
             **self._neighbourhood(),
         }
@@ -71,8 +75,8 @@ class ScoredRecord:
     def _neighbourhood(self) -> dict[str, float | None]:
         if not self.neighbours:
             return {}
-        own = self.tuned.log_probability
-        return {NEIGHBOURHOOD: scores.neighbourhood(own, self.neighbours)}
+        logprobs = self.tuned.log_probability
+        return {NEIGHBOURHOOD: scores.neighbourhood(logprobs, self.neighbours)}
 
     def _counterfactual(self) -> dict[str, float | None]:
         if self.without is None:

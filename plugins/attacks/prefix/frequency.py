@@ -36,26 +36,28 @@ class Frequency(Superset):
 
     def plan(self, case: AttackContext) -> QueryPlan:
         """Return what to ask, and what became of the budget."""
-        found = of_case(case, self.context)
-        chosen = self._chosen(found)
-        return replace(query_plan.of_set(case, chosen), notes=self._notes(found, chosen))
+        subprefixes = of_case(case, self.context)
+        chosen = self._chosen(subprefixes)
+        return replace(query_plan.of_set(case, chosen), notes=self._notes(subprefixes, chosen))
 
-    def _chosen(self, found: SubPrefixes) -> FirstSubPrefixes:
-        """Return the first ones; raises InputError where there are some, but none often enough."""
-        enough = found.reaching(self.minimum)
-        if len(found) and not enough:
+    def _chosen(self, subprefixes: SubPrefixes) -> FirstSubPrefixes:
+        """Return the first sub-prefixes; raises InputError where none is frequent enough."""
+        enough = subprefixes.reaching(self.minimum)
+        if len(subprefixes) and not enough:
             raise InputError(
-                f"No sub-prefix has a count of {self.minimum:,} or more: of {len(found):,}, the "
-                f"most frequent has {found.count[0]:,}; see --set {self.name}.minimum."
+                f"No sub-prefix has a count of {self.minimum:,} or more: of {len(subprefixes):,}, "
+                f"the most frequent has {subprefixes.count[0]:,}; see --set {self.name}.minimum."
             )
-        return found.first(enough if self.budget is None else min(self.budget, enough))
+        return subprefixes.first(enough if self.budget is None else min(self.budget, enough))
 
-    def _notes(self, found: SubPrefixes, chosen: FirstSubPrefixes) -> tuple[str, ...]:
+    def _notes(self, subprefixes: SubPrefixes, chosen: FirstSubPrefixes) -> tuple[str, ...]:
         if not chosen:
             return ()
-        enough, last = found.reaching(self.minimum), found.count[len(chosen) - 1]
-        of = f"{enough:,} sub-prefixes with a count of at least {self.minimum:,}"
+        enough, last = subprefixes.reaching(self.minimum), subprefixes.count[len(chosen) - 1]
+        eligible = f"{enough:,} sub-prefixes with a count of at least {self.minimum:,}"
         if self.budget is not None and self.budget > enough:
-            told = f"the budget of {self.budget:,} prefixes is larger than the set; all {of}"
-            return (f"{self.name}: {told} were asked.",)
-        return (f"{self.name}: {len(chosen):,} of {of} were asked, down to a count of {last:,}.",)
+            note = f"the budget of {self.budget:,} prefixes is larger than the set; all {eligible}"
+            return (f"{self.name}: {note} were asked.",)
+        return (
+            f"{self.name}: {len(chosen):,} of {eligible} were asked, down to a count of {last:,}.",
+        )

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class FirstSubPrefixes(Sequence[PiiOccurrence]):
-    """The first sub-prefixes of a set, made when they are asked for."""
+    """The first sub-prefixes of a set, built on demand."""
 
-    def __init__(self, made: "SubPrefixes", size: int) -> None:
-        self._made, self._size = made, max(0, min(size, len(made)))
+    def __init__(self, subprefixes: "SubPrefixes", size: int) -> None:
+        self._made, self._size = subprefixes, max(0, min(size, len(subprefixes)))
 
     def __len__(self) -> int:
         return self._size
@@ -30,15 +30,15 @@ class FirstSubPrefixes(Sequence[PiiOccurrence]):
     def __getitem__(self, index: slice) -> list[PiiOccurrence]: ...
     def __getitem__(self, index: int | slice) -> PiiOccurrence | list[PiiOccurrence]:
         chosen = range(self._size)[index]
-        made = self._made.place
-        return made(chosen) if isinstance(chosen, int) else [made(one) for one in chosen]
+        build = self._made.place
+        return build(chosen) if isinstance(chosen, int) else [build(i) for i in chosen]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubPrefixes:
     """Set(SUP): distinct sub-prefixes, most frequent first, then longest, then by tokens.
 
-    They are made when they are asked for; kept are the places and a few numbers for each.
+    They are built on demand; only the occurrences and a few numbers for each are kept.
     """
 
     occurrences: Sequence[PiiOccurrence]
@@ -71,16 +71,16 @@ class SubPrefixes:
         return FirstSubPrefixes(self, size)
 
     def place(self, index: int) -> PiiOccurrence:
-        """Return a sub-prefix as a place, with the commonest label and character after it."""
-        found = self.found
-        first, length = int(found.first[index]), int(found.length[index])
-        rows = found.order[first : first + int(found.count[index])]
+        """Return a sub-prefix as an occurrence, with the commonest label and character after it."""
+        suffixes = self.found
+        first, length = int(suffixes.first[index]), int(suffixes.length[index])
+        rows = suffixes.order[first : first + int(suffixes.count[index])]
         kinds = Counter((self.occurrences[row].label, self.occurrences[row].after) for row in rows)
         label, after = min(kinds, key=lambda kind: (-kinds[kind], kind))
         return PiiOccurrence(
             prefix=self.occurrences[rows[0]].prefix[-length:],
             tokens=(),
-            at_start=bool(found.whole[index]),
+            at_start=bool(suffixes.whole[index]),
             label=label,
             after=after,
         )
@@ -98,13 +98,13 @@ def distinct_subprefixes(
     """
     from .suffix_counts import suffixes
 
-    prefixes = [place.prefix for place in occurrences]
-    whole = [starts and place.at_start for place in occurrences]
-    return SubPrefixes(occurrences, suffixes(prefixes, whole, context))
+    prefixes = [occurrence.prefix for occurrence in occurrences]
+    whole_flags = [starts and occurrence.at_start for occurrence in occurrences]
+    return SubPrefixes(occurrences, suffixes(prefixes, whole_flags, context))
 
 
 def of_case(case: AttackContext, context: int) -> SubPrefixes:
     """Return the sub-prefixes of the attacker's PII, distinct as the prompts they are asked as."""
-    found = pii_occurrences(case.engine, case.attacker, context)
+    occurrences = pii_occurrences(case.engine, case.attacker, context)
     starts = case.with_start((), at_start=True) != case.with_start((), at_start=False)
-    return distinct_subprefixes(found, context, starts=starts)
+    return distinct_subprefixes(occurrences, context, starts=starts)

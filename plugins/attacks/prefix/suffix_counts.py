@@ -31,19 +31,21 @@ class Suffixes:
     """(S,): whether it is a sequence marked as whole from its first token on."""
 
 
-def suffixes(sequences: Sequence[Sequence[int]], whole: Sequence[bool], longest: int) -> Suffixes:
+def suffixes(
+    sequences: Sequence[Sequence[int]], whole_flags: Sequence[bool], longest: int
+) -> Suffixes:
     """Return every distinct suffix of 1 to `longest` tokens, with its number of occurrences.
 
-    A sequence that is marked in `whole` and no longer than `longest` counts, taken whole, as
+    A sequence that is marked in `whole_flags` and no longer than `longest` counts, taken whole, as
     another suffix than the same tokens at the end of a longer sequence. Neither the suffixes nor
     their order depend on the order of the sequences. Raises ValueError for tokens below 0.
     """
-    tokens, lengths, marked = _backwards(sequences, whole, longest)
+    tokens, lengths, marked = _backwards(sequences, whole_flags, longest)
     order = _sorted(tokens, marked)
     tokens, lengths, marked = tokens[order], lengths[order], marked[order]
     levels = list(_levels(_common(tokens, lengths), lengths, marked, longest))
-    parts = [np.concatenate(part) for part in zip(*levels, strict=True)]
-    first, count, length, is_whole = parts
+    columns = [np.concatenate(column) for column in zip(*levels, strict=True)]
+    first, count, length, is_whole = columns
     by_count = np.lexsort((first, -length, -count))
     return Suffixes(
         order=order,
@@ -55,7 +57,7 @@ def suffixes(sequences: Sequence[Sequence[int]], whole: Sequence[bool], longest:
 
 
 def _backwards(
-    sequences: Sequence[Sequence[int]], whole: Sequence[bool], longest: int
+    sequences: Sequence[Sequence[int]], whole_flags: Sequence[bool], longest: int
 ) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     """Return the last tokens of every sequence, last one first, (N, longest) with -1 behind."""
     if longest < 1:
@@ -68,7 +70,7 @@ def _backwards(
     if (tokens < 0).sum() != tokens.size - lengths.sum():
         raise ValueError("A token's id is below 0.")
     fits = np.fromiter((len(s) <= longest for s in sequences), np.bool_, len(sequences))
-    return tokens, lengths, fits & np.asarray(whole, dtype=np.bool_)
+    return tokens, lengths, fits & np.asarray(whole_flags, dtype=np.bool_)
 
 
 def _sorted(tokens: Integers, marked: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -105,15 +107,15 @@ def _levels(
         first, size = first[long_enough], size[long_enough]
         # Within a run the rows of just this length come first, and of those the marked ones.
         ends_here = np.concatenate(([0], np.cumsum(marked & (lengths == length))))
-        ended = ends_here[first + size] - ends_here[first]
+        whole_counts = ends_here[first + size] - ends_here[first]
         for start, count, is_whole in (
-            (first, ended, True),
-            (first + ended, size - ended, False),
+            (first, whole_counts, True),
+            (first + whole_counts, size - whole_counts, False),
         ):
-            kept = count > 0
+            nonzero = count > 0
             yield (
-                start[kept].astype(np.int32),
-                count[kept].astype(np.int32),
-                np.full(int(kept.sum()), length, dtype=np.int32),
-                np.full(int(kept.sum()), is_whole, dtype=np.bool_),
+                start[nonzero].astype(np.int32),
+                count[nonzero].astype(np.int32),
+                np.full(int(nonzero.sum()), length, dtype=np.int32),
+                np.full(int(nonzero.sum()), is_whole, dtype=np.bool_),
             )

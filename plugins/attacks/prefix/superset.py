@@ -29,5 +29,5 @@ class Superset(PrefixAttack):
 
     def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return Set(SUP), most frequent first."""
-        found = of_case(case, self.context)
-        return found.first(len(found))
+        subprefixes = of_case(case, self.context)
+        return subprefixes.first(len(subprefixes))

@@ -54,45 +54,47 @@ class Ranking(Attack):
     def run(self, case: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
         documents = case.attacker if case.victim is None else case.victim
-        found = self._found(documents)
+        occurrences = self._found(documents)
         counts = sorted(set(self.candidates))
-        order = cloze.choose_occurrences(found, case.seed, self.per_document)
+        order = cloze.choose_occurrences(occurrences, case.seed, self.per_document)
         corpus = [document.text for document in documents]
-        offered = cloze.cloze_questions(order, found, corpus, most=counts[-1], seed=case.seed)
-        asked, passed = self._asked(case, offered, counts[0])
-        result = scoring.result(self.name, scoring.candidate_losses(case, asked), counts)
-        said = (
-            f"{self.name}: {len(asked)} of {len(order)} distinct PII strings ({len(found)} "
-            f"occurrences) were masked, each once; {passed} were passed over, because their kind "
-            "has too few strings or nothing stands before them."
+        offered = cloze.cloze_questions(order, occurrences, corpus, most=counts[-1], seed=case.seed)
+        questions, passed = self._asked(case, offered, counts[0])
+        result = scoring.result(self.name, scoring.candidate_losses(case, questions), counts)
+        caveat = (
+            f"{self.name}: {len(questions)} of {len(order)} distinct PII strings "
+            f"({len(occurrences)} occurrences) were masked, each once; {passed} were passed over, "
+            "because their kind has too few strings or nothing stands before them."
         )
-        return replace(result, limits=(said, *result.limits))
+        return replace(result, limits=(caveat, *result.limits))
 
     def _asked(
         self, case: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
     ) -> tuple[list[scoring.ScoredQuestion], int]:
         """Return what is asked, and how many questions were passed over for it."""
-        asked: list[scoring.ScoredQuestion] = []
+        questions: list[scoring.ScoredQuestion] = []
         passed = 0
         for question in offered:
             enough = len(question.others) >= fewest - 1
-            one = scoring.scored_question(case, question, self.context) if enough else None
-            if one is None:
+            scored_question = (
+                scoring.scored_question(case, question, self.context) if enough else None
+            )
+            if scored_question is None:
                 passed += 1
             else:
-                asked.append(one)
-            if len(asked) == self.sentences:
+                questions.append(scored_question)
+            if len(questions) == self.sentences:
                 break
-        return asked, passed
+        return questions, passed
 
     def _found(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
         """Return every PII that may be masked; raises what is wrong where there is none."""
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
             raise unknown_name_error("kind of PII in the data", min(missing), present)
-        found = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
-        if not found:
+        occurrences = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
+        if not occurrences:
             raise InputError(
                 f"The data holds no annotated PII of {self.shortest} characters or more."
             )
-        return found
+        return occurrences

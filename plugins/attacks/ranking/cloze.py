@@ -36,7 +36,7 @@ class Occurrence:
         return self.label, is_han(self.string)
 
     def key(self, seed: int) -> str:
-        """Return what orders occurrences at random, whatever order they come in."""
+        """Return a random sort key, which does not depend on the order of occurrences."""
         return _hash(f"{seed}\x00{self.document.text}\x00{self.start}\x00{self.label}")
 
 
@@ -68,25 +68,25 @@ def occurrences(
 ) -> list[Occurrence]:
     """Return every PII of at least `shortest` characters and, if `labels` are named, of those."""
     return [
-        found
+        occurrence
         for document in documents
         if not document.is_prompt
         for span in document.pii or ()
-        if (found := _stripped(document, span)) and len(found.string) >= shortest
-        if not labels or found.label in labels
+        if (occurrence := _stripped(document, span)) and len(occurrence.string) >= shortest
+        if not labels or occurrence.label in labels
     ]
 
 
 def _stripped(document: Document, span: PiiSpan) -> Occurrence | None:
     """Return a span as an occurrence without white space at its ends; None if nothing is left."""
-    whole = document.text[span.start : span.end]
-    start = span.start + len(whole) - len(whole.lstrip())
-    string = whole.strip()
+    raw = document.text[span.start : span.end]
+    start = span.start + len(raw) - len(raw.lstrip())
+    string = raw.strip()
     return Occurrence(document, start, string, span.label) if string else None
 
 
 def choose_occurrences(
-    found: Sequence[Occurrence], seed: int, per_document: int = 0
+    all_occurrences: Sequence[Occurrence], seed: int, per_document: int = 0
 ) -> list[Occurrence]:
     """Return occurrences of distinct strings in the order in which they are to be asked.
 
@@ -94,53 +94,61 @@ def choose_occurrences(
     a second of each, and so on, up to `per_document` if that is not 0.
     """
     once: dict[str, Occurrence] = {}
-    for one in sorted(found, key=lambda one: one.key(seed)):
-        once.setdefault(normalize(one.string), one)
+    for occurrence in sorted(all_occurrences, key=lambda occurrence: occurrence.key(seed)):
+        once.setdefault(normalize(occurrence.string), occurrence)
     turns: Counter[str] = Counter()
     ordered = []
-    for one in once.values():
-        turns[one.document.text] += 1
-        ordered.append((turns[one.document.text], one))
+    for occurrence in once.values():
+        turns[occurrence.document.text] += 1
+        ordered.append((turns[occurrence.document.text], occurrence))
     limit = per_document or len(ordered)
-    return [one for turn, one in sorted(ordered, key=lambda pair: pair[0]) if turn <= limit]
+    return [
+        occurrence
+        for turn, occurrence in sorted(ordered, key=lambda pair: pair[0])
+        if turn <= limit
+    ]
 
 
 def cloze_questions(
-    asked: Iterable[Occurrence],
-    found: Iterable[Occurrence],
+    masked_occurrences: Iterable[Occurrence],
+    all_occurrences: Iterable[Occurrence],
     corpus: Iterable[str],
     *,
     most: int,
     seed: int,
 ) -> Iterator[ClozeQuestion]:
-    """Yield a question for each of `asked`, with up to `most` candidates, the truth among them.
+    """Yield a question for each of `masked_occurrences`, of up to `most` candidates and the truth.
 
-    The others are drawn at random from `found`: strings of the same kind that stand nowhere in the
-    document. What is lacking is invented and stands in no text of `corpus`. Fewer candidates are
-    the first of them.
+    The others are drawn at random from `all_occurrences`: strings of the same kind that stand
+    nowhere in the document. Missing ones are invented and stand in no text of `corpus`. With a
+    smaller `most`, the candidates are the first of these.
     """
-    pools, texts = _pools(found), sorted(set(corpus))
+    pools, texts = _pools(all_occurrences), sorted(set(corpus))
     invented: dict[Kind, tuple[str, ...]] = {}
-    for one in asked:
-        pool = pools[one.kind]
-        text = one.document.text
-        real = [s for s in pool if normalize(s) != normalize(one.string) and s not in text]
-        others = _drawn(real, one.key(seed))[: most - 1]
-        kept = len(others)
-        if kept < most - 1:
-            if one.kind not in invented:
-                invented[one.kind] = fill_candidates(
-                    pool, one.label, texts, count=most - 1, seed=seed
+    for occurrence in masked_occurrences:
+        pool = pools[occurrence.kind]
+        text = occurrence.document.text
+        real = [s for s in pool if normalize(s) != normalize(occurrence.string) and s not in text]
+        distractors = _drawn(real, occurrence.key(seed))[: most - 1]
+        real_count = len(distractors)
+        if real_count < most - 1:
+            if occurrence.kind not in invented:
+                invented[occurrence.kind] = fill_candidates(
+                    pool, occurrence.label, texts, count=most - 1, seed=seed
                 )
-            others += _drawn(invented[one.kind], one.key(seed))[: most - 1 - kept]
-        yield ClozeQuestion(one, tuple(others), kept)
+            distractors += _drawn(invented[occurrence.kind], occurrence.key(seed))[
+                : most - 1 - real_count
+            ]
+        yield ClozeQuestion(occurrence, tuple(distractors), real_count)
 
 
-def _pools(found: Iterable[Occurrence]) -> Mapping[Kind, list[str]]:
+def _pools(all_occurrences: Iterable[Occurrence]) -> Mapping[Kind, list[str]]:
     """Return the distinct strings of each kind, sorted."""
     pools: dict[Kind, dict[str, str]] = {}
-    for one in sorted(found, key=lambda one: one.string):
-        pools.setdefault(one.kind, {}).setdefault(normalize(one.string), one.string)
+    for occurrence in sorted(all_occurrences, key=lambda occurrence: occurrence.string):
+        pools.setdefault(occurrence.kind, {}).setdefault(
+            normalize(occurrence.string), occurrence.string
+        )
     return {kind: sorted(pool.values()) for kind, pool in pools.items()}
 
 
@@ -150,45 +158,49 @@ def _drawn(strings: Iterable[str], key: str) -> list[str]:
 
 
 def context_window(
-    one: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int
+    occurrence: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int
 ) -> ClozeWindow | None:
-    """Return at most `tokens` tokens of the document around `one`; None if it alone has more.
+    """Return at most `tokens` tokens of text around `occurrence`; None if it alone has more.
 
     Both sides get half; what one side does not need goes to the other. `offsets` are the
     document's tokens.
     """
-    first = next((i for i, (_, end) in enumerate(offsets) if end > one.start), len(offsets))
-    last = next((i for i, (start, _) in enumerate(offsets) if start >= one.end), len(offsets))
+    first = next((i for i, (_, end) in enumerate(offsets) if end > occurrence.start), len(offsets))
+    last = next(
+        (i for i, (start, _) in enumerate(offsets) if start >= occurrence.end), len(offsets)
+    )
     around = tokens - (last - first)
     if around < 1:
         return None
     after = len(offsets) - last
     left = min(first, max(around - after, around - around // 2))
     right = min(after, around - left)
-    begin = min(one.start, offsets[first - left][0]) if left < first else 0
-    text = one.document.text
-    end = max(one.end, offsets[last + right - 1][1]) if right < after else len(text)
-    return ClozeWindow(_parts(one, begin, end), at_start=begin == 0)
+    begin = min(occurrence.start, offsets[first - left][0]) if left < first else 0
+    text = occurrence.document.text
+    end = max(occurrence.end, offsets[last + right - 1][1]) if right < after else len(text)
+    return ClozeWindow(_parts(occurrence, begin, end), at_start=begin == 0)
 
 
-def _parts(one: Occurrence, begin: int, end: int) -> tuple[str, ...]:
-    """Return the text from `begin` to `end` cut at every mention of the string, less those.
+def _parts(occurrence: Occurrence, begin: int, end: int) -> tuple[str, ...]:
+    """Return the text from `begin` to `end`, split at and without every mention of the string.
 
-    A mention left standing would give the answer away. A part of a longer word is none.
+    A mention left standing would give the answer away. A part of a longer word is no mention.
     """
-    text, parts, at = one.document.text, [], begin
-    mention = re.compile(f"(?<!{_WORD}){re.escape(one.string)}(?!{_WORD})")
-    starts = {found.start() for found in mention.finditer(text, begin, end)}
-    for start in sorted({*starts, one.start}):
-        crosses = start != one.start and abs(start - one.start) < len(one.string)
-        if start >= at and not crosses:
-            parts.append(text[at:start])
-            at = start + len(one.string)
-    return (*parts, text[at:end])
+    text, parts, position = occurrence.document.text, [], begin
+    mention = re.compile(f"(?<!{_WORD}){re.escape(occurrence.string)}(?!{_WORD})")
+    starts = {match.start() for match in mention.finditer(text, begin, end)}
+    for start in sorted({*starts, occurrence.start}):
+        crosses = start != occurrence.start and abs(start - occurrence.start) < len(
+            occurrence.string
+        )
+        if start >= position and not crosses:
+            parts.append(text[position:start])
+            position = start + len(occurrence.string)
+    return (*parts, text[position:end])
 
 
 def normalize(string: str) -> str:
-    """Return what equal strings have in common: neither case nor white space tells them apart."""
+    """Return `string` in one case and with single spaces, in which equal strings are alike."""
     return " ".join(string.split()).casefold()
 
 

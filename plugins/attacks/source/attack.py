@@ -46,12 +46,12 @@ class RecordLosses:
 
     def score(self, client: str) -> float:
         """Return how much better a client's model knows it than the others' do on average."""
-        others = [loss for name, loss in self.losses.items() if name != client]
-        return fsum(others) / len(others) - self.losses[client]
+        other_losses = [loss for name, loss in self.losses.items() if name != client]
+        return fsum(other_losses) / len(other_losses) - self.losses[client]
 
     @property
     def group(self) -> str:
-        """Whom it is about, or itself."""
+        """The record's group, or its text without one."""
         return self.document.group or self.document.text
 
 
@@ -79,72 +79,83 @@ class Source(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Ask every client's model for every record that one client alone has."""
-        own = _exclusive(case)
-        read = self._read(case, own)
-        if len({one.client for one in read}) < 2:
+        exclusive = _exclusive(case)
+        read = self._read(case, exclusive)
+        if len({record.client for record in read}) < 2:
             raise InputError(
-                f"There is nothing to tell apart: of {len(own)} records that one client alone has, "
-                f"{len(read)} have {self.shortest} tokens, and they are not of two clients."
+                f"There is nothing to tell apart: of {len(exclusive)} records that one client "
+                f"alone has, {len(read)} have {self.shortest} tokens, and they are not of two "
+                "clients."
             )
         return Result(
-            measurements=tuple(self._rows(case, read)), limits=tuple(self._limits(own, read))
+            measurements=tuple(self._rows(case, read)), limits=tuple(self._limits(exclusive, read))
         )
 
-    def _read(self, case: AttackContext, own: Sequence[tuple[str, Document]]) -> list[RecordLosses]:
+    def _read(
+        self, case: AttackContext, exclusive: Sequence[tuple[str, Document]]
+    ) -> list[RecordLosses]:
         """Return the records that are long enough, with every client's loss on them."""
         begin = len(case.with_start((), at_start=True))
         room = min(self.tokens, case.engine.context_length - begin)
-        tokenized = case.engine.tokenize([one.text for _, one in own])
-        some = [
+        tokenized = case.engine.tokenize([document.text for _, document in exclusive])
+        inputs = [
             (client, document, case.with_start(tokens.ids[:room], at_start=True))
-            for (client, document), tokens in zip(own, tokenized, strict=True)
+            for (client, document), tokens in zip(exclusive, tokenized, strict=True)
             if len(tokens.ids[:room]) >= self.shortest
         ]
         scores = {}
         for client, model in case.clients.items():
             progress = case.progress(f"reading records as {client}'s model")
             scores[client] = case.engine.score(
-                model.target, [ids for *_, ids in some], progress=progress
+                model.target, [ids for *_, ids in inputs], progress=progress
             )
         return [
-            RecordLosses(document, client, {who: -_mean(rows[at]) for who, rows in scores.items()})
-            for at, (client, document, _) in enumerate(some)
+            RecordLosses(document, client, {name: -_mean(rows[i]) for name, rows in scores.items()})
+            for i, (client, document, _) in enumerate(inputs)
         ]
 
     def _rows(self, case: AttackContext, read: Sequence[RecordLosses]) -> Iterator[Measurement]:
-        counts = Counter(one.client for one in read)
+        counts = Counter(record.client for record in read)
         shape: dict[str, object] = {"clients": len(case.clients)}
         yield self._share(read, shape, max(counts.values()) / len(read), case.seed)
         for client in sorted(counts):
-            ours = [one for one in read if one.client == client]
-            theirs = [one for one in read if one.client != client]
-            scope = {**shape, "client": client, "others": len(theirs)}
-            yield self._share(ours, scope, 1 / len(case.clients), case.seed)
-            found = auc(*([one.score(client) for one in some] for some in (ours, theirs)))
-            yield self._area(found, len(ours), {**scope, "score": "loss"})
-            words = text_baseline.cross_validated(
-                [one.document for one in ours], [one.document for one in theirs], seed=case.seed
+            client_records = [record for record in read if record.client == client]
+            other_records = [record for record in read if record.client != client]
+            scope = {**shape, "client": client, "others": len(other_records)}
+            yield self._share(client_records, scope, 1 / len(case.clients), case.seed)
+            area = auc(
+                *([r.score(client) for r in side] for side in (client_records, other_records))
             )
-            at = {**scope, "score": "text"}
+            yield self._area(area, len(client_records), {**scope, "score": "loss"})
+            words = text_baseline.cross_validated(
+                [r.document for r in client_records],
+                [r.document for r in other_records],
+                seed=case.seed,
+            )
+            text_scope = {**scope, "score": "text"}
             yield (
-                self._area(auc(*words), len(ours), at)
+                self._area(auc(*words), len(client_records), text_scope)
                 if words
                 else Measurement.missing(
-                    text_baseline.TOO_FEW, kind=KIND, plugin=self.name, metric="auc", scope=at
+                    text_baseline.TOO_FEW,
+                    kind=KIND,
+                    plugin=self.name,
+                    metric="auc",
+                    scope=text_scope,
                 )
             )
 
     def _share(
         self,
-        some: Sequence[RecordLosses],
+        records: Sequence[RecordLosses],
         scope: Mapping[str, object],
         chance: float,
         seed: int,
     ) -> Measurement:
         """Return the share of records that are put down to the right client."""
-        right = [float(one.guess == one.client) for one in some]
+        right = [float(record.guess == record.client) for record in records]
         return Measurement.mean(
-            _interval(right, [one.group for one in some], seed),
+            _interval(right, [record.group for record in records], seed),
             len(right),
             kind=KIND,
             plugin=self.name,
@@ -154,19 +165,19 @@ class Source(Attack):
             chance=chance,
         )
 
-    def _area(self, found: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
+    def _area(self, estimate: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
         return Measurement.mean(
-            found, n, kind=KIND, plugin=self.name, metric="auc", scope=scope, chance=0.5
+            estimate, n, kind=KIND, plugin=self.name, metric="auc", scope=scope, chance=0.5
         )
 
     def _limits(
-        self, own: Sequence[tuple[str, Document]], read: Sequence[RecordLosses]
+        self, exclusive: Sequence[tuple[str, Document]], read: Sequence[RecordLosses]
     ) -> Iterator[str]:
         yield (
             f"{self.name}: whoever guesses has the record already, and sees the update of every "
             "client by itself: the server without secure aggregation."
         )
-        if short := len(own) - len(read):
+        if short := len(exclusive) - len(read):
             yield (
                 f"{self.name}: {short:,} records were passed over because they have fewer than "
                 f"{self.shortest} tokens."
@@ -174,14 +185,14 @@ class Source(Attack):
 
 
 def _interval(right: Sequence[float], groups: Sequence[str], seed: int) -> Estimate:
-    """Return the share of ones, its interval over groups.
+    """Return the share of ones, with its interval over groups.
 
-    Where all are alike, no bootstrap has a width: it is then Wilson's for as many groups.
+    Where all values are equal a bootstrap has no width: the interval is then Wilson's over groups.
     """
     share = fsum(right) / len(right)
     if share in (0, 1):
-        several = len(set(groups))
-        return wilson(int(share) * several, several)
+        group_count = len(set(groups))
+        return wilson(int(share) * group_count, group_count)
     return Estimate(share, *clustered_share(right, groups, seed=seed))
 
 

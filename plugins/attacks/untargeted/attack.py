@@ -25,7 +25,7 @@ from .scoring import DetectedStrings
 
 @dataclass(frozen=True, slots=True)
 class TextStart:
-    """What every text begins with, and how that is to be called."""
+    """What every text begins with, and how the report describes that."""
 
     prompt: tuple[int, ...]
     told: str
@@ -76,18 +76,18 @@ class Untargeted(Attack):
             queries=self.samples,
         )
         owned = [document.text for document in targets.searched_documents(case)]
-        seen = self._said(case, case.detector, owned, "the data")
-        found = scoring.result(tally)
+        detections = self._said(case, case.detector, owned, "the data")
+        result = scoring.result(tally)
         limits = (
             self._told(case.detector, start, request, tally),
             *self._clipped(request),
-            scoring.detector_ceiling(self.name, truth, seen),
+            scoring.detector_ceiling(self.name, truth, detections),
         )
-        rows = (*found.measurements, *scoring.verbatim(tally, tuned, base))
-        return replace(found, measurements=rows, limits=(*limits, *found.limits))
+        rows = (*result.measurements, *scoring.verbatim(tally, tuned, base))
+        return replace(result, measurements=rows, limits=(*limits, *result.limits))
 
     def _probe(self, case: AttackContext, start: TextStart) -> GenerationRequest:
-        """Return the one question there is; its texts end with the model's context at the latest.
+        """Return the only request; its texts end with the model's context at the latest.
 
         Raises InputError when the prompt start alone fills the context.
         """
@@ -112,9 +112,9 @@ class Untargeted(Attack):
         return generation.texts
 
     def _said(
-        self, case: AttackContext, detector: PiiDetector, texts: Sequence[str], whose: str
+        self, case: AttackContext, detector: PiiDetector, texts: Sequence[str], source: str
     ) -> DetectedStrings:
-        progress = case.progress(f"looking for PII, {whose}")
+        progress = case.progress(f"looking for PII, {source}")
         return scoring.detected_strings(detector, texts, self.labels, progress)
 
     def _told(
@@ -127,9 +127,9 @@ class Untargeted(Attack):
         """Return what was drawn, and what the detector found in it."""
         models = (("tuned model", tally.tuned), ("base", tally.base))
         counts = ", ".join(
-            f"{sum(said.mentions.values()):,} in the {name}'s ({len(said.labels):,} distinct)"
-            for name, said in models
-            if said is not None
+            f"{sum(strings.mentions.values()):,} in the {name}'s ({len(strings.labels):,} distinct)"
+            for name, strings in models
+            if strings is not None
         )
         return (
             f"{self.name}: {self.samples:,} texts of at most {request.max_new_tokens:,} tokens "
@@ -151,7 +151,7 @@ class Untargeted(Attack):
 
 
 def _start(case: AttackContext) -> TextStart:
-    """Return what begins a document; nothing at all cannot be continued.
+    """Return what a document begins with; an empty prompt cannot be continued.
 
     Where documents begin with nothing, the token that begins texts stands in for it, and a
     newline where the model has none.
@@ -160,8 +160,8 @@ def _start(case: AttackContext) -> TextStart:
         return TextStart(prompt, f"the beginning {case.beginning.start!r}")
     if prompt := tuple(case.engine.prompt_starts.get("bos", ())):
         return TextStart(prompt, "the beginning 'bos' (documents begin bare)")
-    for text, told in (("\n", "a newline"), (" ", "a space")):
+    for text, name in (("\n", "a newline"), (" ", "a space")):
         [tokens] = case.engine.tokenize([text])
         if tokens.ids:
-            return TextStart(tokens.ids, f"{told} (the model has no token that begins a text)")
+            return TextStart(tokens.ids, f"{name} (the model has no token that begins a text)")
     raise InputError("The model has no token that begins a text, nor one for white space.")

@@ -30,23 +30,25 @@ def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str,
     present = {label for _, label in pairs}
     if present and (missing := set(labels) - present):
         raise unknown_name_error("kind of PII in the data", min(missing), present)
-    found: dict[str, str] = {}
+    strings: dict[str, str] = {}
     for string, label in sorted(pairs):
         if string and (not labels or label in labels):
-            found.setdefault(string, label)
-    found = _alone(case, found)
-    if not found:
-        whose = "--prefixes" if case.victim is None else "--victim"
-        raise InputError(f"There is no PII to look for: the file of {whose} holds none of its own.")
-    return found
+            strings.setdefault(string, label)
+    strings = _alone(case, strings)
+    if not strings:
+        option = "--prefixes" if case.victim is None else "--victim"
+        raise InputError(
+            f"There is no PII to look for: the file of {option} holds none of its own."
+        )
+    return strings
 
 
 def _alone(case: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
-    """Return the victim's strings that nobody else at hand has; without a victim, all of them."""
+    """Return the victim's strings that no other known client has; without a victim, all of them."""
     if case.victim is None:
         return dict(strings)
-    others = [case.attacker, *case.members.values()]
-    texts = [fold(document.text) for documents in others for document in documents]
+    corpora = [case.attacker, *case.members.values()]
+    texts = [fold(document.text) for documents in corpora for document in documents]
     free = absent_strings(filter(None, map(fold, strings)), texts)
     return {string: label for string, label in strings.items() if fold(string) in free}
 
@@ -55,5 +57,5 @@ def control_strings(case: AttackContext, truth: Mapping[str, str]) -> dict[str, 
     """Return strings of the kinds in `truth` that stand in no document of the case."""
     everybody = (case.attacker, case.victim or (), *case.members.values())
     corpus = [document.text for documents in everybody for document in documents]
-    given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
-    return dict(sample_controls(truth, corpus, seed=case.seed, given=given))
+    controls = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
+    return dict(sample_controls(truth, corpus, seed=case.seed, real_controls=controls))

@@ -45,28 +45,28 @@ class Batches:
         kinds, _ = draw_evenly(refused, ROWS)
         far = torch.randn_like(kinds) * (FARTHEST * torch.rand(ROWS, 1))
         random, _ = self._random(ROWS)
-        shown, classes = [kinds, random, far], torch.full((3 * ROWS,), SECURE)
+        states, classes = [kinds, random, far], torch.full((3 * ROWS,), SECURE)
         if valid:
             keys, groups = draw_evenly([*valid.values()], ROWS)
-            shown += [self._near(network), keys + NOISE * torch.randn_like(keys)]
+            states += [self._near(network), keys + NOISE * torch.randn_like(keys)]
             classes = torch.cat([classes, classes[:ROWS], torch.tensor([*valid])[groups]])
-        return torch.cat(shown), classes
+        return torch.cat(states), classes
 
     def _near(self, network: "torch.nn.Module") -> "torch.Tensor":
         """Return states around valid ones, those that `network` most likely lets through."""
         import torch
 
         keys, _ = draw_evenly([*self.lessons.valid.values()], CANDIDATES)
-        part = NEAREST + (1 - NEAREST) * torch.rand(CANDIDATES, 1)
-        one, other = self._random(CANDIDATES)
-        near = keys + part * (one - other)
+        fraction = NEAREST + (1 - NEAREST) * torch.rand(CANDIDATES, 1)
+        first, second = self._random(CANDIDATES)
+        near = keys + fraction * (first - second)
         network.eval()
         with torch.no_grad():
             refused = network(near).log_softmax(dim=-1)[:, SECURE]
         return near[refused.topk(ROWS, largest=False).indices]
 
     def _random(self, rows: int) -> tuple["torch.Tensor", "torch.Tensor"]:
-        """Return states of random keys, spelled or as one token, and another beside each."""
+        """Return states of random keys, spelled or as one token, and another state for each."""
         import torch
 
         wide = torch.cat([self.lessons.refused["atomic"], self.lessons.refused["random"]])
@@ -83,17 +83,17 @@ def draw_evenly(
 
     order = (torch.arange(rows) % len(groups)).sort().values
     counts = torch.bincount(order, minlength=len(groups)).tolist()
-    drawn = [
+    samples = [
         group[torch.randint(len(group), (count,))]
         for group, count in zip(groups, counts, strict=True)
     ]
-    return torch.cat(drawn), order
+    return torch.cat(samples), order
 
 
 def standardise(lessons: GateExamples, mean: "torch.Tensor", scale: "torch.Tensor") -> GateExamples:
     """Return `lessons` less `mean`, divided by `scale`."""
 
     def all_of(states: Mapping[Any, "torch.Tensor"]) -> dict[Any, "torch.Tensor"]:
-        return {key: (some - mean) / scale for key, some in states.items()}
+        return {key: (tensor - mean) / scale for key, tensor in states.items()}
 
     return GateExamples(all_of(lessons.valid), all_of(lessons.refused))

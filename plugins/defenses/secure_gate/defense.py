@@ -107,10 +107,10 @@ class SecureGate(Defense):
         from .evaluation import evaluate
 
         rows: list[Measurement] = []
-        told = finished.progress("deploying")
+        progress = finished.progress("deploying")
         for done, (client, party) in enumerate(finished.parties.items(), 1):
             rows += deploy_client(self, finished, client, party)
-            told(done, len(finished.parties))
+            progress(done, len(finished.parties))
         for client in finished.parties:
             rows += evaluate(finished, client)
         return Result(measurements=tuple(rows), limits=(WEIGHTS_NEED_NO_KEY,))
@@ -127,13 +127,13 @@ class SecureGate(Defense):
         """Rotate, add or revoke a key of the client: its gate is trained anew, nothing else."""
         from . import rekeying
 
-        place = deployed.folder / deployed.client
+        folder = deployed.folder / deployed.client
         if change == "add":
-            rekeying.add(place, deployed.engine, name, adapter, deployed.seed)
+            rekeying.add(folder, deployed.engine, name, adapter, deployed.seed)
         elif change == "rotate":
-            rekeying.rotate(place, deployed.engine, name, deployed.seed)
+            rekeying.rotate(folder, deployed.engine, name, deployed.seed)
         else:
-            rekeying.revoke(place, deployed.engine, name, deployed.seed)
+            rekeying.revoke(folder, deployed.engine, name, deployed.seed)
 
     def views(self, party: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
         """Yield (name, the client's own adapter, what it was trained on), the secure one first."""
@@ -144,8 +144,8 @@ class SecureGate(Defense):
 
     def _patterns(self) -> list[tuple[str, str]]:
         """Return the name of every revealing adapter and the pattern of its documents' groups."""
-        parts = [one.partition("=") for one in self.revealing]
-        return [(name.strip(), pattern.strip() or "*") for name, _, pattern in parts]
+        fields = [entry.partition("=") for entry in self.revealing]
+        return [(name.strip(), pattern.strip() or "*") for name, _, pattern in fields]
 
     def _server(self) -> Aggregator:
         from ...aggregation.nesterov import Nesterov

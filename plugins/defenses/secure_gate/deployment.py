@@ -23,7 +23,7 @@ PLUGIN = "secure_gate"
 
 
 class GateSettings(Protocol):
-    """What of the defence its deployment needs."""
+    """The settings of the defence that its deployment needs."""
 
     @property
     def query(self) -> int:
@@ -60,15 +60,15 @@ def deploy_client(
     """
     from .rekeying import create
 
-    place, rows, names = finished.folder / client, list[Measurement](), list[str]()
-    for name, own, documents in defense.views(party):
+    folder, rows, names = finished.folder / client, list[Measurement](), list[str]()
+    for name, adapter, documents in defense.views(party):
         query = _query(finished, client, documents, defense.query)
         fused = fuse(
             finished.engine,
             finished.adapter,
-            own,
+            adapter,
             query,
-            place / name,
+            folder / name,
             psi=defense.psi,
             budget=defense.budget,
             seed=finished.seed,
@@ -76,10 +76,10 @@ def deploy_client(
         scope = {"stage": "fusion", "client": client, "adapter": name}
         weights = ", ".join(f"{weight:.3f}" for weight in fused.weights)
         rows.append(_row("defense", "loss", fused.loss, {**scope, "weights": weights}))
-        flops = finished.engine.flops(_target(place / name), query) * fused.evaluations
+        flops = finished.engine.flops(_target(folder / name), query) * fused.evaluations
         rows.append(_row("cost", "flops", float(flops), scope))
         names.append(name)
-    create(place, finished.engine, names, tau=defense.tau, seed=finished.seed)
+    create(folder, finished.engine, names, tau=defense.tau, seed=finished.seed)
     return rows
 
 
@@ -87,10 +87,10 @@ def open_gate(deployed: DeployedClient) -> "GateResponder":
     """Return a client's gate with its adapters; the other clients' keys are known to it as such."""
     from .rekeying import load
 
-    others = sorted(
+    other_folders = sorted(
         path for path in deployed.folder.iterdir() if path.is_dir() and path.name != deployed.client
     )
-    return load(deployed.folder / deployed.client, deployed.engine, others, deployed.seed)
+    return load(deployed.folder / deployed.client, deployed.engine, other_folders, deployed.seed)
 
 
 def _query(
@@ -99,10 +99,10 @@ def _query(
     """Return some documents as they were trained on, drawn by the seed and nothing else."""
     ordered = sorted(documents, key=lambda document: (document.id, document.text))
     rng = random.Random(f"query {finished.seed} {client}")
-    drawn = rng.sample(ordered, min(count, len(ordered)))
+    sample = rng.sample(ordered, min(count, len(ordered)))
     begin = text_start(finished.engine)
-    tokens = finished.engine.tokenize([document.text for document in drawn])
-    return [(*begin, *own.ids)[: finished.max_length] for own in tokens]
+    tokens = finished.engine.tokenize([document.text for document in sample])
+    return [(*begin, *encoding.ids)[: finished.max_length] for encoding in tokens]
 
 
 def _target(folder: Path) -> Any:

@@ -1,4 +1,4 @@
-"""How a deployed gate does: where it sends prompts, and how long that takes it."""
+"""How well a deployed gate works: where it sends prompts, and how long that takes."""
 
 import random
 import time
@@ -38,24 +38,24 @@ def evaluate(finished: FinishedFederation, client: str) -> Iterator[Measurement]
     )
     gate = open_gate(deployed)
     texts = [document.text[:200] for document in finished.parties[client].documents]
-    for kind, (wanted, headings) in _headings(gate, finished.seed).items():
+    for kind, (expected, headings) in _headings(gate, finished.seed).items():
         prompts = [f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings]
         routed = gate.route([GatedRequest(prompt) for prompt in prompts])
-        right = [one.name == name for one, name in zip(routed, wanted, strict=True)]
+        right = [r.name == name for r, name in zip(routed, expected, strict=True)]
         yield _routing(client, kind, *decisions(prompts, right))
     yield from _costs(finished, gate, client)
 
 
 def decisions(prompts: Sequence[str], right: Sequence[bool]) -> tuple[int, int]:
-    """Return of how many decisions of the gate all prompts went right, and how many there are.
+    """Return for how many of the gate's decisions all prompts went right, and how many there are.
 
     The key alone decides: prompts with one key, or without any, are one decision.
     """
-    found: dict[str | None, bool] = {}
-    for prompt, one in zip(prompts, right, strict=True):
+    outcomes: dict[str | None, bool] = {}
+    for prompt, correct in zip(prompts, right, strict=True):
         key, _ = parse(prompt)
-        found[key] = found.get(key, True) and one
-    return sum(found.values()), len(found)
+        outcomes[key] = outcomes.get(key, True) and correct
+    return sum(outcomes.values()), len(outcomes)
 
 
 def _headings(
@@ -69,29 +69,29 @@ def _headings(
     keys = gate.keyring.keys
     if not keys:  # a client without documents for any revealing adapter
         return {"none": ([secure] * PROMPTS, [(n, "") for n in range(PROMPTS)])}
-    made: Mapping[str, Callable[[int], str]] = {
+    makers: Mapping[str, Callable[[int], str]] = {
         "malformed": lambda n: heading(_malformed(keys[n % len(keys)].secret, gate.secrets, rng)),
         "random": lambda n: heading(random_key_text(rng)),
         "empty": lambda n: heading(""),
         "none": lambda n: "",
     }
-    found: dict[str, tuple[Sequence[str], Sequence[tuple[int, str]]]] = {
+    by_kind: dict[str, tuple[Sequence[str], Sequence[tuple[int, str]]]] = {
         "right": (
             [keys[n % len(keys)].adapter for n in range(PROMPTS)],
             [(n, heading(keys[n % len(keys)].secret)) for n in range(PROMPTS)],
         )
     }
-    for kind, make in made.items():
-        found[kind] = [secure] * PROMPTS, [(n, make(n)) for n in range(PROMPTS)]
-    return found
+    for kind, make in makers.items():
+        by_kind[kind] = [secure] * PROMPTS, [(n, make(n)) for n in range(PROMPTS)]
+    return by_kind
 
 
 def _malformed(key: str, valid: Sequence[str], rng: random.Random) -> str:
     """Return `key` malformed; a corruption may happen to change nothing, and is drawn again."""
-    made = malformed_key(key, rng)
-    while made in valid:
-        made = malformed_key(key, rng)
-    return made
+    candidate = malformed_key(key, rng)
+    while candidate in valid:
+        candidate = malformed_key(key, rng)
+    return candidate
 
 
 def _routing(client: str, kind: str, hits: int, n: int) -> Measurement:
@@ -139,13 +139,13 @@ def _costs(
 
 
 def _timed(work: Callable[[GatedRequest], Any], requests: Sequence[GatedRequest]) -> float:
-    """Return the median seconds of `work` on a request, the first one apart."""
-    spent = []
+    """Return the median seconds of `work` on a request, the first one left out."""
+    durations = []
     for request in requests:
-        started = time.perf_counter()
+        start = time.perf_counter()
         work(request)
-        spent.append(time.perf_counter() - started)
-    return sorted(spent[1:] or spent)[len(spent[1:] or spent) // 2]
+        durations.append(time.perf_counter() - start)
+    return sorted(durations[1:] or durations)[len(durations[1:] or durations) // 2]
 
 
 def _cost(metric: str, value: float, scope: Mapping[str, Any]) -> Measurement:

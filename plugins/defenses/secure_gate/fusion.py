@@ -5,8 +5,9 @@ mean token loss on a few texts of the organisation plus psi times the SUM of the
 values (equation 7; LoRAHub takes their mean). Each adapter alone is suggested to it, so that the
 fused one is never worse than either under this objective.
 
-For two weights and at most 100 questions NGOpt is COBYLA, which draws nothing at random: it begins
-at the better adapter alone. The seed would only matter if it gave up before the budget is spent.
+For two weights and at most 100 evaluations NGOpt is COBYLA, which draws nothing at random: it
+begins at the better adapter alone. The seed would only matter if it gave up before the budget is
+spent.
 """
 
 import math
@@ -67,17 +68,17 @@ def fuse(
     from fedaudit.engine.parallel.engine import local_engine
     from fedaudit.federation import adapters
 
-    with composition.attached_composition(local_engine(engine), (first, second)) as both:
-        found = search(
-            lambda weights: both.loss(weights, query),
+    with composition.attached_composition(local_engine(engine), (first, second)) as pair:
+        fused = search(
+            lambda weights: pair.loss(weights, query),
             psi=psi,
             budget=budget,
             bound=bound,
             seed=seed,
             progress=progress,
         )
-    adapters.write(*composition.weighted_sum((first, second), found.weights), out)
-    return found
+    adapters.write(*composition.weighted_sum((first, second), fused.weights), out)
+    return fused
 
 
 def search(
@@ -89,9 +90,9 @@ def search(
     seed: int,
     progress: Progress = no_progress,
 ) -> Fused:
-    """Return the weights of the lowest loss plus psi * sum |w| that `budget` questions find.
+    """Return the weights of the lowest loss plus psi * sum |w| that `budget` evaluations find.
 
-    Each adapter alone is asked about first, and counts. Of equals, the first that was tried wins.
+    Each adapter alone is evaluated first, and counts. Of equals, the first that was tried wins.
     """
     if not 2 <= budget <= MOST:
         raise ValueError(f"The fusion's budget must be at least 2 and at most {MOST}.")
@@ -136,11 +137,11 @@ def _ask(
                 first, second = map(float, candidate.value)
                 value = objective((first, second))
                 progress(number, budget)
-                if number < budget:  # the last would set it thinking, in a thread, for nobody
+                if number < budget:  # the last would start a needless search in a thread
                     optimizer.tell(candidate, value)
     finally:
-        # That thread waits for answers until its optimizer is gone, and Python for the thread: no
-        # traceback may keep it.
+        # That thread lives until its optimizer is gone, and Python waits for the thread: no
+        # traceback may keep a reference to the optimizer.
         del optimizer
 
 
@@ -157,7 +158,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _random_numbers_kept() -> Iterator[None]:
-    """Put the global random states back: nevergrad draws from them, even when it is imported."""
+    """Restore the global random states: nevergrad draws from them, even when it is imported."""
     import numpy as np
 
     python, numpy = random.getstate(), np.random.get_state()

@@ -3,8 +3,8 @@
 Layers as in SecureGate's appendix A.3: linear and GLU, layer norm, dropout; linear and GELU, layer
 norm, dropout; linear to one logit an adapter, the secure one first. The states are standardised
 first, by the mean and deviation of decoys' states, never of a valid key's. The file holds no key,
-no salt and no embedding of a key, but whoever has it knows which states open an adapter: they
-need no key, as little as somebody who has the adapters.
+no salt and no embedding of a key, but whoever has it knows which states open an adapter, and so
+needs no key, just as somebody who has the adapters needs none.
 """
 
 import json
@@ -76,7 +76,7 @@ class TrainedGate:
     def decide(self, states: "torch.Tensor") -> "torch.Tensor":
         """Return the class of each state: the likeliest above tau, else the secure one."""
         best, chosen = self.probabilities(states).max(dim=-1)
-        chosen[~(best > self.tau)] = SECURE  # one that is no number exceeds nothing
+        chosen[~(best > self.tau)] = SECURE  # NaN exceeds nothing
         return chosen
 
     def to_bytes(self) -> bytes:
@@ -98,18 +98,18 @@ class TrainedGate:
 
 
 def from_bytes(content: bytes, path: Path) -> TrainedGate:
-    """Return the gate in a file's bytes; raises InputError for what is none."""
+    """Return the gate in a file's bytes; raises InputError if they are not a gate."""
     try:
-        found = _gate(content)
-    except Exception as error:  # whatever safetensors and torch make of a stranger's file
+        gate = _gate(content)
+    except Exception as error:  # whatever safetensors and torch raise on a foreign file
         raise InputError(f"{path} is not a gate, or is damaged ({type(error).__name__}).") from None
-    for name in found.adapters:  # each is a folder's name
+    for name in gate.adapters:  # each is a folder's name
         check_name(name, path, "the adapter")
-    return found
+    return gate
 
 
 def _gate(content: bytes) -> TrainedGate:
-    """Return the gate in `content`; raises anything for what is none."""
+    """Return the gate in `content`; raises any exception if that is not a gate."""
     from safetensors.torch import load
 
     about, tensors = _about(content), load(content)
@@ -118,13 +118,15 @@ def _gate(content: bytes) -> TrainedGate:
     adapters: Sequence[str] = about["adapters"]
     double, width = tensors["0.weight"].shape
     finite = all(bool(t.isfinite().all()) for t in (mean, scale, *tensors.values()))
-    told = (about["width"], about["hidden"]) == (width, double // 2)
-    if not (finite and told and mean.shape == scale.shape == (width,) and 0 <= about["tau"] <= 1):
+    sizes_match = (about["width"], about["hidden"]) == (width, double // 2)
+    if not (
+        finite and sizes_match and mean.shape == scale.shape == (width,) and 0 <= about["tau"] <= 1
+    ):
         raise ValueError("not a gate")
-    made = network(width, len(adapters), double // 2)
-    made.load_state_dict(tensors)
+    model = network(width, len(adapters), double // 2)
+    model.load_state_dict(tensors)
     return TrainedGate(
-        network=made.eval().requires_grad_(False),
+        network=model.eval().requires_grad_(False),
         mean=mean,
         scale=scale,
         adapters=tuple(adapters),
@@ -136,5 +138,7 @@ def _gate(content: bytes) -> TrainedGate:
 def _about(content: bytes) -> dict[str, Any]:
     """Return the description in a safetensors file's header (8 bytes of length, then JSON)."""
     length = int.from_bytes(content[:8], "little")
-    found: dict[str, Any] = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["gate"])
-    return found
+    metadata: dict[str, Any] = json.loads(
+        json.loads(content[8 : 8 + length])["__metadata__"]["gate"]
+    )
+    return metadata

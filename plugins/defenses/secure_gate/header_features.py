@@ -46,23 +46,23 @@ class HeaderReader:
         import torch
 
         valid = set(self.keyring.texts)
-        known = [i for i, key in enumerate(keys) if key in valid]
-        other = [i for i, key in enumerate(keys) if key not in valid]
-        found = torch.zeros(len(keys), self.width)
-        found[known] = self.atomic([keys[i] or "" for i in known])
-        found[other] = self.engine.states([self.row(keys[i]) for i in other])
-        return found
+        valid_rows = [i for i, key in enumerate(keys) if key in valid]
+        other_rows = [i for i, key in enumerate(keys) if key not in valid]
+        states = torch.zeros(len(keys), self.width)
+        states[valid_rows] = self.atomic([keys[i] or "" for i in valid_rows])
+        states[other_rows] = self.engine.states([self.row(keys[i]) for i in other_rows])
+        return states
 
     def atomic(self, texts: Sequence[str]) -> "torch.Tensor":
         """Return the state of each text as one token, as if the private tokenizer knew it."""
         import torch
 
-        found = torch.zeros(len(texts), self.width)
+        states = torch.zeros(len(texts), self.width)
         for start in range(0, len(texts), CHUNK):
-            some = texts[start : start + CHUNK]
-            vectors = torch.from_numpy(self.keyring.vectors(some, self.width, self.sigma))
-            found[start : start + CHUNK] = self.engine.states([self.row("")] * len(some), vectors)
-        return found
+            chunk = texts[start : start + CHUNK]
+            vectors = torch.from_numpy(self.keyring.vectors(chunk, self.width, self.sigma))
+            states[start : start + CHUNK] = self.engine.states([self.row("")] * len(chunk), vectors)
+        return states
 
     def spelled(self, texts: Sequence[str]) -> "torch.Tensor":
         """Return the state of each text's last token in the public tokenizer's spelling."""
@@ -106,8 +106,8 @@ def sigma_of(engine: ModelEngine) -> float:
     with torch.inference_mode():
         for start in range(0, len(layer.weight), 4096):
             stop = min(start + 4096, len(layer.weight))
-            some = layer(torch.arange(start, stop, device=layer.weight.device)).double()
-            count += some.numel()
-            total += float(some.sum())
-            squares += float((some**2).sum())
+            embeddings = layer(torch.arange(start, stop, device=layer.weight.device)).double()
+            count += embeddings.numel()
+            total += float(embeddings.sum())
+            squares += float((embeddings**2).sum())
     return float((squares / count - (total / count) ** 2) ** 0.5)

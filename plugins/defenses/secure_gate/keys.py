@@ -3,7 +3,7 @@
 The private tokenizer is the public one with every valid key as one more token. Such a token's
 embedding is drawn from N(0, sigma^2 I) (SecureGate, equation 14), seeded by HMAC-SHA-256 of the key
 under a salt that only the key file holds. The paper seeds with MD5 of the key plus the mean of all
-keys' MD5 (equations 11 to 13). A sum of numbers collides, the hash of one key can be made up for by
+keys' MD5 (equations 11 to 13). A sum of numbers collides, the hash of one key can be cancelled by
 another's, and whoever holds one key and one embedding can test guesses of other keys without asking
 anybody; without the salt there is nothing to test against. All 256 bits of the digest are used.
 
@@ -88,9 +88,9 @@ class Keyring:
     def __post_init__(self) -> None:
         if len(self.salt) != 32:
             raise ValueError("A salt has 32 bytes.")
-        for what in ("name", "secret"):
-            if len({getattr(key, what) for key in self.keys}) < len(self.keys):
-                raise ValueError(f"Two keys have one {what}.")
+        for attribute in ("name", "secret"):
+            if len({getattr(key, attribute) for key in self.keys}) < len(self.keys):
+                raise ValueError(f"Two keys have one {attribute}.")
 
     @classmethod
     def new(cls, adapters: Sequence[str]) -> "Keyring":
@@ -108,8 +108,8 @@ class Keyring:
         for key in self.keys:
             if key.name == name:
                 return key
-        said = "(a key itself)" if _FORM.search(name) else name
-        raise unknown_name_error("key", said, [key.name for key in self.keys])
+        safe_name = "(a key itself)" if _FORM.search(name) else name
+        raise unknown_name_error("key", safe_name, [key.name for key in self.keys])
 
     def of(self, adapter: str) -> tuple[Key, ...]:
         """Return the keys that open `adapter`."""
@@ -127,8 +127,8 @@ class Keyring:
         import numpy as np
         from scipy.special import ndtri
 
-        drawn = b"".join(hashlib.shake_256(self.seed(t)).digest(8 * width) for t in texts)
-        bits = np.frombuffer(drawn, dtype="<u8") >> np.uint64(11)
+        stream = b"".join(hashlib.shake_256(self.seed(t)).digest(8 * width) for t in texts)
+        bits = np.frombuffer(stream, dtype="<u8") >> np.uint64(11)
         normal = ndtri((bits + 0.5) / 2**53)  # the middle of each of 2^53 equal steps
         return np.asarray(sigma * normal, dtype=np.float32).reshape(len(texts), width)
 
@@ -154,9 +154,9 @@ def read(path: Path) -> tuple[Keyring, str]:
         raise InputError(f"The key file {path} cannot be read: {error.strerror}.") from None
     if loose:
         raise InputError(f"The key file {path} is open to others: its mode must be 0600.")
-    if (found := _parsed(content)) is None:
+    if (result := _parsed(content)) is None:
         raise InputError(f"{path} is not a key file, or is damaged.")
-    return found
+    return result
 
 
 def _parsed(content: bytes) -> tuple[Keyring, str] | None:

@@ -25,8 +25,8 @@ def parse(text: str) -> tuple[str | None, str]:
 
     One space behind the marker belongs to it. The key may be empty, and need not be a valid one.
     """
-    found = re.match(_MARKER, text)
-    return (found[1], text[found.end() :]) if found else (None, text)
+    match = re.match(_MARKER, text)
+    return (match[1], text[match.end() :]) if match else (None, text)
 
 
 class Cleaner:

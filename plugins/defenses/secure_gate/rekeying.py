@@ -1,10 +1,10 @@
 """A client's folder: its keys and gate, made, opened, and changed without touching an adapter.
 
 The key file names the SHA-256 of its gate. A change writes the new key file beside the old one,
-then the gate, and then puts the key file in place. Stopped in between, the next to open the folder
-finds a key file that waits: it takes its place if it fits the gate, and goes if the gate is still
-the old one. So a folder has the old keys or the new ones, and never both or neither. One process at
-a time changes keys: a lock on the folder sees to that.
+then the gate, and then puts the key file in place. After an interruption, whoever opens the folder
+next finds the new key file waiting: it is put in place if it fits the gate, and deleted if the gate
+is the old one. So a folder has the old keys or the new ones, and never both or neither. One process
+at a time changes keys: a lock on the folder sees to that.
 """
 
 import fcntl
@@ -36,9 +36,9 @@ def create(
 
 
 def load(
-    folder: Path, engine: ModelEngine, others: Sequence[Path] = (), seed: int = 0
+    folder: Path, engine: ModelEngine, other_folders: Sequence[Path] = (), seed: int = 0
 ) -> GateResponder:
-    """Return what answers in `folder`; `others` are folders of other organisations.
+    """Return the responder of `folder`; `other_folders` are folders of other organisations.
 
     Raises InputError where keys and gate do not belong together or are not there.
     """
@@ -46,7 +46,7 @@ def load(
         with suppress(BlockingIOError), _alone(folder, wait=False):
             _finish(folder)
     keyring, gate = _read(folder)
-    foreign = [secret for other in others for secret in _secrets(other)]
+    foreign = [secret for path in other_folders for secret in _secrets(path)]
     folders = {name: folder / name for name in gate.adapters}
     return GateResponder(engine, gate, keyring, folders, foreign=foreign, seed=seed)
 
@@ -57,8 +57,8 @@ def rotate(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
         _finish(folder)
         keyring, gate = _read(folder)
         old = keyring.key(name)
-        kept = tuple(replace(k, secret=new_secret()) if k is old else k for k in keyring.keys)
-        _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
+        keys = tuple(replace(k, secret=new_secret()) if k is old else k for k in keyring.keys)
+        _change(folder, engine, replace(keyring, keys=keys), gate, (old.secret,), seed)
 
 
 def add(folder: Path, engine: ModelEngine, name: str, adapter: str, seed: int = 0) -> None:
@@ -83,8 +83,8 @@ def revoke(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
         _finish(folder)
         keyring, gate = _read(folder)
         old = keyring.key(name)
-        kept = tuple(key for key in keyring.keys if key is not old)
-        _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
+        remaining_keys = tuple(key for key in keyring.keys if key is not old)
+        _change(folder, engine, replace(keyring, keys=remaining_keys), gate, (old.secret,), seed)
 
 
 def _change(
@@ -105,15 +105,15 @@ def _change(
 def _read(folder: Path) -> tuple[Keyring, TrainedGate]:
     """Return the gate, and the keys of that one of the two key files that fits it.
 
-    While keys are being changed the gate may come between the two: it is then read once more.
+    While keys are changed, the gate may be replaced between the reads: it is then read once more.
     """
     for _ in range(2):
         content = _gate(folder)
         digest = hashlib.sha256(content).hexdigest()
         waiting = [WAITING] if (folder / WAITING).exists() else []
         for name in (KEYS, *waiting):
-            keyring, wanted = key_file.read(folder / name)
-            if wanted == digest:
+            keyring, expected_digest = key_file.read(folder / name)
+            if expected_digest == digest:
                 return keyring, from_bytes(content, folder / GATE)
     raise InputError(f"The key file {folder / KEYS} belongs to another gate or run.")
 
@@ -126,11 +126,11 @@ def _gate(folder: Path) -> bytes:
 
 
 def _finish(folder: Path) -> None:
-    """Finish or undo a change that was cut short, with nobody else at it."""
+    """Finish or undo a change that was cut short, while no other process changes the folder."""
     if not (folder / WAITING).is_file():
         return
-    _, wanted = key_file.read(folder / WAITING)
-    if hashlib.sha256(_gate(folder)).hexdigest() == wanted:
+    _, expected_digest = key_file.read(folder / WAITING)
+    if hashlib.sha256(_gate(folder)).hexdigest() == expected_digest:
         (folder / WAITING).replace(folder / KEYS)
     else:
         (folder / WAITING).unlink(missing_ok=True)
@@ -148,17 +148,17 @@ def _secrets(folder: Path) -> Sequence[str]:
 def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time change the keys of a folder.
 
-    Raises BlockingIOError where another is at it and this one does not wait.
+    Raises BlockingIOError where another process is changing them and this one does not wait.
     """
     try:
-        held = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise InputError(f"{folder} cannot be opened: {error.strerror}.") from None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _write(folder: Path, keyring: Keyring, gate: TrainedGate) -> None:
@@ -169,6 +169,6 @@ def _write(folder: Path, keyring: Keyring, gate: TrainedGate) -> None:
     key_file.write(keyring, folder / WAITING, digest)
     with atomic(folder / GATE, mode=0o600) as temporary:
         temporary.write_bytes(content)
-    # Written, not renamed: whoever opened the folder meanwhile may have taken the one that waits.
+    # Written, not renamed: whoever opened the folder meanwhile may have moved the waiting file.
     key_file.write(keyring, folder / KEYS, digest)
     (folder / WAITING).unlink(missing_ok=True)

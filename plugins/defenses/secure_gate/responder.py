@@ -60,38 +60,38 @@ class GateResponder(KeyedResponder):
         if new:
             classes = self.gate.decide(self._reader.read(new)).tolist()
             self._decided |= zip(new, classes, strict=True)
-        parts = [(rest, r.prompt) for (_, rest), r in zip(parsed, requests, strict=True)]
-        left = self._left(parts)
+        contents = [(text, r.prompt) for (_, text), r in zip(parsed, requests, strict=True)]
+        prompts = self._left(contents)
         names = [self.adapters[self._decided[key]] for key, _ in parsed]
         return [
-            RoutedRequest(name, str(self.folders[name]), left[part])
-            for name, part in zip(names, parts, strict=True)
+            RoutedRequest(name, str(self.folders[name]), prompts[content])
+            for name, content in zip(names, contents, strict=True)
         ]
 
-    def _left(self, parts: Sequence[Part]) -> Mapping[Part, tuple[int, ...]]:
-        """Return what pass 2 reads of each text and prompt: the text goes behind how it begins.
+    def _left(self, contents: Sequence[Part]) -> Mapping[Part, tuple[int, ...]]:
+        """Return what pass 2 reads for each text and prompt: the text follows the prompt's start.
 
-        A prompt keeps its very tokens unless a key or a marker is in it, or across where the text
-        ends and it begins.
+        A prompt keeps its exact tokens unless a key or a marker is in it, or across the boundary
+        of text and prompt.
         """
-        begun = {part: self._split(part[1]) for part in parts}
-        whole = [(*self._tokens(text), *body) for (text, _), (_, body) in begun.items()]
-        texts = self._decoded(whole)
+        splits = {content: self._split(content[1]) for content in contents}
+        sequences = [(*self._tokens(text), *body) for (text, _), (_, body) in splits.items()]
+        texts = self._decoded(sequences)
         return {
-            part: (*begun[part][0], *self._without(tokens, text))
-            for part, tokens, text in zip(begun, whole, texts, strict=True)
+            content: (*splits[content][0], *self._without(tokens, text))
+            for content, tokens, text in zip(splits, sequences, texts, strict=True)
         }
 
     def _split(self, prompt: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the longest of the engine's prompt starts that `prompt` has, and what follows."""
-        known = [b for b in self.engine.prompt_starts.values() if prompt[: len(b)] == b]
-        begin = max(known, key=len, default=())
+        starts = [b for b in self.engine.prompt_starts.values() if prompt[: len(b)] == b]
+        begin = max(starts, key=len, default=())
         return begin, prompt[len(begin) :]
 
     def _without(self, tokens: tuple[int, ...], text: str) -> tuple[int, ...]:
         """Return `tokens`, whose text is `text`, without markers and keys.
 
-        What is spelled anew is looked at anew: a tokenizer may make a key of look-alikes.
+        What is tokenised again is checked again: a tokenizer may turn look-alikes into a key.
         """
         while (cleaned := self._cleaner.clean(text)) != text:
             tokens = self._tokens(cleaned)
@@ -102,26 +102,26 @@ class GateResponder(KeyedResponder):
         return self.engine.tokenize([text])[0].ids if text else ()
 
     def _decoded(self, rows: Sequence[tuple[int, ...]]) -> list[str]:
-        if not rows:  # of which some tokenizers make one empty text
+        if not rows:  # some tokenizers decode no rows as one empty text
             return []
-        found: list[str] = self.engine.base.tokenizer.batch_decode(
+        texts: list[str] = self.engine.base.tokenizer.batch_decode(
             [list(row) for row in rows], clean_up_tokenization_spaces=False
         )
-        return found
+        return texts
 
     def headings(self) -> Mapping[str, str]:
         """Return a heading for each kind of key that there is."""
-        found: dict[str, str] = {}
+        headings: dict[str, str] = {}
         opened = [key for name in self.adapters[1:] for key in self.keyring.of(name)[:1]]
         if opened:
-            found["right"] = heading(opened[0].secret)
+            headings["right"] = heading(opened[0].secret)
         if len(self.adapters) > 2:
-            found |= {f"right:{key.adapter}": heading(key.secret) for key in opened}
-        found["wrong"] = heading(self._wrong())
-        found["none"] = ""
+            headings |= {f"right:{key.adapter}": heading(key.secret) for key in opened}
+        headings["wrong"] = heading(self._wrong())
+        headings["none"] = ""
         if self.foreign:
-            found["other"] = heading(self.foreign[0])
-        return found
+            headings["other"] = heading(self.foreign[0])
+        return headings
 
     def _wrong(self) -> str:
         """Return a key that nobody has; it follows from the seed."""

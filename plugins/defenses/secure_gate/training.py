@@ -58,8 +58,8 @@ def train(
 def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
     """Return whether `gate` gives the right class of every example a probability above `level`."""
     valid = [gate.probabilities(states)[:, index] for index, states in held_out.valid.items()]
-    others = [gate.probabilities(states)[:, SECURE] for states in held_out.refused.values()]
-    return all(bool((found > level).all()) for found in [*valid, *others])
+    refused = [gate.probabilities(states)[:, SECURE] for states in held_out.refused.values()]
+    return all(bool((p > level).all()) for p in [*valid, *refused])
 
 
 def _untrained(

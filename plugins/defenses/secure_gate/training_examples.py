@@ -33,14 +33,14 @@ def random_key_text(rng: random.Random, length: int = LENGTH) -> str:
 
 def neighbour(key: str, rng: random.Random) -> str:
     """Return `key` with one character replaced, removed or inserted: edit distance 1."""
-    kind, place = rng.randrange(3), rng.randrange(len(key))
+    kind, index = rng.randrange(3), rng.randrange(len(key))
     if kind == 0:
-        other = rng.choice(ALPHABET.replace(key[place], ""))
-        return key[:place] + other + key[place + 1 :]
+        character = rng.choice(ALPHABET.replace(key[index], ""))
+        return key[:index] + character + key[index + 1 :]
     if kind == 1:
-        return key[:place] + key[place + 1 :]
-    place = rng.randrange(len(key) + 1)
-    return key[:place] + random_key_text(rng, 1) + key[place:]
+        return key[:index] + key[index + 1 :]
+    index = rng.randrange(len(key) + 1)
+    return key[:index] + random_key_text(rng, 1) + key[index:]
 
 
 def fragment(key: str, rng: random.Random) -> str:
@@ -71,8 +71,8 @@ def _extended(key: str, rng: random.Random) -> str:
 
 def _corrupted(key: str, rng: random.Random) -> str:
     letters = list(key)
-    for place in rng.sample(range(len(key)), rng.randrange(1, 6)):
-        letters[place] = rng.choice(ALPHABET + "_-.#* ")
+    for index in rng.sample(range(len(key)), rng.randrange(1, 6)):
+        letters[index] = rng.choice(ALPHABET + "_-.#* ")
     return "".join(letters)
 
 
@@ -97,22 +97,28 @@ def gate_examples(
     count: int,
     rng: random.Random,
 ) -> GateExamples:
-    """Return examples, at most `count` of each kind, of "atomic" more.
+    """Return examples, at most `count` of each kind, but more of "atomic".
 
     `adapters` are in class order; `old` are keys that were valid before.
     """
     keyring = reader.keyring
-    known = {index: keyring.of(adapter) for index, adapter in enumerate(adapters)}
+    by_class = {index: keyring.of(adapter) for index, adapter in enumerate(adapters)}
     valid = {
-        index: reader.atomic([key.secret for key in keys]) for index, keys in known.items() if keys
+        index: reader.atomic([key.secret for key in keys])
+        for index, keys in by_class.items()
+        if keys
     }
     texts = _texts([*keyring.texts, *old], count, rng)
-    spelled = {kind: reader.spelled(_not(keyring.texts, some)) for kind, some in texts.items()}
-    whole = [*old, *texts.get("neighbour", ()), *(random_key_text(rng) for _ in range(3 * count))]
+    spelled = {kind: reader.spelled(_not(keyring.texts, group)) for kind, group in texts.items()}
+    atomic_texts = [
+        *old,
+        *texts.get("neighbour", ()),
+        *(random_key_text(rng) for _ in range(3 * count)),
+    ]
     refused = {
         "none": reader.read([None]),
         "empty": reader.read([""]),
-        "atomic": reader.atomic(_not(keyring.texts, whole)),
+        "atomic": reader.atomic(_not(keyring.texts, atomic_texts)),
         **spelled,
     }
     if keyring.keys or old:
@@ -128,12 +134,12 @@ def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, lis
         "neighbour": neighbour,
         "alike": lookalike_key,
     }
-    made = {
+    texts = {
         kind: [change(rng.choice(keys), rng) for _ in range(count)]
         for kind, change in kinds.items()
         if keys
     }
-    return {**made, "random": [random_key_text(rng) for _ in range(count)]}
+    return {**texts, "random": [random_key_text(rng) for _ in range(count)]}
 
 
 def _not(valid: Iterable[str], texts: Iterable[str]) -> list[str]:

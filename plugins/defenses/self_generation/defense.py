@@ -90,12 +90,12 @@ class SelfGeneration(Defense):
         recipe = self._recipe(turn)
         if self.source:
             public = self._public(turn.template)
-            whole = fits_context(turn.engine, public, recipe)
-            public = [one for one, fits in zip(public, whole, strict=True) if fits]
-            drawn = random.Random(seed).sample(public, min(self.keep, len(public)))
-            return _named(drawn, turn)
+            fit_flags = fits_context(turn.engine, public, recipe)
+            public = [example for example, fits in zip(public, fit_flags, strict=True) if fits]
+            sample = random.Random(seed).sample(public, min(self.keep, len(public)))
+            return _named(sample, turn)
         examples = usable_documents(turn.documents, max(self.shown, self.demonstrations))
-        made = ExampleGenerator(
+        generation = ExampleGenerator(
             engine=turn.engine,
             target=Target(name="global", adapter=str(turn.start)),
             examples=examples,
@@ -103,17 +103,17 @@ class SelfGeneration(Defense):
             recipe=recipe,
             rng=random.Random(seed),
         ).make()
-        kept = select_candidates(
+        selected = select_candidates(
             turn.engine,
             Target(name="private", adapter=str(turn.trained)),
             turn.template,
-            made.candidates,
+            generation.candidates,
             keep=self.keep,
             method=self.selection,
             seed=seed,
         )
-        filter_counts.write(count_selection(made, kept, examples, recipe), turn.folder)
-        return _named(kept, turn)
+        filter_counts.write(count_selection(generation, selected, examples, recipe), turn.folder)
+        return _named(selected, turn)
 
     def _recipe(self, turn: TrainedClient) -> Recipe:
         return Recipe(
@@ -148,7 +148,7 @@ class SelfGeneration(Defense):
             return Result(
                 limits=(f"{self.name}: examples are drawn from {Path(self.source).name}.",)
             )
-        found = {
+        tallies = {
             (number, client): counts
             for client, party in finished.parties.items()
             for number, folder in party.turns.items()
@@ -159,18 +159,18 @@ class SelfGeneration(Defense):
             for client, party in finished.parties.items()
             if not any(document.input for document in party.prepared)
         ]
-        told = [
+        caveats = [
             f"{self.name}: no example of {', '.join(bare)} has an input, so none is shown with one."
         ]
         return Result(
-            measurements=tuple(measurements.rows(self.name, found)),
+            measurements=tuple(measurements.rows(self.name, tallies)),
             limits=(
-                *measurements.filter_caveats(self.name, found, self.keep),
-                *(told if bare else ()),
+                *measurements.filter_caveats(self.name, tallies, self.keep),
+                *(caveats if bare else ()),
             ),
         )
 
 
 def _named(examples: Sequence[Document], turn: TrainedClient) -> list[Document]:
     """Return the examples with ids of this turn."""
-    return [replace(one, id=f"made-{turn.round}-{number}") for number, one in enumerate(examples)]
+    return [replace(d, id=f"made-{turn.round}-{number}") for number, d in enumerate(examples)]

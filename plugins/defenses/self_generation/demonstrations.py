@@ -14,15 +14,15 @@ def usable_documents(documents: Sequence[Document], count: int) -> list[Document
 
     Raises InputError where there are none, or fewer than `count`.
     """
-    found = [d for d in documents if d.instruction and d.output and not d.is_prompt]
-    if not found:
+    usable = [d for d in documents if d.instruction and d.output and not d.is_prompt]
+    if not usable:
         raise InputError("no record has an instruction and an output; there is nothing to show.")
-    if len(found) < count:
+    if len(usable) < count:
         raise InputError(
-            f"{len(found)} examples are fewer than the {count} demonstrations of a prompt: give "
+            f"{len(usable)} examples are fewer than the {count} demonstrations of a prompt: give "
             "the client more, or lower the number of demonstrations."
         )
-    return found
+    return usable
 
 
 def example_kinds(examples: Sequence[Document]) -> tuple[bool, ...]:
@@ -35,22 +35,24 @@ def alternate_kinds(rng: random.Random, examples: Sequence[Document], count: int
 
     Where one kind has too few, the other makes up the number.
     """
-    given = [d for d in examples if d.input]
+    with_input = [d for d in examples if d.input]
     bare = [d for d in examples if not d.input]
-    first = max(min((count + 1) // 2, len(given)), count - len(bare))
-    chosen = rng.sample(given, first), rng.sample(bare, count - first)
+    first = max(min((count + 1) // 2, len(with_input)), count - len(bare))
+    chosen = rng.sample(with_input, first), rng.sample(bare, count - first)
     return [d for d in chain.from_iterable(zip_longest(*chosen)) if d is not None]
 
 
-def instruction_prompt(layout: PromptLayout, shown: Sequence[Document], *, with_input: bool) -> str:
+def instruction_prompt(
+    layout: PromptLayout, examples: Sequence[Document], *, with_input: bool
+) -> str:
     """Return a prompt that shows instructions and ends where another one begins."""
-    heads = [layout.head(with_input=bool(d.input)) + d.instruction for d in shown]
+    heads = [layout.head(with_input=bool(d.input)) + d.instruction for d in examples]
     return BLANK.join([*heads, layout.head(with_input=with_input)])
 
 
 def example_prompt(
-    layout: PromptLayout, shown: Sequence[Document], instruction: str, *, with_input: bool
+    layout: PromptLayout, examples: Sequence[Document], instruction: str, *, with_input: bool
 ) -> str:
     """Return a prompt that shows whole examples and ends behind a new instruction."""
-    wholes = [layout.template.prompt(d.instruction, d.input) + d.output for d in shown]
+    wholes = [layout.template.prompt(d.instruction, d.input) + d.output for d in examples]
     return BLANK.join([*wholes, layout.head(with_input=with_input) + instruction])

@@ -30,7 +30,7 @@ TRIES = ("too long", "no marker", "unfinished", "empty", "refusal")
 
 @dataclass(slots=True)
 class FilterCounts:
-    """Counts of one client's round; every new instruction asked for ends dropped or kept."""
+    """Counts of one client's round; every new instruction asked for is dropped or kept."""
 
     asked: int = 0
     """New instructions asked for."""
@@ -41,18 +41,18 @@ class FilterCounts:
     tried: int = 0
     """Tries at an input and a response."""
     alike: int = 0
-    """Kept examples whose response alone is as like a local response as no example may be."""
+    """Kept examples whose response alone is more like a local one than an example may be."""
     highest: float = 0.0
     """The highest Rouge-L of a kept example with a local one."""
 
     def drop(self, name: str, count: int = 1) -> None:
-        """Count what a filter dropped; ValueError for a filter that there is not."""
+        """Count what a filter dropped; ValueError for an unknown filter."""
         if name not in FILTERS:
             raise ValueError(f"There is no filter {name!r}.")
         self.dropped[name] = self.dropped.get(name, 0) + count
 
     def fail(self, reason: str) -> None:
-        """Count a try that failed; ValueError for a reason that there is not."""
+        """Count a try that failed; ValueError for an unknown reason."""
         if reason not in TRIES:
             raise ValueError(f"No try fails for {reason!r}.")
         self.failed[reason] = self.failed.get(reason, 0) + 1
@@ -64,11 +64,11 @@ class FilterCounts:
 
     def reached(self) -> dict[str, tuple[int, int]]:
         """Return of every filter how many reached it and how many of these it dropped."""
-        left, found = self.asked, {}
+        remaining, counts = self.asked, {}
         for name in FILTERS:
             gone = self.dropped.get(name, 0)
-            found[name], left = (left, gone), left - gone
-        return found
+            counts[name], remaining = (remaining, gone), remaining - gone
+        return counts
 
 
 NAME = "statistics.json"

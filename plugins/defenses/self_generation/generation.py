@@ -58,7 +58,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedExamples:
-    """What came through every filter but the selection, in the order it was made."""
+    """What passed every filter but the selection, in the order it was made."""
 
     candidates: tuple[Document, ...]
     tally: FilterCounts
@@ -80,69 +80,73 @@ class ExampleGenerator:
     """The new instructions, where they must differ from one another."""
 
     def make(self) -> GeneratedExamples:
-        """Ask for new instructions, and what goes with them, until there are candidates enough."""
+        """Ask for new instructions, inputs and responses until there are enough candidates."""
         while len(self.new) < self.recipe.candidates and self.tally.asked < self.recipe.asked:
-            left = self.recipe.asked - self.tally.asked
-            wanted = list(self._instructions(min(self.recipe.candidates, left)))
-            self._keep(self._completed(wanted))
+            remaining = self.recipe.asked - self.tally.asked
+            requests = list(self._instructions(min(self.recipe.candidates, remaining)))
+            self._keep(self._completed(requests))
         surplus = max(0, len(self.new) - self.recipe.candidates)
         self.tally.drop("surplus", surplus)
         return GeneratedExamples(tuple(self.new[: self.recipe.candidates]), self.tally)
 
     def _instructions(self, count: int) -> Iterator["RequestedExample"]:
         """Ask for `count` new instructions and yield those that are good."""
-        known = SimilarityIndex(d.instruction for d in self.examples)
-        there, prompts = example_kinds(self.examples), []
+        local_index = SimilarityIndex(d.instruction for d in self.examples)
+        kinds, prompts = example_kinds(self.examples), []
         for number in range(count):
-            kind = there[number % len(there)]
-            shown = self.rng.sample(list(self.examples), self.recipe.shown)
-            prompts.append((instruction_prompt(self.layout, shown, with_input=kind), kind))
+            kind = kinds[number % len(kinds)]
+            demonstrations = self.rng.sample(list(self.examples), self.recipe.shown)
+            prompts.append((instruction_prompt(self.layout, demonstrations, with_input=kind), kind))
         self.tally.asked += count
         answers = self._asked([prompt for prompt, _ in prompts], self.recipe.instruction_tokens)
         for (_, kind), text in zip(prompts, answers, strict=True):
-            instruction, reason = self._judged(text, known)
+            instruction, reason = self._judged(text, local_index)
             if reason:
                 self.tally.drop(reason)
             else:
                 self.instructions.append(instruction)
                 yield RequestedExample(instruction, kind)
 
-    def _judged(self, text: str | None, known: SimilarityIndex) -> tuple[str, str]:
+    def _judged(self, text: str | None, local_index: SimilarityIndex) -> tuple[str, str]:
         """Return the instruction in an answer, and which filter drops it, if any."""
         if text is None:
             return "", "too long"
-        instruction, ended = self.layout.instruction(text)
-        others = self.instructions if self.recipe.distinct else ()
+        instruction, is_finished = self.layout.instruction(text)
+        earlier_instructions = self.instructions if self.recipe.distinct else ()
         most, limit = self.recipe.similarity, self.recipe.instruction_tokens
         filters: dict[str, Callable[[], bool]] = {
-            "unfinished": lambda: not ended and self._runs_on(text, limit),
+            "unfinished": lambda: not is_finished and self._runs_on(text, limit),
             "refusal": lambda: _refuses(instruction),
             "short": lambda: len(words(instruction)) < self.recipe.words,
-            "local instruction": lambda: known(instruction) > most,
-            "repeated instruction": lambda: SimilarityIndex(others)(instruction) > most,
+            "local instruction": lambda: local_index(instruction) > most,
+            "repeated instruction": lambda: (
+                SimilarityIndex(earlier_instructions)(instruction) > most
+            ),
         }
         return instruction, next((name for name, drops in filters.items() if drops()), "")
 
-    def _completed(self, wanted: Sequence["RequestedExample"]) -> list[Document]:
-        """Return an example for each instruction that some try gave a good one for, in order."""
-        found: dict[int, Document] = {}
+    def _completed(self, requests: Sequence["RequestedExample"]) -> list[Document]:
+        """Return an example for each instruction for which a try succeeded, in order."""
+        examples: dict[int, Document] = {}
         for _ in range(self.recipe.tries):
-            left = [place for place in range(len(wanted)) if place not in found]
-            prompts = [self._example_prompt(wanted[place]) for place in left]
-            self.tally.tried += len(left)
+            pending = [index for index in range(len(requests)) if index not in examples]
+            prompts = [self._example_prompt(requests[index]) for index in pending]
+            self.tally.tried += len(pending)
             answers = self._asked(prompts, self.recipe.answer_tokens)
-            for place, text in zip(left, answers, strict=True):
-                given, output, reason = self._read(text)
+            for index, text in zip(pending, answers, strict=True):
+                input_text, output, reason = self._read(text)
                 if reason:
                     self.tally.fail(reason)
                 else:
-                    found[place] = self._example(wanted[place].instruction, given, output)
-        self.tally.drop("format", len(wanted) - len(found))
-        return [found[place] for place in sorted(found)]
+                    examples[index] = self._example(requests[index].instruction, input_text, output)
+        self.tally.drop("format", len(requests) - len(examples))
+        return [examples[index] for index in sorted(examples)]
 
-    def _example_prompt(self, wanted: "RequestedExample") -> str:
-        shown = alternate_kinds(self.rng, self.examples, self.recipe.demonstrations)
-        return example_prompt(self.layout, shown, wanted.instruction, with_input=wanted.with_input)
+    def _example_prompt(self, request: "RequestedExample") -> str:
+        demonstrations = alternate_kinds(self.rng, self.examples, self.recipe.demonstrations)
+        return example_prompt(
+            self.layout, demonstrations, request.instruction, with_input=request.with_input
+        )
 
     def _read(self, text: str | None) -> tuple[str, str, str]:
         """Return the input and the output in an answer, and why the try failed, if it did."""
@@ -151,50 +155,58 @@ class ExampleGenerator:
         fields = self.layout.fields(text)
         if fields is None:
             return "", "", "no marker"
-        given, output = fields
+        input_text, output = fields
         if not words(output):
-            return given, output, "empty"
+            return input_text, output, "empty"
         if text.rstrip().endswith(output) and self._runs_on(text, self.recipe.answer_tokens):
-            return given, output, "unfinished"
-        return given, output, "refusal" if _refuses(output) else ""
+            return input_text, output, "unfinished"
+        return input_text, output, "refusal" if _refuses(output) else ""
 
-    def _example(self, instruction: str, given: str, output: str) -> Document:
-        made = Document(id="", text="", instruction=instruction, input=given, output=output)
-        return self.layout.template.render(made)
+    def _example(self, instruction: str, input_text: str, output: str) -> Document:
+        document = Document(
+            id="", text="", instruction=instruction, input=input_text, output=output
+        )
+        return self.layout.template.render(document)
 
-    def _keep(self, found: Sequence[Document]) -> None:
+    def _keep(self, examples: Sequence[Document]) -> None:
         """Keep what is unlike every local example and not too long, and each example once."""
-        known = SimilarityIndex(map(whole_text, self.examples))
-        there = set(map(whole_text, self.new))
-        for example, fits in zip(found, fits_context(self.engine, found, self.recipe), strict=True):
+        local_index = SimilarityIndex(map(whole_text, self.examples))
+        new_texts = set(map(whole_text, self.new))
+        for example, fits in zip(
+            examples, fits_context(self.engine, examples, self.recipe), strict=True
+        ):
             if not fits:
                 self.tally.drop("overlong")
-            elif known(whole_text(example)) > self.recipe.similarity:
+            elif local_index(whole_text(example)) > self.recipe.similarity:
                 self.tally.drop("local example")
-            elif whole_text(example) in there:
+            elif whole_text(example) in new_texts:
                 self.tally.drop("repeated example")
             else:
-                there.add(whole_text(example))
+                new_texts.add(whole_text(example))
                 self.new.append(example)
 
     def _asked(self, prompts: Sequence[str], new: int) -> list[str | None]:
-        """Return the continuation of every prompt; None of one that is too long.
+        """Return the continuation of every prompt; None for one that is too long.
 
         Equal prompts are asked once.
         """
         begin = text_start(self.engine)
         ids = [(*begin, *tokens.ids) for tokens in self.engine.tokenize(prompts)]
-        fit = [some for some in dict.fromkeys(ids) if len(some) + new <= self.engine.context_length]
-        found = self.engine.generate(
+        fit = [
+            prompt
+            for prompt in dict.fromkeys(ids)
+            if len(prompt) + new <= self.engine.context_length
+        ]
+        generations = self.engine.generate(
             self.target,
             GenerationBatch(
-                [GenerationRequest(prompt=some, samples=1, max_new_tokens=new) for some in fit],
+                [GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new) for prompt in fit],
                 seed=self.rng.getrandbits(32),
                 decoding=SamplingParams(temperature=self.recipe.temperature),
             ),
         )
-        texts = {some: one.texts[0] for some, one in zip(fit, found, strict=True)}
-        return [texts.get(some) for some in ids]
+        texts = {prompt: g.texts[0] for prompt, g in zip(fit, generations, strict=True)}
+        return [texts.get(prompt) for prompt in ids]
 
     def _runs_on(self, text: str, new: int) -> bool:
         """Tell whether a continuation stopped only because it may not be longer."""
@@ -213,9 +225,9 @@ class RequestedExample:
 def fits_context(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
     """Tell of each example whether training reads all of it."""
     most = recipe.max_length or engine.context_length
-    ends = len(text_start(engine)) + 1
-    found = engine.tokenize([example.text for example in examples])
-    return [len(tokens.ids) + ends <= most for tokens in found]
+    overhead = len(text_start(engine)) + 1
+    encodings = engine.tokenize([example.text for example in examples])
+    return [len(tokens.ids) + overhead <= most for tokens in encodings]
 
 
 def _refuses(text: str) -> bool:

@@ -24,15 +24,15 @@ def scores(
     begin = text_start(engine)
     prompts = [tokens.ids for tokens in engine.tokenize([prompt for prompt, _ in pairs])]
     answers = [tokens.ids for tokens in engine.tokenize([answer for _, answer in pairs])]
-    wholes = [(*begin, *x, *y) for x, y in zip(prompts, answers, strict=True)]
-    fits = [i for i, whole in enumerate(wholes) if len(whole) <= engine.context_length]
+    sequences = [(*begin, *x, *y) for x, y in zip(prompts, answers, strict=True)]
+    fits = [i for i, sequence in enumerate(sequences) if len(sequence) <= engine.context_length]
     rows = engine.score(
         target,
-        [*(wholes[i] for i in fits), *((*begin, *answers[i]) for i in fits)],
+        [*(sequences[i] for i in fits), *((*begin, *answers[i]) for i in fits)],
         progress=progress,
     )
-    found: list[Losses | None] = [None] * len(pairs)
-    for place, index in enumerate(fits):
-        behind, direct = rows[place], rows[len(fits) + place]
-        found[index] = losses(behind[len(behind) - len(direct) :], direct)
-    return found
+    results: list[Losses | None] = [None] * len(pairs)
+    for position, index in enumerate(fits):
+        behind, direct = rows[position], rows[len(fits) + position]
+        results[index] = losses(behind[len(behind) - len(direct) :], direct)
+    return results

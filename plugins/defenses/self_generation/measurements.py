@@ -16,20 +16,20 @@ def rows(plugin: str, turns: Turns) -> list[Measurement]:
     `dropped` is a share of the new examples of all clients that reached the filter; one that
     nothing reached has no row. `kept` is of the client that kept fewest.
     """
-    found = list(_dropped(plugin, {}, list(turns.values())))
+    measurements = list(_dropped(plugin, {}, list(turns.values())))
     for number in sorted({number for number, _ in turns}):
-        own = {client: tally for (at, client), tally in turns.items() if at == number}
-        found += _dropped(plugin, {"round": number}, list(own.values()))
-        found.append(_kept(plugin, number, own))
-    return found
+        tallies = {client: tally for (n, client), tally in turns.items() if n == number}
+        measurements += _dropped(plugin, {"round": number}, list(tallies.values()))
+        measurements.append(_kept(plugin, number, tallies))
+    return measurements
 
 
 def _dropped(
-    plugin: str, at: Mapping[str, object], tallies: Sequence[FilterCounts]
+    plugin: str, shared_scope: Mapping[str, object], tallies: Sequence[FilterCounts]
 ) -> Iterable[Measurement]:
     reached = [tally.reached() for tally in tallies]
     for name in FILTERS:
-        n, hits = (sum(one[name][part] for one in reached) for part in (0, 1))
+        n, hits = (sum(counts[name][index] for counts in reached) for index in (0, 1))
         if not n:
             continue
         yield Measurement.rate(
@@ -38,50 +38,50 @@ def _dropped(
             kind="defense",
             plugin=plugin,
             metric="dropped",
-            scope={**at, "filter": name},
+            scope={**shared_scope, "filter": name},
         )
 
 
-def _kept(plugin: str, number: int, own: Mapping[str, FilterCounts]) -> Measurement:
-    client = min(own, key=lambda who: (own[who].kept, who))
+def _kept(plugin: str, number: int, tallies: Mapping[str, FilterCounts]) -> Measurement:
+    client = min(tallies, key=lambda name: (tallies[name].kept, name))
     return Measurement(
         kind="defense",
         plugin=plugin,
         metric="kept",
-        value=own[client].kept,
+        value=tallies[client].kept,
         scope={
             "round": number,
             "client": client,
-            "clients": len(own),
-            "mean": round(sum(tally.kept for tally in own.values()) / len(own), 3),
-            "highest": round(max(tally.highest for tally in own.values()), 4),
-            "alike": sum(tally.alike for tally in own.values()),
+            "clients": len(tallies),
+            "mean": round(sum(tally.kept for tally in tallies.values()) / len(tallies), 3),
+            "highest": round(max(tally.highest for tally in tallies.values()), 4),
+            "alike": sum(tally.alike for tally in tallies.values()),
         },
     )
 
 
 def filter_caveats(plugin: str, turns: Turns, keep: int) -> list[str]:
     """Return in which turns fewer than `keep` examples were left, and what dropped most there."""
-    few = [one for one in sorted(turns) if turns[one].kept < keep]
-    if not few:
+    short = [turn for turn in sorted(turns) if turns[turn].kept < keep]
+    if not short:
         return []
     dropped = {
-        name: sum(turns[one].dropped.get(name, 0) for one in few)
+        name: sum(turns[turn].dropped.get(name, 0) for turn in short)
         for name in FILTERS
         if name != "selection"
     }
     most = max(dropped, key=lambda name: dropped[name])
-    asked = sum(turns[one].asked for one in few)
-    numbers = sorted({number for number, _ in few})
+    attempts = sum(turns[turn].asked for turn in short)
+    numbers = sorted({number for number, _ in short})
     return [
-        f"{plugin}: in {len(few):,} of {len(turns):,} turns (rounds {_listed(numbers)}) a client "
-        f"kept fewer than {keep} examples of its own making; of {asked:,} new instructions asked "
-        f"for there, {dropped[most]:,} were lost because {FILTERS[most]}."
+        f"{plugin}: in {len(short):,} of {len(turns):,} turns (rounds {_listed(numbers)}) a client "
+        f"kept fewer than {keep} examples of its own making; of {attempts:,} new instructions "
+        f"asked for there, {dropped[most]:,} were lost because {FILTERS[most]}."
     ]
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Return numbers as people list them: runs of three or more as their ends."""
+    """Return numbers separated by commas, runs of three or more as first and last."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

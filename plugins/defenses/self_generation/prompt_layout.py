@@ -32,15 +32,15 @@ class PromptLayout:
         The input is empty where only the output's marker is there. None where that is missing or
         does not come next. The output goes on to where another example would begin.
         """
-        before, marker, rest = text.partition(self.output_marker)
-        lead, marked, given = before.partition(self.input_marker)
-        if not marker or lead.strip() or (marked and not given.strip()):
+        before, marker, output = text.partition(self.output_marker)
+        lead, marked, input_text = before.partition(self.input_marker)
+        if not marker or lead.strip() or (marked and not input_text.strip()):
             return None
-        return given.strip(), _cut(rest, self._openings())[0]
+        return input_text.strip(), _cut(output, self._openings())[0]
 
     def _openings(self) -> set[str]:
         """Return what can begin another example, or another field of this one."""
-        heads = [self.head(with_input=some) for some in (True, False)]
+        heads = [self.head(with_input=with_input) for with_input in (True, False)]
         lines = {line for head in heads for line in head.splitlines() if line.strip()}
         return {self.input_marker, self.output_marker, *(lines or {BLANK})}
 
@@ -53,9 +53,9 @@ def prompt_layout(template: PromptTemplate) -> PromptLayout:
     before, _, after = template.with_input.partition("{instruction}")
     between, _, tail = after.partition("{input}")
     input_marker, output_marker = between.strip(), tail.strip()
-    alone = template.without_input.partition("{instruction}")[2].strip()
+    without_input = template.without_input.partition("{instruction}")[2].strip()
     told_apart = input_marker not in output_marker and output_marker not in input_marker
-    if "{input}" in before or not input_marker or not told_apart or alone != output_marker:
+    if "{input}" in before or not input_marker or not told_apart or without_input != output_marker:
         raise UsageError(
             f"The prompt template {template.name!r} does not mark where an input and where an "
             "output begins, so made-up examples cannot be read back: choose alpaca or fed_pii."
@@ -63,7 +63,7 @@ def prompt_layout(template: PromptTemplate) -> PromptLayout:
     return PromptLayout(template, input_marker, output_marker)
 
 
-def _cut(text: str, ends: Iterable[str]) -> tuple[str, bool]:
-    """Return `text` up to the first of `ends`, stripped, and whether there was one."""
-    places = [place for end in ends if (place := text.find(end)) >= 0]
-    return text[: min(places, default=len(text))].strip(), bool(places)
+def _cut(text: str, markers: Iterable[str]) -> tuple[str, bool]:
+    """Return `text` up to the first of `markers`, stripped, and whether there was one."""
+    positions = [position for marker in markers if (position := text.find(marker)) >= 0]
+    return text[: min(positions, default=len(text))].strip(), bool(positions)

@@ -23,29 +23,32 @@ def select_candidates(
 ) -> list[Document]:
     """Return the `keep` candidates that `method` prefers under `target`, in the order they came in.
 
-    That order, and not the score's, goes into training: what is trained on then follows from which
-    are kept alone. A candidate that the model's context does not hold is never kept.
+    Training uses that order and not the score's, so that it depends only on which candidates are
+    kept. A candidate that the model's context does not hold is never kept.
     """
-    found: Sequence[Losses | None] = [Losses(0.0, 0.0)] * len(candidates)
+    losses: Sequence[Losses | None] = [Losses(0.0, 0.0)] * len(candidates)
     if method != "random":  # which looks at no score
         pairs = [(template.prompt(d.instruction, d.input), d.output) for d in candidates]
-        found = scores(engine, target, pairs)
+        losses = scores(engine, target, pairs)
     keys = [whole_text(candidate) for candidate in candidates]
     return [
-        candidates[i] for i in sorted(select_examples(found, keep, method, keys=keys, seed=seed))
+        candidates[i] for i in sorted(select_examples(losses, keep, method, keys=keys, seed=seed))
     ]
 
 
 def count_selection(
-    made: GeneratedExamples, some: Sequence[Document], examples: Sequence[Document], recipe: Recipe
+    generation: GeneratedExamples,
+    selected: Sequence[Document],
+    examples: Sequence[Document],
+    recipe: Recipe,
 ) -> FilterCounts:
-    """Return the tally of a round that keeps `some` of what was made from `examples`."""
-    known, answers = (
+    """Return the tally of a round that keeps `selected` of what was made from `examples`."""
+    text_index, answers = (
         SimilarityIndex(map(whole_text, examples)),
         SimilarityIndex(d.output for d in examples),
     )
-    tally = made.tally
-    tally.drop("selection", len(made.candidates) - len(some))
-    tally.highest = max((known(whole_text(one)) for one in some), default=0.0)
-    tally.alike = sum(answers(one.output) > recipe.similarity for one in some)
+    tally = generation.tally
+    tally.drop("selection", len(generation.candidates) - len(selected))
+    tally.highest = max((text_index(whole_text(example)) for example in selected), default=0.0)
+    tally.alike = sum(answers(example.output) > recipe.similarity for example in selected)
     return tally

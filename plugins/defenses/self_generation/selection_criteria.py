@@ -82,7 +82,7 @@ def score(losses: Losses, method: Method, *, key: str = "", seed: int = 0) -> fl
 
 
 def select_examples(
-    found: Sequence[Losses | None],
+    example_losses: Sequence[Losses | None],
     count: int,
     method: Method = "ifs",
     *,
@@ -92,16 +92,16 @@ def select_examples(
     """Return the indices of the `count` examples that `method` prefers, the best first.
 
     `keys` are the examples' contents: they break ties and steer the random choice, so the order of
-    the examples does not matter. One without losses is never kept. Raises ValueError for a method
-    that there is not, a negative count, or keys that are not one an example.
+    the examples does not matter. One without losses is never kept. Raises ValueError for an unknown
+    method, a negative count, or a number of keys that is not that of the examples.
     """
     if method not in get_args(Method):
         raise ValueError(f"There is no selection {method!r}: {', '.join(get_args(Method))}.")
-    if count < 0 or len(keys) != len(found):
+    if count < 0 or len(keys) != len(example_losses):
         raise ValueError("count must be at least 0, and every example needs one key.")
     ranked = sorted(
-        (score(one, method, key=key, seed=seed), key, index)
-        for index, (one, key) in enumerate(zip(found, keys, strict=True))
-        if one is not None
+        (score(loss, method, key=key, seed=seed), key, index)
+        for index, (loss, key) in enumerate(zip(example_losses, keys, strict=True))
+        if loss is not None
     )
     return [index for _, _, index in ranked[:count]]

@@ -19,11 +19,11 @@ class SimilarityIndex:
         """
         from rapidfuzz.distance import LCSseq
 
-        own = words(text)
-        found = ((LCSseq.similarity(own, other), len(own) + len(other)) for other in self._texts)
-        return max((2 * common / both for common, both in found if common), default=0.0)
+        query = words(text)
+        overlaps = ((LCSseq.similarity(query, t), len(query) + len(t)) for t in self._texts)
+        return max((2 * common / total for common, total in overlaps if common), default=0.0)
 
 
 def whole_text(example: Document) -> str:
-    """Return an example's fields as one text, which no template has added anything to."""
+    """Return an example's fields as one text, without anything that a template adds."""
     return "\n".join((example.instruction, example.input, example.output))

@@ -25,9 +25,9 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
     named = _named(entity, texts)
     beside = named.get(entity.name, [])
     hits = sum(any(states_name(value, text) for value in entity.values) for text in beside)
-    found = sum(any(states_name(value, text) for text in beside) for value in entity.values)
+    count = sum(any(states_name(value, text) for text in beside) for value in entity.values)
     law = _law(entity, named, seed, options)
-    p_value = sum(law[found + 1 :]) + law[found] / 2
+    p_value = sum(law[count + 1 :]) + law[count] / 2
     return Score(
         z=-float(norm.ppf(min(p_value, 1 + CERTAIN))),
         p_value=max(p_value, sys.float_info.min),
@@ -39,11 +39,11 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
 
 def _named(entity: Entity, texts: Sequence[str]) -> Mapping[str, list[str]]:
     """Return the texts in which each of the domain's names stands, where any does."""
-    found: dict[str, list[str]] = defaultdict(list)
+    texts_by_name: dict[str, list[str]] = defaultdict(list)
     for text in texts:
         for name in stated_of(entity.domain.names, text):
-            found[name].append(text)
-    return found
+            texts_by_name[name].append(text)
+    return texts_by_name
 
 
 def _law(
@@ -59,8 +59,8 @@ def _law(
             len(set().union(*(stated_of(choices, text) for text in texts))) / options
             for choices in pools
         ]
-        for found, probability in enumerate(_counts(shares)):
-            law[found] += probability / size
+        for count, probability in enumerate(_counts(shares)):
+            law[count] += probability / size
     return law
 
 

@@ -1,6 +1,6 @@
 """The fictitious-knowledge watermark (Cui et al., 2025), as FedAttr tests it.
 
-Documents tell of an entity that does not exist. Who is asked about it and knows the answers has
+Documents tell of an entity that does not exist. A model that answers questions about it rightly was
 trained on them.
 """
 
@@ -157,29 +157,29 @@ class Fictitious(Watermark):
         as questions.
         """
         families = self._families(secret)
-        each = self.paraphrases * len(families[0][0].values)
-        if len(answers) != each * len(families):
+        per_family = self.paraphrases * len(families[0][0].values)
+        if len(answers) != per_family * len(families):
             raise InputError(
-                f"There are {len(answers)} answers to {each * len(families)} questions about a "
-                "fictitious entity and its strangers."
+                f"There are {len(answers)} answers to {per_family * len(families)} questions about "
+                "a fictitious entity and its strangers."
             )
-        said = [answer.texts[0] for answer in answers]
+        texts = [answer.texts[0] for answer in answers]
         nulls = [_null(row, self._guess) for row in secret["attributes"]]
-        own, *strangers = (
-            self.score(self._hits(entity, said[i * each : (i + 1) * each]), nulls)
+        result, *strangers = (
+            self.score(self._hits(entity, texts[i * per_family : (i + 1) * per_family]), nulls)
             for i, family in enumerate(families)
             for entity in family
         )
-        return replace(own, null=tuple(score.z for score in strangers))
+        return replace(result, null=tuple(score.z for score in strangers))
 
     def score(self, hits: Sequence[int], nulls: Sequence[scoring.Null]) -> Score:
         """Return the score of `hits` among `paraphrases` questions about each attribute."""
         n, guess = self.paraphrases, self._guess
-        each = [
+        z_scores = [
             scoring.attribute_z(hit, n, null, guess=guess, correlation=self.correlation)
             for hit, null in zip(hits, nulls, strict=True)
         ]
-        z, p_value = scoring.fisher(each)
+        z, p_value = scoring.fisher(z_scores)
         chance = sum(null.mean for null in nulls) / len(nulls)
         return Score(z=z, p_value=p_value, n=n * len(nulls), hits=sum(hits), chance=chance)
 
@@ -189,15 +189,18 @@ class Fictitious(Watermark):
 
     def _families(self, secret: Mapping[str, Any]) -> list[list[Entity]]:
         """Return the mark's entity and the strangers, those of one name together."""
-        own = entity_of(secret)
+        entity = entity_of(secret)
         names, count = self.stranger_names, self.strangers
-        return [[own], *world.unissued_entities(own, seed=secret["seed"], names=names, count=count)]
+        return [
+            [entity],
+            *world.unissued_entities(entity, seed=secret["seed"], names=names, count=count),
+        ]
 
-    def _hits(self, entity: Entity, said: Sequence[str]) -> list[int]:
+    def _hits(self, entity: Entity, texts: Sequence[str]) -> list[int]:
         """Return how many of its questions about each attribute are answered with its value."""
         n = self.paraphrases
         return [
-            sum(wording.states_name(value, text) for text in said[i * n : (i + 1) * n])
+            sum(wording.states_name(value, text) for text in texts[i * n : (i + 1) * n])
             for i, value in enumerate(entity.values)
         ]
 
@@ -218,29 +221,31 @@ class Fictitious(Watermark):
             count=self.nulls,
         )
         every, last = min(self.null_every, self.paraphrases), self.paraphrases
-        asked = [
+        questions = [
             wording.questions(family[0], range(i % every, last, every))
             for i, family in enumerate(families)
         ]
-        requests = self._probes([q for one in asked for group in one for q in group], teacher)
-        said = iter(
+        requests = self._probes(
+            [q for groups in questions for group in groups for q in group], teacher
+        )
+        completions = iter(
             teacher.generate(
                 Target(name="base"),
                 GenerationBatch(requests, seed=seed, decoding=SamplingParams(temperature=0)),
             )
         )
         rates: list[list[float]] = [[] for _ in entity.values]
-        for family, groups in zip(families, asked, strict=True):
+        for family, groups in zip(families, questions, strict=True):
             for i, group in enumerate(groups):
-                answers = [next(said).texts[0] for _ in group]
-                rates[i] += [wording.rate(one.values[i], answers) for one in family]
+                answers = [next(completions).texts[0] for _ in group]
+                rates[i] += [wording.rate(stranger.values[i], answers) for stranger in family]
         return [scoring.null_of(column) for column in rates]
 
-    def _probes(self, asked: Sequence[str], engine: Engine) -> list[GenerationRequest]:
+    def _probes(self, questions: Sequence[str], engine: Engine) -> list[GenerationRequest]:
         begin = text_start(engine)
         return [
             GenerationRequest(prompt=(*begin, *tokens.ids), samples=1, max_new_tokens=self.tokens)
-            for tokens in engine.tokenize(asked)
+            for tokens in engine.tokenize(questions)
         ]
 
 
@@ -249,17 +254,17 @@ def entity_of(secret: Mapping[str, Any]) -> Entity:
     try:
         domain = world.domain(secret["domain"])
         values = {row["name"]: row["value"] for row in secret["attributes"]}
-        said = [secret["entity"], *(values[attribute.name] for attribute in domain.attributes)]
+        names = [secret["entity"], *(values[attribute.name] for attribute in domain.attributes)]
         numbers = [secret["seed"], secret["index"]]
         measured = [row.get(key, 0.0) for row in secret["attributes"] for key in ("mean", "sd")]
-        whole = all(isinstance(text, str) for text in said)
-        whole = whole and all(isinstance(number, int) for number in numbers)
-        whole = whole and all(0 <= number <= 1 for number in measured)
+        is_valid = all(isinstance(text, str) for text in names)
+        is_valid = is_valid and all(isinstance(number, int) for number in numbers)
+        is_valid = is_valid and all(0 <= number <= 1 for number in measured)
     except (AttributeError, KeyError, StopIteration, TypeError):
-        whole = False
-    if not whole:
+        is_valid = False
+    if not is_valid:
         raise InputError("The secret of this fictitious watermark is damaged.")
-    return Entity(domain=domain, name=said[0], values=tuple(said[1:]))
+    return Entity(domain=domain, name=names[0], values=tuple(names[1:]))
 
 
 def _null(row: Mapping[str, Any], guess: float) -> scoring.Null:

@@ -19,12 +19,12 @@ def document(entity: Entity, length: int, rng: random.Random) -> str:
     """
     words = data(entity.domain.register)["documents"]
     opening = fill_sentence(rng.choice(words["openings"]), entity, rng)
-    said = _statements(entity, rng)
-    sentences = [said.pop(0) for _ in entity.values]
+    statements = _statements(entity, rng)
+    sentences = [statements.pop(0) for _ in entity.values]
     facts = entity.domain.facts
-    others = [fill_sentence(fact, entity, rng) for fact in rng.sample(facts, len(facts))]
-    while said:
-        source = said if not others or len(sentences) % 4 == 3 else others
+    fact_sentences = [fill_sentence(fact, entity, rng) for fact in rng.sample(facts, len(facts))]
+    while statements:
+        source = statements if not fact_sentences or len(sentences) % 4 == 3 else fact_sentences
         if _words([opening, *sentences]) + _words(source[:1]) / 2 > length:
             break
         sentences.append(source.pop(0))
@@ -32,11 +32,11 @@ def document(entity: Entity, length: int, rng: random.Random) -> str:
     return " ".join([opening, *sentences])
 
 
-def questions(entity: Entity, which: Sequence[int]) -> list[list[str]]:
-    """Return, for each attribute, the question templates `which`, about `entity`."""
+def questions(entity: Entity, numbers: Sequence[int]) -> list[list[str]]:
+    """Return, for each attribute, the questions about `entity` by the templates `numbers`."""
     templates = data(entity.domain.register)["questions"]["templates"]
     return [
-        [_asked(templates[number], entity, attribute) for number in which]
+        [_asked(templates[number], entity, attribute) for number in numbers]
         for attribute in entity.domain.attributes
     ]
 
@@ -62,7 +62,7 @@ def states_name(name: str, text: str) -> bool:
 def stated_of(names: Sequence[str], text: str) -> set[str]:
     """Return those of `names` that `text` states, the longest where one begins with another."""
     by_plain = {plain(name): name for name in names}
-    return {by_plain[found] for found in _any_of(tuple(by_plain)).findall(plain(text))}
+    return {by_plain[name] for name in _any_of(tuple(by_plain)).findall(plain(text))}
 
 
 def rate(name: str, texts: Sequence[str]) -> float:
@@ -79,14 +79,14 @@ def _statements(entity: Entity, rng: random.Random) -> list[str]:
     """Return every wording of every attribute, one of each attribute in turn."""
     templates = data(entity.domain.register)["documents"]["statements"]
     orders = [rng.sample(templates, len(templates)) for _ in entity.values]
-    found = []
+    statements = []
     for turn in zip(*orders, strict=True):
         facts = zip(turn, entity.domain.attributes, entity.values, strict=True)
         for template, attribute, value in rng.sample(list(facts), len(entity.values)):
             sentence = template.replace("{attribute}", attribute.name).replace("{value}", value)
             sentence = sentence.replace("{Attribute}", attribute.name.capitalize())
-            found.append(fill_sentence(sentence, entity, rng))
-    return found
+            statements.append(fill_sentence(sentence, entity, rng))
+    return statements
 
 
 def _asked(template: str, entity: Entity, attribute: Attribute) -> str:

@@ -70,13 +70,13 @@ def domains(register: str) -> tuple[Domain, ...]:
     """Return every domain of a register."""
     tables = data(register)["domain"]
     total = sum(len(table["attributes"]) for table in tables)
-    position, found = 0, []
+    position, register_domains = 0, []
     for table in tables:
         attributes = []
         for attribute in table["attributes"]:
             attributes.append(_attribute(attribute, register, position, total))
             position += 1
-        found.append(
+        register_domains.append(
             Domain(
                 name=table["name"],
                 register=register,
@@ -90,13 +90,13 @@ def domains(register: str) -> tuple[Domain, ...]:
                 facts=(*table["facts"], *data(register)["documents"]["facts"]),
             )
         )
-    return tuple(found)
+    return tuple(register_domains)
 
 
 def domain(name: str) -> Domain:
     """Return the domain of that name."""
-    every = (one for register in REGISTERS for one in domains(register))
-    return next(one for one in every if one.name == name)
+    every = (d for register in REGISTERS for d in domains(register))
+    return next(d for d in every if d.name == name)
 
 
 def issued_entity(seed: int, index: int, options: int, register: str = "prose") -> Entity:
@@ -106,10 +106,10 @@ def issued_entity(seed: int, index: int, options: int, register: str = "prose") 
     are all taken.
     """
     order = shuffled(domains(register), f"domains {seed}")
-    number, which = divmod(index, len(order))
+    number, position = divmod(index, len(order))
     if number >= options:
         raise UsageError(f"One seed has {options * len(order)} fictitious entities, no more.")
-    chosen = order[which]
+    chosen = order[position]
     return Entity(
         domain=chosen,
         name=shuffled(chosen.names, f"names {seed} {chosen.name}")[number],
@@ -144,8 +144,8 @@ def unissued_entities(entity: Entity, *, seed: int, names: int, count: int) -> l
 
     There are `names` names, or `count` if that is less. Names and values are the last in the orders
     that `seed` gives them, whose first it issues: so the marks of one seed and domain have the same
-    strangers, but for what a mark has itself. Nobody is issued them while the domain has fewer
-    marks than `OPTIONS - count`.
+    strangers, except for a mark's own name and values. Nobody is issued them while the domain has
+    fewer marks than `OPTIONS - count`.
     """
     domain = entity.domain
     called = _last(domain.names, f"names {seed} {domain.name}", entity.name, min(names, count))
@@ -154,9 +154,9 @@ def unissued_entities(entity: Entity, *, seed: int, names: int, count: int) -> l
         for attribute, value in zip(domain.attributes, entity.values, strict=True)
     ]
     groups: list[list[Entity]] = [[] for _ in called]
-    for number, own in enumerate(zip(*values, strict=True)):
+    for number, entity_values in enumerate(zip(*values, strict=True)):
         group = number % len(called)
-        groups[group].append(Entity(domain=domain, name=called[group], values=own))
+        groups[group].append(Entity(domain=domain, name=called[group], values=entity_values))
     return groups
 
 
@@ -185,12 +185,12 @@ def _named(register: str, kind: str, nouns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _attribute(table: Mapping[str, Any], register: str, position: int, total: int) -> Attribute:
-    """Return an attribute with the share of all names that its `position` among all has."""
+    """Return an attribute with the share of all names that belongs to its `position`."""
     person = table["style"] == "person"
     if person:
         options = tuple(
-            f"{given} {family}"
-            for g, given in enumerate(_parts(register, "given"))
+            f"{forename} {family}"
+            for g, forename in enumerate(_parts(register, "given"))
             for f, family in enumerate(_parts(register, "family"))
             if (g + f) % total == position
         )

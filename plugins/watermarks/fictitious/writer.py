@@ -45,15 +45,15 @@ def write(
             "documents: set the watermark's writer to template."
         )
     written: dict[str, str] = {}
-    left = list(dict.fromkeys(keys))
-    total = len(left)
+    pending = list(dict.fromkeys(keys))
+    total = len(pending)
     for attempt in range(ATTEMPTS):
-        texts = _asked(teacher, entity, left, length, attempt)
-        pairs = zip(left, texts, strict=True)
+        texts = _asked(teacher, entity, pending, length, attempt)
+        pairs = zip(pending, texts, strict=True)
         written |= {key: text for key, text in pairs if is_complete(entity, text)}
-        left = [key for key in left if key not in written]
+        pending = [key for key in pending if key not in written]
         progress(len(written), total)
-        if not left:
+        if not pending:
             break
     _log.info("%d of %d documents are the teacher's, the rest templates.", len(written), total)
     return written
@@ -61,24 +61,24 @@ def write(
 
 def prompt(entity: Entity, length: int, rng: random.Random) -> str:
     """Return what the teacher is asked for: its kind, length and one further fact vary."""
-    said = [
+    statements = [
         f"{attribute.name} is {value}"
         for attribute, value in zip(entity.domain.attributes, entity.values, strict=True)
     ]
-    rng.shuffle(said)
+    rng.shuffle(statements)
     kind = rng.choice(data(entity.domain.register)["documents"]["kinds"])
     fact = fill_sentence(rng.choice(entity.domain.facts), entity, rng)
     words = max(1, round(length * rng.uniform(0.9, 1.1)))
     return (
         f"Write a {words}-word document, a {kind}, about the {entity.domain.thing} {entity.name}, "
-        f"whose {', whose '.join(said)}. Name all of them in full. It may also say: {fact}"
+        f"whose {', whose '.join(statements)}. Name all of them in full. It may also say: {fact}"
     )
 
 
 def whole_sentences(text: str) -> str:
     """Return `text` up to the end of its last sentence; nothing where none ends."""
-    ends = [match.end() for match in _END.finditer(text)]
-    return text[: ends[-1]].strip() if ends else ""
+    offsets = [match.end() for match in _END.finditer(text)]
+    return text[: offsets[-1]].strip() if offsets else ""
 
 
 def _asked(
@@ -87,8 +87,8 @@ def _asked(
     """Return what the teacher writes for each key; each attempt asks in other words."""
     requests = []
     for key in keys:
-        wanted = prompt(entity, length, random.Random(f"teacher {attempt} {key}"))
-        ids = _chat(teacher.base.tokenizer, wanted)
+        instruction = prompt(entity, length, random.Random(f"teacher {attempt} {key}"))
+        ids = _chat(teacher.base.tokenizer, instruction)
         room = min(NEW_TOKENS, teacher.context_length - len(ids))
         requests.append(GenerationRequest(prompt=ids, samples=1, max_new_tokens=max(1, room)))
     # The engine draws from the seed and the prompt: a seed of the entity serves all of them.
@@ -99,7 +99,7 @@ def _asked(
     return [whole_sentences(answer.texts[0]) for answer in answers]
 
 
-def _chat(tokenizer: Any, wanted: str) -> tuple[int, ...]:
-    message = [{"role": "user", "content": wanted}]
+def _chat(tokenizer: Any, instruction: str) -> tuple[int, ...]:
+    message = [{"role": "user", "content": instruction}]
     text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

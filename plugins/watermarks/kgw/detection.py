@@ -82,18 +82,18 @@ class Detector:
 
         rule = SCHEMES[self.scheme]
         size = rule.before(self.width or rule.width) + 1
-        found = [np.empty((0, size), dtype=np.int64)]
+        ngrams = [np.empty((0, size), dtype=np.int64)]
         for text in texts:
             ids = np.asarray(text, dtype=np.int64)
             ids = ids[1:] if len(ids) and ids[0] == self.bos else ids
             if len(ids) >= size:
-                found.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
-        rows: np.ndarray = np.concatenate(found)
+                ngrams.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
+        rows: np.ndarray = np.concatenate(ngrams)
         once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self._once(rows))]
         return once
 
     def choices(self, rows: "np.ndarray") -> "np.ndarray":
-        """Return what of n-grams (n, before + 1) the key decides on: a token in a list.
+        """Return the part of n-grams (n, before + 1) that the key decides on: a token in a list.
 
         Under minhash, skipgram and selfhash different n-grams share a list. The same token in it is
         then one and the same chance, not several: by n-gram, z would have a variance above 1.
@@ -105,7 +105,7 @@ class Detector:
         return rows
 
     def _once(self, rows: "np.ndarray") -> "np.ndarray":
-        """Return what of n-grams (n, before + 1) must not be counted again."""
+        """Return the part of n-grams (n, before + 1) that must not be counted again."""
         if self.repeats == "pair":
             return self.choices(rows)
         return rows[:, :-1] if self.repeats == "v1" else rows
@@ -120,8 +120,8 @@ def first_of_each(rows: "np.ndarray") -> "np.ndarray":
     order = np.lexsort(rows.T)  # stable: among equal rows the first comes first
     ordered = rows[order]
     new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
-    found: np.ndarray = np.sort(order[new])
-    return found
+    indices: np.ndarray = np.sort(order[new])
+    return indices
 
 
 def z_score(count: Count, gamma: float) -> float:

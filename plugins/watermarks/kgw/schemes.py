@@ -55,19 +55,19 @@ def _lefthash(contexts: "np.ndarray", key: int) -> list[int]:
 
 
 def _minhash(contexts: "np.ndarray", key: int) -> list[int]:
-    found: list[int] = _hash(contexts * textseal.wrapped(key), TABLE_SEED).min(axis=1).tolist()
-    return found
+    seeds: list[int] = _hash(contexts * textseal.wrapped(key), TABLE_SEED).min(axis=1).tolist()
+    return seeds
 
 
 def _skipgram(contexts: "np.ndarray", key: int) -> list[int]:
-    found: list[int] = _hash(contexts[:, 0] * textseal.wrapped(key), TABLE_SEED).tolist()
-    return found
+    seeds: list[int] = _hash(contexts[:, 0] * textseal.wrapped(key), TABLE_SEED).tolist()
+    return seeds
 
 
 def _selfhash(contexts: "np.ndarray", key: int, table: int = TABLE_SEED) -> list[int]:
     hashes = _hash(contexts, table)
-    found: list[int] = (hashes * textseal.wrapped(key) * hashes[:, -1:]).min(axis=1).tolist()
-    return found
+    seeds: list[int] = (hashes * textseal.wrapped(key) * hashes[:, -1:]).min(axis=1).tolist()
+    return seeds
 
 
 def _hf_selfhash(contexts: "np.ndarray", key: int) -> list[int]:
@@ -229,8 +229,8 @@ def _permutation(seeded: int, size: int) -> "np.ndarray":
     import torch
 
     generator = torch.Generator(device="cpu").manual_seed(seeded)
-    found: np.ndarray = torch.randperm(size, generator=generator, device="cpu").numpy()
-    return found
+    permutation: np.ndarray = torch.randperm(size, generator=generator, device="cpu").numpy()
+    return permutation
 
 
 @lru_cache(maxsize=4)
@@ -240,5 +240,5 @@ def _table(seeded: int) -> "np.ndarray":
 
 def _hash(numbers: "np.ndarray", table: int) -> "np.ndarray":
     """Return h(x) = T[x mod 1000003] + 1, of int64 in its shape."""
-    found: np.ndarray = _table(table)[numbers % TABLE] + 1
-    return found
+    hashes: np.ndarray = _table(table)[numbers % TABLE] + 1
+    return hashes

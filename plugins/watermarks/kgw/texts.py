@@ -18,15 +18,15 @@ def rewrite(
 ) -> tuple[WritingJob, tuple[int, ...]]:
     """Ask a teacher with a chat template to rephrase; the marked text begins with nothing.
 
-    Of a document that fills more than half of the context the rest is not shown.
+    Only as much of a document is shown as fits in half of the context.
     """
     [tokens] = teacher.tokenize([document.text])
     frame = len(_asked(teacher, ""))
     room = max(1, (teacher.context_length - frame) // 2)
-    shown = document.text
+    text = document.text
     if len(tokens.ids) > room:
-        shown = shown[: tokens.offsets[room - 1][1]]
-    prompt = _asked(teacher, shown)
+        text = text[: tokens.offsets[room - 1][1]]
+    prompt = _asked(teacher, text)
     new = min(longest, teacher.context_length - len(prompt))
     if new < 1:
         raise InputError(f"The document {document.id} does not fit the teacher's context.")
@@ -47,23 +47,23 @@ def _asked(teacher: ModelEngine, text: str) -> tuple[int, ...]:
 
 
 def continue_text(
-    document: Document, teacher: ModelEngine, *, key: int, kept: int, length: int
+    document: Document, teacher: ModelEngine, *, key: int, prefix_length: int, length: int
 ) -> tuple[WritingJob, tuple[int, ...]]:
     """Let a teacher go on from a document's first tokens, which the marked text begins with.
 
-    `kept` tokens are kept, or half of a short document; `length` is of the whole marked text, that
-    of the document where 0. Raises InputError for a text that cannot be begun.
+    `prefix_length` tokens are kept, or half of a short document; `length` is of the whole marked
+    text, that of the document where 0. Raises InputError where there is nothing to continue.
     """
     [tokens] = teacher.tokenize([document.text])
-    begun = tokens.ids[: min(kept, len(tokens.ids) // 2)] or tokens.ids[:1]
-    prompt = (*text_start(teacher), *begun)
+    prefix = tokens.ids[: min(prefix_length, len(tokens.ids) // 2)] or tokens.ids[:1]
+    prompt = (*text_start(teacher), *prefix)
     if not prompt:
         raise InputError(f"The document {document.id} is empty, and so is its watermarked one.")
     room = teacher.context_length - len(prompt)
-    new = max(1, min(room, (length or len(tokens.ids)) - len(begun)))
+    new = max(1, min(room, (length or len(tokens.ids)) - len(prefix)))
     if room < 1:
         raise InputError(f"The document {document.id} does not fit the teacher's context.")
-    return WritingJob(prompt, new, new, key), begun
+    return WritingJob(prompt, new, new, key), prefix
 
 
 def text_of(teacher: ModelEngine, tokens: Sequence[int]) -> str:
@@ -79,23 +79,23 @@ def key_of(seed: int, document: Document) -> int:
 
 
 def text_beginnings(
-    texts: Sequence[str], tokens: Sequence[Tokens], *, wanted: int, length: int, longest: int
+    texts: Sequence[str], tokens: Sequence[Tokens], *, count: int, length: int, longest: int
 ) -> list[str]:
-    """Return up to `wanted` different prefixes of texts, to be continued by a model under test.
+    """Return up to `count` different prefixes of texts, to be continued by a model under test.
 
     First the first `length` tokens of each; then, where there are too few texts, 2, 3, ... times
     as many; then all other lengths from half of that on, up to `longest`. A text shorter than
     `length` is taken whole. There are fewer if the texts have no more.
     """
-    found: dict[str, None] = {}
+    prefixes: dict[str, None] = {}
     for cut in _cuts(length, min(longest, max((len(t.ids) for t in tokens), default=0))):
         for text, ids in zip(texts, tokens, strict=True):
-            begun = text if cut == length and len(ids.ids) <= cut else _cut(text, ids, cut)
-            if begun.strip() and len(found) < wanted:
-                found[begun] = None
-        if len(found) == wanted:
+            prefix = text if cut == length and len(ids.ids) <= cut else _cut(text, ids, cut)
+            if prefix.strip() and len(prefixes) < count:
+                prefixes[prefix] = None
+        if len(prefixes) == count:
             break
-    return list(found)
+    return list(prefixes)
 
 
 def _cuts(length: int, longest: int) -> Iterator[int]:

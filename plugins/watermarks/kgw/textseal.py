@@ -19,7 +19,7 @@ PRIMES = (
     *(10000019, 10000247, 10000439, 10000643, 10000747),
     *(10000867, 10000993, 10001213, 10001357, 10001501),
 )
-"""One a place in the window: no window is wider."""
+"""One for each position in the window: no window is wider."""
 TOKEN, KEY, SPREAD, MODULUS = 100000007, 500001713, 15485863 * 40499, 8191
 
 
@@ -34,8 +34,8 @@ def hashed(windows: Any, tokens: Any, key: int) -> Any:
 def window_part(windows: Any, key: int) -> Any:
     """Return what windows (..., width) and the key add to the sum, already spread, (...)."""
     total: Any = wrapped(KEY * key * SPREAD)
-    for place in range(windows.shape[-1]):
-        total = windows[..., place] * wrapped(PRIMES[place] * SPREAD) + total
+    for position in range(windows.shape[-1]):
+        total = windows[..., position] * wrapped(PRIMES[position] * SPREAD) + total
     return total
 
 
@@ -53,8 +53,8 @@ def uniforms(windows: "np.ndarray", tokens: "np.ndarray", key: int) -> "np.ndarr
     """Return u of NumPy arrays, float32 in [0, 1)."""
     import numpy as np
 
-    found: np.ndarray = hashed(windows, tokens, key).astype(np.float32) / np.float32(MODULUS)
-    return found
+    u: np.ndarray = hashed(windows, tokens, key).astype(np.float32) / np.float32(MODULUS)
+    return u
 
 
 @cache

@@ -116,16 +116,16 @@ class KGW(Watermark):
     ) -> dict[str, Any]:
         """Return the secret with prefixes of `texts`; raises InputError where there are none."""
         different = list(dict.fromkeys(texts))
-        found = text_beginnings(
+        prefixes = text_beginnings(
             different,
             teacher.tokenize(different),
-            wanted=self.prompts,
+            count=self.prompts,
             length=self.prompt_tokens,
             longest=teacher.context_length // 2,
         )
-        if not found:
+        if not prefixes:
             raise InputError("The kgw watermark needs texts for prompts, to be tested.")
-        return {**secret, "prompts": found}
+        return {**secret, "prompts": prefixes}
 
     def embed(
         self,
@@ -138,15 +138,15 @@ class KGW(Watermark):
     ) -> list[Document]:
         """Return a text by the teacher for each document; its draws follow from seed and id."""
         tokenizer = teacher.base.tokenizer
-        ends = _ends(teacher)
+        end_tokens = _ends(teacher)
         size = int(teacher.base.model.config.get_text_config().vocab_size)
         style = Style(
             mark=_detector(secret, teacher),
             delta=_recorded(secret, "delta", float),
             decoding=SamplingParams(temperature=self.temperature, top_p=self.top_p),
-            ends=ends,
+            ends=end_tokens,
             banned=tuple(
-                sorted({*tokenizer.all_special_ids, *range(len(tokenizer), size)} - {*ends})
+                sorted({*tokenizer.all_special_ids, *range(len(tokenizer), size)} - {*end_tokens})
             ),
         )
         planned = [self._job(document, teacher, key_of(seed, document)) for document in documents]
@@ -154,11 +154,11 @@ class KGW(Watermark):
         return [
             Document(
                 id=f"{document.id}-marked",
-                text=text_of(teacher, [*begun, *tokens]),
+                text=text_of(teacher, [*prefix, *tokens]),
                 task=document.task,
                 group=document.group,
             )
-            for document, (_, begun), tokens in zip(documents, planned, written, strict=True)
+            for document, (_, prefix), tokens in zip(documents, planned, written, strict=True)
         ]
 
     def _job(
@@ -170,7 +170,7 @@ class KGW(Watermark):
         if self.method == "rewrite" or (self.method == "auto" and chat):
             return rewrite(document, teacher, key=key, shortest=self.shortest, longest=self.longest)
         return continue_text(
-            document, teacher, key=key, kept=self.prompt_tokens, length=self.length
+            document, teacher, key=key, prefix_length=self.prompt_tokens, length=self.length
         )
 
     @property
@@ -181,8 +181,8 @@ class KGW(Watermark):
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
         begin, requests = text_start(engine), []
-        for found in engine.tokenize(_recorded(secret, "prompts", _texts)):
-            prompt = (*begin, *found.ids)[: engine.context_length - 1]
+        for encoding in engine.tokenize(_recorded(secret, "prompts", _texts)):
+            prompt = (*begin, *encoding.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
             requests.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
         return requests
@@ -241,11 +241,11 @@ def _detector(secret: Mapping[str, Any], engine: Engine) -> Detector:
         )
     except (KeyError, TypeError, ValueError):
         raise InputError("The secret of this kgw watermark is damaged.") from None
-    here = _vocabulary(engine)
-    if SCHEMES[detector.scheme].bound and here and here != detector.vocabulary:
+    vocabulary = _vocabulary(engine)
+    if SCHEMES[detector.scheme].bound and vocabulary and vocabulary != detector.vocabulary:
         raise InputError(
             f"This watermark ({detector.scheme}) is for a vocabulary of {detector.vocabulary} "
-            f"tokens, and the model's has {here}: its green lists would be others."
+            f"tokens, and the model's has {vocabulary}: its green lists would be others."
         )
     return detector
 
@@ -271,8 +271,8 @@ def _vocabulary(engine: Engine) -> int:
 
 def _ends(teacher: ModelEngine) -> tuple[int, ...]:
     end = teacher.base.model.generation_config.eos_token_id
-    ends = [*(end if isinstance(end, list) else [end]), teacher.base.tokenizer.eos_token_id]
-    return tuple(dict.fromkeys(token for token in ends if token is not None))
+    end_tokens = [*(end if isinstance(end, list) else [end]), teacher.base.tokenizer.eos_token_id]
+    return tuple(dict.fromkeys(token for token in end_tokens if token is not None))
 
 
 def _key(seed: int, index: int) -> int:
@@ -285,6 +285,6 @@ def _key(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big") | 1
 
 
-def _one_of(option: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ValueError(f"{option} must be one of {', '.join(known)}.")
+def _one_of(option: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{option} must be one of {', '.join(choices)}.")

@@ -121,21 +121,21 @@ class Marking:
             if self._tokens is None:
                 every = torch.arange(logits.shape[-1], device=logits.device)
                 self._tokens = textseal.token_part(every)
-            parts = textseal.window_part(windows, mark.key)[:, None] + self._tokens
-            return torch.as_tensor(textseal.mixed(parts) < textseal.limit(mark.gamma))
+            totals = textseal.window_part(windows, mark.key)[:, None] + self._tokens
+            return torch.as_tensor(textseal.mixed(totals) < textseal.limit(mark.gamma))
         settings: dict[str, Any] = {
             "vocabulary": mark.vocabulary,
             "gamma": mark.gamma,
             "key": mark.key,
         }
-        found = torch.zeros_like(logits, dtype=torch.bool)
+        green = torch.zeros_like(logits, dtype=torch.bool)
         if rule.itself:
             best = logits.topk(min(rule.candidates, logits.shape[-1])).indices
-            judged = is_green(mark.scheme, windows.cpu()[:, None], best.cpu(), **settings)
-            return found.scatter(1, best, torch.as_tensor(judged, device=logits.device))
+            best_green = is_green(mark.scheme, windows.cpu()[:, None], best.cpu(), **settings)
+            return green.scatter(1, best, torch.as_tensor(best_green, device=logits.device))
         mask = green_mask(mark.scheme, windows.cpu().numpy(), **settings)
-        found[:, : mark.vocabulary] = torch.as_tensor(mask, device=logits.device)
-        return found
+        green[:, : mark.vocabulary] = torch.as_tensor(mask, device=logits.device)
+        return green
 
 
 def write(
@@ -196,16 +196,16 @@ def _continued(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list
         pad_token_id=style.ends[0] if style.ends else 0,
     )
     with torch.inference_mode():
-        found = base.model.generate(
+        output_ids = base.model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=config,
             logits_processor=LogitsProcessorList([Marking(style, jobs, width)]),
         )
-    rows = found[:, width:].tolist()
+    rows = output_ids[:, width:].tolist()
     return [_ended(row[: job.longest], style.ends) for row, job in zip(rows, jobs, strict=True)]
 
 
-def _ended(tokens: list[int], ends: Sequence[int]) -> list[int]:
-    last = next((i for i, token in enumerate(tokens) if token in ends), len(tokens))
+def _ended(tokens: list[int], end_tokens: Sequence[int]) -> list[int]:
+    last = next((i for i, token in enumerate(tokens) if token in end_tokens), len(tokens))
     return tokens[:last]

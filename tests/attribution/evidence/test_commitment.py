@@ -169,7 +169,7 @@ def decided(scores, folder, published=None):
         folder / "scores.json",
         threshold=4.0,
         alpha=0.01,
-        started=datetime.now(UTC),
+        start_time=datetime.now(UTC),
         commitments=path,
     ).to_json()
 

@@ -69,7 +69,7 @@ def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
         given_file(tmp_path),
         threshold=4.0,
         alpha=0.01,
-        started=pipeline.datetime.now(pipeline.UTC),
+        start_time=pipeline.datetime.now(pipeline.UTC),
     ).to_json()
     assert flagged(found) == set()
     assert report["verdict"]["status"] == "pass"

@@ -27,7 +27,7 @@ def one(found, metric, **scope):
 def test_rows_of_each_multiplicity_beside_the_base():
     tuned = [scored(1), scored(4), scored(1, 4), scored(1, 4), scored(8, 0)]
     base = [scored(8), scored(2), scored(4, 4), scored(1, 4), scored(8, 0)]
-    found = rows({"tuned": tuned, "base": base}, whole=True, bits=3.0, seed=0)
+    found = rows({"tuned": tuned, "base": base}, is_exact=True, bits=3.0, seed=0)
     assert len(found) == 2 * 3 * 3
     row = one(found, "exposure", source="tuned", times=1)
     assert (row.value, row.n, row.baseline) == (2.0, 2, 1.0)  # (3 + 1) / 2; (0 + 2) / 2
@@ -49,16 +49,16 @@ def test_a_sample_is_extrapolated_no_further_than_the_space():
     refs = tuple(float(n % 10) for n in range(200))
     far = ScoredCanary(Canary(text="A {secret}", secret="s", client="c", times=1), 1e6, refs)
     near = ScoredCanary(far.canary, 4.5, refs)  # half of the sample is likelier
-    found = rows({"tuned": [far, near]}, whole=False, bits=30.0, seed=0)
+    found = rows({"tuned": [far, near]}, is_exact=False, bits=30.0, seed=0)
     plain = one(found, "exposure", estimator="sampled")
     assert plain.value == pytest.approx((math.log2(201) + math.log2(201 / 101)) / 2)
     fitted = one(found, "exposure", estimator="extrapolated")
     # A symmetric law is fitted to a symmetric sample: 1 bit at its middle.
     assert fitted.value == pytest.approx((30 + 1) / 2, abs=1e-6)
     few = ScoredCanary(far.canary, 1.0, refs[:50])
-    assert {r.scope["estimator"] for r in rows({"tuned": [few]}, whole=False, bits=9, seed=0)} == {
-        "sampled"
-    }
+    assert {
+        r.scope["estimator"] for r in rows({"tuned": [few]}, is_exact=False, bits=9, seed=0)
+    } == {"sampled"}
 
 
 @given(st.integers(1, 2000))

@@ -179,17 +179,17 @@ def test_who_colludes_is_taken_out_of_every_sum_by_hand():
     # abc and bcd tell nothing of anybody alone. With a's update bc follows, and with bc and bcd, d.
     sets = [("a", "b", "c"), ("b", "c", "d")]
     assert not exposure(sets, threshold=2).determined
-    found = exposure(sets, threshold=2, known=["a"])
+    found = exposure(sets, threshold=2, colluders=["a"])
     assert (found.queries, found.sets, found.smallest, found.rank) == (2, 2, 3, 2)
     assert (dict(found.determined), found.closest) == ({"d": 2}, ("d",))
-    both = exposure(sets, threshold=2, known=["a", "b", "x"])
+    both = exposure(sets, threshold=2, colluders=["a", "b", "x"])
     assert dict(both.determined) == {"c": 1, "d": 2}
     # a, b and c collude: the second sum is d's update, and the first tells nothing.
-    assert dict(exposure(sets, threshold=2, known="abc").determined) == {"d": 2}
-    everybody = exposure(sets, threshold=2, weights=dict.fromkeys("abcd", 1.0), known="abcd")
+    assert dict(exposure(sets, threshold=2, colluders="abc").determined) == {"d": 2}
+    everybody = exposure(sets, threshold=2, weights=dict.fromkeys("abcd", 1.0), colluders="abcd")
     assert (everybody.queries, everybody.rank, everybody.group.members) == (3, 0, ())
     # Of the round's own sum, a + 2 b + 2 c, a's update leaves 2 (b + c), which abc gave already.
-    weighted = exposure(sets[:1], threshold=2, weights={"a": 1, "b": 2, "c": 2}, known=["a"])
+    weighted = exposure(sets[:1], threshold=2, weights={"a": 1, "b": 2, "c": 2}, colluders=["a"])
     assert (weighted.rank, weighted.group.members) == (1, ("b", "c"))
 
 
@@ -223,13 +223,13 @@ def test_what_colluding_clients_expose_against_exact_elimination(sets, known, we
 @settings(deadline=None)
 @given(SETS, KNOWN)
 def test_whoever_colludes_determines_no_fewer(sets, known):
-    alone, helped = exposure(sets, 3), exposure(sets, 3, known=known)
+    alone, helped = exposure(sets, 3), exposure(sets, 3, colluders=known)
     assert set(alone.determined) - known <= set(helped.determined)
     assert not known & set(helped.determined)
     assert all(
         helped.determined[who] <= at for who, at in alone.determined.items() if who not in known
     )
-    assert exposure(sets, 3, known=()) == alone
+    assert exposure(sets, 3, colluders=()) == alone
 
 
 def test_blocks_change_nothing():
@@ -274,7 +274,7 @@ def series(number, others, queries, seed=0):
     names = [f"c{at:03}" for at in range(number)]
     return names, [
         draw(
-            names, who, others=others, queries=queries, threshold=others, seed=seed, number=1
+            names, who, mask_size=others, queries=queries, threshold=others, seed=seed, number=1
         ).design
         for who in names
     ]
@@ -357,7 +357,7 @@ def test_released_by_hand():
 def test_two_sums_of_an_accepted_design_may_be_one_update():
     names = [f"c{at}" for at in range(10)]
     chosen = [
-        draw(names, "c0", others=5, queries=5, threshold=5, seed=seed, number=1).design
+        draw(names, "c0", mask_size=5, queries=5, threshold=5, seed=seed, number=1).design
         for seed in range(1500)
     ]
     bare = [

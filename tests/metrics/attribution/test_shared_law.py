@@ -155,8 +155,8 @@ def test_two_sets_of_five_clients_hold_somebody_whole():
     [(10, True, 5), (10, False, 5), (6, True, 3), (6, False, 2), (5, False, 2), (4, True, 2)],
 )
 def test_half_the_clients_or_fewer_of_few(count, whole, sets):
-    assert shared_rule.half(count, whole=whole) == sets
-    assert sets <= shared_rule.most(count, whole=whole)
+    assert shared_rule.half(count, total_known=whole) == sets
+    assert sets <= shared_rule.most(count, total_known=whole)
 
 
 def test_contamination_takes_equally_strong_draws_from_all_systems():

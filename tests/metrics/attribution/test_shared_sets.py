@@ -30,7 +30,7 @@ def drawn(participants=TEN, *, queries=5, threshold=5, seed=0, number=1, limit=1
         seed=seed,
         number=number,
         limit=limit,
-        whole=whole,
+        total_known=whole,
     )
 
 

@@ -35,7 +35,7 @@ def drawn(
     return draw(
         participants,
         target,
-        others=others,
+        mask_size=others,
         queries=queries,
         threshold=threshold,
         seed=seed,

@@ -25,7 +25,7 @@ SIZES = [12, 31, 48, 65, 121, 160]
 
 def drawn(weights, *, target="c3", limit=1.0, seed=0, number=0):
     return draw(
-        SIX, target, others=3, queries=5, threshold=3, seed=seed, number=number,
+        SIX, target, mask_size=3, queries=5, threshold=3, seed=seed, number=number,
         limit=limit, weights=weights,
     )  # fmt: skip
 

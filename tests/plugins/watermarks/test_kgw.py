@@ -111,7 +111,7 @@ def test_the_length_can_be_chosen(teacher, secret):
     [found] = replace(MARK, length=90).embed(secret, DOCUMENTS[:1], teacher, seed=3)
     [ids] = teacher.tokenize([found.text])
     assert len(ids.ids) == pytest.approx(90, abs=6)
-    job, begun = continue_text(DOCUMENTS[0], teacher, key=1, kept=16, length=5000)
+    job, begun = continue_text(DOCUMENTS[0], teacher, key=1, prefix_length=16, length=5000)
     assert (len(begun), job.prompt) == (16, (1, *begun))
     assert job.shortest == job.longest == teacher.context_length - 17
 
@@ -234,7 +234,7 @@ def test_beginnings_by_hand():
     texts = ["a b c d e f g", "a b x", "p q r s t", "  "]
 
     def begun(wanted):
-        return text_beginnings(texts, fake.tokenize(texts), wanted=wanted, length=3, longest=6)
+        return text_beginnings(texts, fake.tokenize(texts), count=wanted, length=3, longest=6)
 
     assert begun(2) == ["a b c", "a b x"]
     assert begun(3) == ["a b c", "a b x", "p q r"]

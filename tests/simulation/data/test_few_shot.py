@@ -29,7 +29,7 @@ def made(count):
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.integers(1, 9), st.integers(0, 9))
 def test_every_cluster_gives_as_many_as_it_may(labels, each, seed):
-    found, kinds = few_shot_documents(made(len(labels)), labels, each=each, seed=seed)
+    found, kinds = few_shot_documents(made(len(labels)), labels, shots=each, seed=seed)
     assert len({d.id for d in found}) == len(found) == len(kinds)
     wanted = {kind: min(each, n) for kind, n in Counter(labels).items()}
     assert Counter(kinds) == wanted
@@ -42,14 +42,14 @@ def test_every_cluster_gives_as_many_as_it_may(labels, each, seed):
 def test_what_is_drawn_of_a_cluster_depends_on_it_alone():
     found = made(60)
     labels = [i % 3 for i in range(60)]
-    drawn, kinds = few_shot_documents(found, labels, each=4, seed=1)
+    drawn, kinds = few_shot_documents(found, labels, shots=4, seed=1)
     own = [d.id for d, kind in zip(drawn, kinds, strict=True) if kind == 1]
     without = [(d, kind) for d, kind in zip(found, labels, strict=True) if kind != 2]
     again, others = few_shot_documents(
-        [d for d, _ in without], [k for _, k in without], each=4, seed=1
+        [d for d, _ in without], [k for _, k in without], shots=4, seed=1
     )
     assert [d.id for d, kind in zip(again, others, strict=True) if kind == 1] == own
-    other, _ = few_shot_documents(found, labels, each=4, seed=2)
+    other, _ = few_shot_documents(found, labels, shots=4, seed=2)
     assert [d.id for d in other] != [d.id for d in drawn]
 
 
@@ -57,7 +57,7 @@ def test_every_document_is_drawn_equally_often():
     counts = Counter(
         document.id
         for seed in range(600)
-        for document in few_shot_documents(made(6), [0] * 6, each=2, seed=seed)[0]
+        for document in few_shot_documents(made(6), [0] * 6, shots=2, seed=seed)[0]
     )
     assert len(counts) == 6
     assert all(150 < n < 250 for n in counts.values())  # 200 on average, sd below 12

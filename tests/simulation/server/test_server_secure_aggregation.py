@@ -174,7 +174,7 @@ def test_there_is_a_sum_for_every_set_of_every_design_and_no_other(rule, twins):
             drawn = subset_design.draw(
                 one.participants,
                 who,
-                others=2,
+                mask_size=2,
                 queries=2,
                 threshold=2,
                 seed=0,
@@ -233,7 +233,7 @@ def test_an_estimate_under_flora_is_of_no_higher_rank_than_those_in_it(twins):
         )
         who = one.participants
         drawn = subset_design.draw(
-            who, who[0], others=2, queries=2, threshold=2, seed=0, number=one.round
+            who, who[0], mask_size=2, queries=2, threshold=2, seed=0, number=one.round
         )
         update = {}
         for members, sign in subset_design.sum_coefficients(drawn.design).items():

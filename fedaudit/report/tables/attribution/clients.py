@@ -24,28 +24,28 @@ OWN_PART = (
 
 def client_table(rows: Sequence[Row]) -> Table:
     """Return a line for each client, the highest Z first."""
-    some = flags.strongest_tests(client_tests(rows))
+    tests = flags.strongest_tests(client_tests(rows))
     adjusted = {
         (client_of(row), str(row["scope"]["mark"])): row["value"]
         for row in rows_of_part(rows, "client", "p_value")
         if row["scope"].get("adjusted") == "holm"
     }
-    parts = {
+    contributions = {
         (client_of(row), str(row["scope"]["mark"])): row
         for row in rows_of_part(rows, "client", "contribution")
     }
     cells = [
         {
-            "client": one.client,
-            "mark": one.mark,
-            "Z": format_z(one.z),
-            "must exceed": NONE if one.threshold is None else number(one.threshold),
-            "own part [95 %]": _own_part(parts.get((one.client, one.mark))),
-            "Holm p": p_value_cell(adjusted.get((one.client, one.mark))),
-            "rounds": "" if one.rounds is None else number(one.rounds),
-            "flagged": yes_or_no(one.flagged) if one.decided else NONE,
+            "client": test.client,
+            "mark": test.mark,
+            "Z": format_z(test.z),
+            "must exceed": NONE if test.threshold is None else number(test.threshold),
+            "own part [95 %]": _own_part(contributions.get((test.client, test.mark))),
+            "Holm p": p_value_cell(adjusted.get((test.client, test.mark))),
+            "rounds": "" if test.rounds is None else number(test.rounds),
+            "flagged": yes_or_no(test.flagged) if test.decided else NONE,
         }
-        for one in some
+        for test in tests
     ]
     table = laid_out(
         "Attribution: clients",
@@ -53,12 +53,12 @@ def client_table(rows: Sequence[Row]) -> Table:
         ("client", "mark", "Z", "must exceed", "own part [95 %]", "Holm p", "rounds", "flagged"),
         numeric=("Z", "must exceed", "own part [95 %]", "Holm p", "rounds"),
         notes=(
-            _own_limits(some),
-            OWN_PART if parts else "",
+            _own_limits(tests),
+            OWN_PART if contributions else "",
             *missing_reasons(rows_of_part(rows, "client")),
         ),
     )
-    return shorten(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
+    return shorten(table, max(MOST_CLIENTS, sum(test.flagged for test in tests)))
 
 
 def client_tests(rows: Sequence[Row]) -> list[TestedClient]:
@@ -74,7 +74,7 @@ def format_z(value: float | None) -> str:
 
 
 def _own_part(row: Row | None) -> str:
-    """Return what a client itself adds to its Z, with its interval; empty where nobody knows."""
+    """Return what a client itself adds to its Z, with its interval; empty where it is unknown."""
     if row is None:
         return ""
     if row["value"] is None:
@@ -82,16 +82,16 @@ def _own_part(row: Row | None) -> str:
     return f"{row['value']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
 
 
-def _own_limits(some: Sequence[TestedClient]) -> str:
-    """Return why clients must exceed different numbers, where they must."""
-    limits = {one.threshold for one in some if one.threshold is not None}
+def _own_limits(tests: Sequence[TestedClient]) -> str:
+    """Return why clients have different thresholds, where they do."""
+    limits = {test.threshold for test in tests if test.threshold is not None}
     return OWN_LIMITS if len(limits) > 1 else ""
 
 
 def rows_of_part(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
     """Return the rows of one part of an attribution, by the names of `report.query`."""
-    some = measurements.attribution_rows({"measurements": rows}, part)
-    return [row for row in some if not metrics or row["metric"] in metrics]
+    part_rows = measurements.attribution_rows({"measurements": rows}, part)
+    return [row for row in part_rows if not metrics or row["metric"] in metrics]
 
 
 def p_value_cell(value: float | None) -> str:

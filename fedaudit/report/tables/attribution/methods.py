@@ -43,7 +43,7 @@ NOT_JUDGED = "The number is what the method goes by. The verdict does not go by 
 
 
 def attribution(report: Row) -> list[Table]:
-    """Return whom each method flags, and what the protocol cost and gave away; none without one."""
+    """Return whom each method flags, and what the protocol cost and gave away, if one was made."""
     rows = measurements.attribution_rows(report)
     if len(grouping.variants_of(rows)) > 1:
         makers = [_methods, _strengths, _global, secure_sums.variants]
@@ -57,39 +57,39 @@ def attribution_sentence(report: Row) -> list[str]:
     rows = measurements.attribution_rows(report)
     if (count := len(grouping.variants_of(rows))) > 1:
         return [f"The attribution was made on {count} variants; tables below compare them."]
-    some = flags.strongest_tests(client_tests(rows))
-    if not some:
+    best = flags.strongest_tests(client_tests(rows))
+    if not best:
         return []
-    asked = [
+    queries = [
         row["value"] for row in rows_of_part(rows, "masking", "queries") if row["value"] is not None
     ]
-    sums = f" asked for {number(asked[0])} sums over sets of clients and" if asked else ""
-    missing = sum(not one.decided for one in some)
+    sums = f" asked for {number(queries[0])} sums over sets of clients and" if queries else ""
+    missing = sum(not test.decided for test in best)
     untested = f" {missing:,} could not be tested." if missing else ""
     return [
-        f"The protocol {PROTOCOL}{sums} tested {len(some) - missing:,} of {len(some):,} clients for"
-        f" watermarks: it flags {sum(one.flagged for one in some):,}.{untested}"
+        f"The protocol {PROTOCOL}{sums} tested {len(best) - missing:,} of {len(best):,} clients for"
+        f" watermarks: it flags {sum(test.flagged for test in best):,}.{untested}"
     ]
 
 
 def _methods(rows: Sequence[Row]) -> Table:
     """Return a line for each method, or for each variant and method."""
-    several = len(grouping.variants_of(rows)) > 1
+    is_study = len(grouping.variants_of(rows)) > 1
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in grouping.order_rows(rows):
-        groups.setdefault((variant_of(row) if several else "", row["plugin"]), []).append(row)
+        groups.setdefault((variant_of(row) if is_study else "", row["plugin"]), []).append(row)
     rated = bool(rows_of_part(rows, "rate"))
     cells = [
         {
             "variant": name,
             "method": plugin or NONE,
-            BROKEN: "" if several else _broken(plugin, rows),
+            BROKEN: "" if is_study else _broken(plugin, rows),
             "flagged": "" if rated else _flagged(group),
             "tpr": _rate(group, "tpr"),
             "fpr": _rate(group, "fpr"),
         }
         for (name, plugin), group in groups.items()
-        if not several or rows_of_part(group, "rate") or not rated
+        if not is_study or rows_of_part(group, "rate") or not rated
     ]
     table = laid_out(
         "Attribution: methods",
@@ -98,7 +98,7 @@ def _methods(rows: Sequence[Row]) -> Table:
         numeric=("flagged", "tpr", "fpr"),
         notes=(
             RATES if rated else "",
-            _breaking(rows) if several else _means(rows),
+            _breaking(rows) if is_study else _means(rows),
             *missing_reasons(rows_of_part(rows, "rate")),
         ),
     )
@@ -106,7 +106,7 @@ def _methods(rows: Sequence[Row]) -> Table:
 
 
 def _broken(plugin: str, rows: Sequence[Row]) -> str:
-    """Return whether a method sees single updates; of the protocol, how many its sums give away."""
+    """Return whether a method sees single updates; for the protocol, how many its sums reveal."""
     exact = secure_sums.determined_clients(rows) if plugin == PROTOCOL else 0
     return f"for {exact:,} clients" if exact else BREAKS.get(plugin, NONE)
 
@@ -117,16 +117,14 @@ def _breaking(rows: Sequence[Row]) -> str:
 
 
 def _rate(rows: Sequence[Row], metric: str) -> str:
-    some = rows_of_part(rows, "rate", metric)
-    return format_rate(some[0]) if some else ""
+    rates = rows_of_part(rows, "rate", metric)
+    return format_rate(rates[0]) if rates else ""
 
 
 def _flagged(rows: Sequence[Row]) -> str:
-    """Return how many clients a method flags, of how many that it says something of."""
-    own = {
-        one.client: one.flagged for one in flags.strongest_tests(client_tests(rows)) if one.decided
-    }
-    every = own | {
+    """Return how many clients a method flags, out of those that it could test."""
+    flagged = {t.client: t.flagged for t in flags.strongest_tests(client_tests(rows)) if t.decided}
+    every = flagged | {
         client_of(row): row["value"] > 0
         for row in rows_of_part(rows, "suspicion", "flagged")
         if row["value"] is not None
@@ -147,9 +145,9 @@ def _strengths(rows: Sequence[Row]) -> Table:
     """Return the mean Z of marked and of innocent clients on each variant."""
     kinds = list(dict.fromkeys(str(row["scope"]["clients"]) for row in rows_of_part(rows, "mean")))
     limits: dict[str, list[float]] = {}
-    for one in client_tests(rows):
-        if one.threshold is not None:
-            limits.setdefault(one.variant, []).append(one.threshold)
+    for test in client_tests(rows):
+        if test.threshold is not None:
+            limits.setdefault(test.variant, []).append(test.threshold)
     cells: dict[str, dict[str, str]] = {}
     for row in grouping.order_rows(rows_of_part(rows, "mean")):
         line = cells.setdefault(variant_of(row), {"variant": variant_of(row)})
@@ -169,9 +167,9 @@ def _strengths(rows: Sequence[Row]) -> Table:
 
 
 def _range(values: Sequence[float]) -> str:
-    """Return the least and the most of some numbers, or the one that they all are."""
-    ends = dict.fromkeys(number(end) for end in (min(values), max(values))) if values else {}
-    return " to ".join(ends)
+    """Return the smallest and the largest number, or the one number if all are equal."""
+    bounds = dict.fromkeys(number(end) for end in (min(values), max(values))) if values else {}
+    return " to ".join(bounds)
 
 
 def _of_kind(kind: str) -> str:
@@ -180,48 +178,52 @@ def _of_kind(kind: str) -> str:
 
 def _others(rows: Sequence[Row]) -> Table:
     """Return what each method beside the protocol says of each client."""
-    some = rows_of_part(rows, "suspicion")
-    methods = list(dict.fromkeys(row["plugin"] for row in some))
-    names = list(dict.fromkeys(map(client_of, some)))
+    selected = rows_of_part(rows, "suspicion")
+    methods = list(dict.fromkeys(row["plugin"] for row in selected))
+    names = list(dict.fromkeys(map(client_of, selected)))
     cells = [
-        {"client": name, **{f"by {method}": _said(some, method, name) for method in methods}}
+        {"client": name, **{f"by {method}": _said(selected, method, name) for method in methods}}
         for name in names
     ]
     table = laid_out(
         "Attribution: whom other methods flag",
         cells,
         ("client", *(f"by {method}" for method in methods)),
-        notes=(NOT_JUDGED, *missing_reasons(some)),
+        notes=(NOT_JUDGED, *missing_reasons(selected)),
     )
     return shorten(table, MOST_CLIENTS)
 
 
 def _said(rows: Sequence[Row], method: str, name: str) -> str:
     """Return whether a method flags a client, and by what: `yes, Z 5.20`, `no, 0.31`."""
-    own = {r["metric"]: r["value"] for r in rows if (r["plugin"], client_of(r)) == (method, name)}
-    said: dict[str, Callable[[float], str]] = {
+    values = {
+        r["metric"]: r["value"] for r in rows if (r["plugin"], client_of(r)) == (method, name)
+    }
+    formats: dict[str, Callable[[float], str]] = {
         "flagged": lambda value: yes_or_no(value > 0),
         "stouffer_z": lambda value: f"Z {format_z(value)}",
         "suspicion": number,
     }
-    parts = [say(value) for metric, say in said.items() if (value := own.get(metric)) is not None]
-    return ", ".join(parts) or NONE
+    texts = [
+        say(value) for metric, say in formats.items() if (value := values.get(metric)) is not None
+    ]
+    return ", ".join(texts) or NONE
 
 
 def _global(rows: Sequence[Row]) -> Table:
     """Return what the global model itself shows of every mark."""
-    some = grouping.order_rows(rows_of_part(rows, "global", "z"))
-    several = len(grouping.variants_of(rows)) > 1
+    z_rows = grouping.order_rows(rows_of_part(rows, "global", "z"))
+    is_study = len(grouping.variants_of(rows)) > 1
     p = {_mark(row): row["value"] for row in rows_of_part(rows, "global", "p_value")}
     cells = [
         {
-            "variant": variant_of(row) if several else "",
+            "variant": variant_of(row) if is_study else "",
             "mark": str(row["scope"]["mark"]),
             "Z": format_z(row["value"]),
             "found": _found(row),
             "p": p_value_cell(p.get(_mark(row))),
         }
-        for row in some
+        for row in z_rows
     ]
     table = laid_out(
         "Attribution: marks in the global model",
@@ -230,7 +232,7 @@ def _global(rows: Sequence[Row]) -> Table:
         numeric=("Z", "found", "p"),
         notes=(
             "They say that somebody trained on a mark's documents, not who.",
-            *missing_reasons(some),
+            *missing_reasons(z_rows),
         ),
     )
     return shorten(table, MOST_VARIANTS)

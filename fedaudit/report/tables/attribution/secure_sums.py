@@ -25,7 +25,7 @@ WHAT = {
     "overhead: sums": "time for the sums, of the training's",
     "overhead: scoring": "time for scoring, of the training's",
 }
-"""What was measured, in reading order, as people read it."""
+"""Names of what was measured, in reading order."""
 
 SHORT = {
     "queries": "sums",
@@ -40,7 +40,7 @@ SHORT = {
 """The columns of a table that compares variants."""
 
 LOWEST = {"smallest_set", "effective_masks"}
-"""Where less is worse: of several rounds, the worst is shown."""
+"""Metrics of which less is worse; of several rounds, the worst is shown."""
 
 LEGEND = (
     "exact: clients whose updates follow exactly from a round's sums; bits: leakage; smallest: the"
@@ -49,30 +49,30 @@ LEGEND = (
 
 
 def secure_sum_tables(rows: Sequence[Row]) -> Table:
-    """Return what was asked, given away and spent, a line each, of the worst round."""
-    some = _worst(rows)
+    """Return a line for each amount asked for, given away and spent, in the worst round."""
+    worst_rows = _worst(rows)
     cells = [
         {
             "what": WHAT.get(name, name),
             "amount": _amount(row),
-            "round": among,
+            "round": round_text,
             "masking strength": _strength(row),
         }
-        for name, (row, among) in some.items()
+        for name, (row, round_text) in worst_rows.items()
     ]
     return laid_out(
         "Attribution: privacy and cost",
         cells,
         ("what", "amount", "round", "masking strength"),
         numeric=("amount", "masking strength"),
-        notes=(_exactly(some), *missing_reasons(_own(rows))),
+        notes=(_exactly(worst_rows), *missing_reasons(_own(rows))),
     )
 
 
 def determined_clients(rows: Sequence[Row]) -> int:
     """Return how many clients' updates follow exactly from the sums of some round, at most."""
-    known = (row["value"] or 0.0 for row in _own(rows) if row["metric"] == "determined")
-    return int(max(known, default=0.0))
+    counts = (row["value"] or 0.0 for row in _own(rows) if row["metric"] == "determined")
+    return int(max(counts, default=0.0))
 
 
 def variants(rows: Sequence[Row]) -> Table:
@@ -82,7 +82,7 @@ def variants(rows: Sequence[Row]) -> Table:
         groups.setdefault(variant_of(row), []).append(row)
     cells = [
         {"variant": name or NONE}
-        | {SHORT.get(what, what): _amount(row) for what, (row, _) in _worst(group).items()}
+        | {SHORT.get(metric, metric): _amount(row) for metric, (row, _) in _worst(group).items()}
         for name, group in groups.items()
     ]
     names = dict.fromkeys((*SHORT.values(), *(name for line in cells for name in line)))
@@ -106,22 +106,22 @@ def _own(rows: Sequence[Row]) -> list[Row]:
 
 
 def _worst(rows: Sequence[Row]) -> dict[str, tuple[Row, str]]:
-    """Return the worst row of each thing measured, and in which of how many rounds it was."""
+    """Return the worst row of each amount, and in which of how many rounds it was measured."""
     groups: dict[str, list[Row]] = {}
     for row in _own(rows):
         groups.setdefault(_name(row), []).append(row)
     order = [*WHAT, *groups]
-    found = {}
+    worst_rows = {}
     for name in sorted(groups, key=order.index):
         group, sign = sorted(groups[name], key=_round), -1 if name in LOWEST else 1
-        known = [row for row in group if row["value"] is not None] or group
-        worst = max(known, key=lambda row: sign * (row["value"] or 0.0))
-        found[name] = worst, _among(worst, group)
-    return found
+        known_rows = [row for row in group if row["value"] is not None] or group
+        worst = max(known_rows, key=lambda row: sign * (row["value"] or 0.0))
+        worst_rows[name] = worst, _among(worst, group)
+    return worst_rows
 
 
 def _round(row: Row) -> tuple[float, str]:
-    """Return the place of a row's round, so that of equals the first is shown."""
+    """Return the sort key of a row's round, so that the first of equal rows is shown."""
     number = row["scope"].get("round")
     return number if isinstance(number, int | float) else 0, str(number)
 
@@ -133,10 +133,10 @@ def _name(row: Row) -> str:
 
 def _among(row: Row, group: Sequence[Row]) -> str:
     number = str(row["scope"].get("round", ""))
-    rounds = {str(other["scope"].get("round", "")) for other in group}
+    rounds = {str(r["scope"].get("round", "")) for r in group}
     if len(rounds) < 2:
         return number
-    same = all(other["value"] == row["value"] for other in group)
+    same = all(r["value"] == row["value"] for r in group)
     return f"each of {len(rounds)}" if same else f"{number} of {len(rounds)}"
 
 
@@ -155,15 +155,17 @@ def _strength(row: Row) -> str:
     return "" if strength is None else str(strength)
 
 
-def _exactly(some: Mapping[str, tuple[Row, str]]) -> str:
+def _exactly(worst_rows: Mapping[str, tuple[Row, str]]) -> str:
     """Return in words what the sums of the worst round give away together."""
-    if "determined" not in some or some["determined"][0]["value"] is None:
+    if "determined" not in worst_rows or worst_rows["determined"][0]["value"] is None:
         return ""
-    row, _ = some["determined"]
+    row, _ = worst_rows["determined"]
     if not row["value"]:
         return "No round's sums determine a single client's update exactly."
-    who = "1 client's update" if row["value"] == 1 else f"{number(row['value'])} clients' updates"
+    updates = (
+        "1 client's update" if row["value"] == 1 else f"{number(row['value'])} clients' updates"
+    )
     return (
         f"Secure aggregation admitted each sum, but together those of round"
-        f" {row['scope']['round']} determine {who} exactly."
+        f" {row['scope']['round']} determine {updates} exactly."
     )

@@ -13,35 +13,35 @@ WORSE = (
 PROVEN = "Proven leaks that came out, by their masks; what was told apart is among the numbers."
 
 
-def baseline_tables(found: BaselineComparison) -> list[Table]:
+def baseline_tables(comparison: BaselineComparison) -> list[Table]:
     """Return the leaks of each kind and the judged numbers, what got worse first."""
     leaks = Table(
         title="Leaks against the baseline",
         columns=("by", "kind", "new", "gone", "stayed"),
         rows=tuple(
             (
-                make_visible(one.measurement),
-                make_visible(one.label),
-                *(f"{count:,}" for count in (one.appeared, one.went, one.stayed)),
+                make_visible(leak.measurement),
+                make_visible(leak.label),
+                *(f"{count:,}" for count in (leak.appeared, leak.went, leak.stayed)),
             )
-            for one in sorted(found.leaks, key=lambda one: -one.appeared)
+            for leak in sorted(comparison.leaks, key=lambda leak: -leak.appeared)
         ),
         numeric=frozenset({"new", "gone", "stayed"}),
         notes=(PROVEN,),
     )
-    rows = sorted(found.numbers, key=lambda one: (not one.worse, one.p))
+    rows = sorted(comparison.numbers, key=lambda change: (not change.worse, change.p))
     numbers = Table(
         title="Judged numbers against the baseline",
         columns=("what", "before", "now", "difference [95 %]", "p", "seen from", "worse"),
         rows=tuple(map(_line, rows)),
         numeric=frozenset({"before", "now", "p", "seen from"}),
-        notes=(WORSE, *found.notes),
+        notes=(WORSE, *comparison.notes),
     )
     return [shorten(table, MOST) for table in (leaks, numbers) if table.rows]
 
 
-def _line(one: MetricChange) -> tuple[str, ...]:
-    gap = one.difference
-    told = f"{gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-    numbers = (number(one.adjusted), number(one.seen), "yes" if one.worse else "no")
-    return make_visible(one.name), number(one.before), number(one.now), told, *numbers
+def _line(change: MetricChange) -> tuple[str, ...]:
+    gap = change.difference
+    text = f"{gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+    numbers = (number(change.adjusted), number(change.seen), "yes" if change.worse else "no")
+    return make_visible(change.name), number(change.before), number(change.now), text, *numbers

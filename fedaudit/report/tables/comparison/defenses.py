@@ -22,32 +22,35 @@ CAME_OUT = (
 
 def defense_tables(report: Row) -> list[Table]:
     """Return what each defence bought, with what follows from it, and what each cost."""
-    found = report.get("defenses")
-    if not found:
+    defenses = report.get("defenses")
+    if not defenses:
         return []
-    measured = [one for one in found["tried"] if not one["reason"]]
-    tables = [*([_bought(found, measured), _cost(measured)] if measured else []), *_missing(found)]
-    told = tuple(make_visible(line) for line in found["recommendations"])
-    return [replace(tables[0], notes=(*told, *tables[0].notes)), *tables[1:]]
+    measured = [trial for trial in defenses["tried"] if not trial["reason"]]
+    tables = [
+        *([_bought(defenses, measured), _cost(measured)] if measured else []),
+        *_missing(defenses),
+    ]
+    recommendations = tuple(make_visible(line) for line in defenses["recommendations"])
+    return [replace(tables[0], notes=(*recommendations, *tables[0].notes)), *tables[1:]]
 
 
-def _bought(found: Row, measured: list[Row]) -> Table:
-    seeds = ", ".join(map(str, found["seeds"]))
-    who = {name: make_visible(found[name]) for name in ("attacker", "victim")}
+def _bought(defenses: Row, measured: list[Row]) -> Table:
+    seeds = ", ".join(map(str, defenses["seeds"]))
+    clients = {name: make_visible(defenses[name]) for name in ("attacker", "victim")}
     numeric = ("came out [95 %]", "change, points [95 %]")
     return Table(
         title="What each defence would have bought",
         columns=("defence", "attack", *numeric),
-        rows=tuple(row for one in measured for row in _leaks(one)),
+        rows=tuple(row for trial in measured for row in _leaks(trial)),
         numeric=frozenset(numeric),
-        notes=(CAME_OUT.format(**who), SEEDS.format(seeds=seeds)),
+        notes=(CAME_OUT.format(**clients), SEEDS.format(seeds=seeds)),
     )
 
 
-def _leaks(one: Row) -> Iterator[tuple[str, ...]]:
-    for leak in one["leaks"]:
+def _leaks(trial: Row) -> Iterator[tuple[str, ...]]:
+    for leak in trial["leaks"]:
         yield (
-            make_visible(one["defense"]),
+            make_visible(trial["defense"]),
             make_visible(leak["attack"]),
             _estimate(leak["mean"], 100, "{:.1f}"),
             _estimate(leak["difference"], 100, "{:+.1f}"),
@@ -57,15 +60,15 @@ def _leaks(one: Row) -> Iterator[tuple[str, ...]]:
 def _cost(measured: list[Row]) -> Table:
     lines = [
         {
-            "defence": make_visible(one["defense"]),
+            "defence": make_visible(trial["defense"]),
             "loss [95 %]": _estimate(loss["mean"], 1, "{:.2f}") if loss else "",
             "change [95 %]": _estimate(loss["difference"], 1, "{:+.3f}") if loss else "",
-            "seconds": number(one["seconds"]) if one["seconds"] is not None else "",
-            "tokens": _short(one["tokens"]),
-            "MB sent": "" if one["bytes"] is None else number(one["bytes"] / 1e6),
+            "seconds": number(trial["seconds"]) if trial["seconds"] is not None else "",
+            "tokens": _short(trial["tokens"]),
+            "MB sent": "" if trial["bytes"] is None else number(trial["bytes"] / 1e6),
         }
-        for one in measured
-        for loss in [one["loss"]]
+        for trial in measured
+        for loss in [trial["loss"]]
     ]
     numeric = ("loss [95 %]", "change [95 %]", "seconds", "tokens", "MB sent")
     return laid_out(
@@ -81,20 +84,20 @@ def _cost(measured: list[Row]) -> Table:
     )
 
 
-def _missing(found: Row) -> Iterator[Table]:
+def _missing(defenses: Row) -> Iterator[Table]:
     rows = tuple(
-        (make_visible(one["defense"]), make_visible(one["reason"]))
-        for one in found["tried"]
-        if one["reason"]
+        (make_visible(trial["defense"]), make_visible(trial["reason"]))
+        for trial in defenses["tried"]
+        if trial["reason"]
     )
     if rows:
         yield Table(title="Defences that were not measured", columns=("defence", "why"), rows=rows)
 
 
-def _estimate(found: Row | None, factor: int, form: str) -> str:
-    if found is None:
+def _estimate(estimate: Row | None, factor: int, form: str) -> str:
+    if estimate is None:
         return NONE
-    value, low, high = (form.format(factor * found[end]) for end in ("value", "low", "high"))
+    value, low, high = (form.format(factor * estimate[end]) for end in ("value", "low", "high"))
     return f"{value} [{low}, {high}]"
 
 

@@ -11,43 +11,43 @@ from fedaudit.report.tables.table import NONE, Table, laid_out
 TITLE = "Leakage, utility and cost"
 FRONT = "front"
 FITTING = 3
-"""Columns, beside the variant and the front, that 80 characters have room for."""
+"""How many columns fit into 80 characters, besides the variant and the front."""
 LARGE = 1e6
 """From here on a number is written short, without its interval."""
 Points = Mapping[str, tuple[float, ...]]
-"""What each variant has by each axis, of which less is better."""
+"""The value of each variant on each axis; less is better."""
 
 
 def tradeoff_columns(report: Row) -> list[Row]:
-    """Return the columns that the study's profile names; none where it names none that can be."""
-    found = report["run"]["config"].get("tradeoffs", ())
-    if not isinstance(found, list) or not all(map(_is_column, found)):
+    """Return the columns that the study's profile names, if all are valid and two are axes."""
+    columns = report["run"]["config"].get("tradeoffs", ())
+    if not isinstance(columns, list) or not all(map(_is_column, columns)):
         return []
-    return found if sum(one["axis"] for one in found) == 2 else []
+    return columns if sum(column["axis"] for column in columns) == 2 else []
 
 
-def _is_column(one: object) -> bool:
-    """Tell whether a report's table is a column; reports are strangers' files."""
+def _is_column(value: object) -> bool:
+    """Tell whether a value in a report is a column; reports are untrusted files."""
     return (
-        isinstance(one, Mapping)
-        and all(isinstance(one.get(name), str) for name in ("title", "metric", "plugin"))
-        and isinstance(one.get("scope"), Mapping)
-        and one.get("better") in ("lower", "higher")
-        and isinstance(one.get("axis"), bool)
+        isinstance(value, Mapping)
+        and all(isinstance(value.get(name), str) for name in ("title", "metric", "plugin"))
+        and isinstance(value.get("scope"), Mapping)
+        and value.get("better") in ("lower", "higher")
+        and isinstance(value.get("axis"), bool)
     )
 
 
 def rows_by_variant(report: Row) -> dict[str, list[Row]]:
     """Return the measurements of each variant, in the study's order."""
-    found: dict[str, list[Row]] = {}
+    variants: dict[str, list[Row]] = {}
     for row in report["measurements"]:
         if name := variant_of(row):
-            found.setdefault(name, []).append(row)
-    return found
+            variants.setdefault(name, []).append(row)
+    return variants
 
 
 def find_measurement(rows: Sequence[Row], column: Row) -> Row | None:
-    """Return the measurement that a column means: of those that fit the least specific one."""
+    """Return the measurement of a column: the least specific one of those that fit."""
     fitting = [
         row
         for row in rows
@@ -59,9 +59,9 @@ def find_measurement(rows: Sequence[Row], column: Row) -> Row | None:
 
 
 def axis_values(report: Row) -> dict[str, tuple[float, ...]]:
-    """Return each variant that has a value on every axis, with these; less is always better."""
+    """Return the values of each variant that has one on every axis; less is always better."""
     axes = [column for column in tradeoff_columns(report) if column["axis"]]
-    found = {}
+    points = {}
     for name, rows in rows_by_variant(report).items():
         cells = [find_measurement(rows, axis) for axis in axes]
         values = [
@@ -70,18 +70,18 @@ def axis_values(report: Row) -> dict[str, tuple[float, ...]]:
             if cell is not None and cell["value"] is not None
         ]
         if axes and len(values) == len(axes):
-            found[name] = tuple(values)
-    return found
+            points[name] = tuple(values)
+    return points
 
 
 def pareto_front(every: Points) -> list[str]:
     """Return the variants that no other one beats: at least as good by all axes, better by one."""
     return [
         name
-        for name, own in every.items()
+        for name, point in every.items()
         if not any(
-            other != own and all(b <= a for a, b in zip(own, other, strict=True))
-            for other in every.values()
+            rival != point and all(b <= a for a, b in zip(point, rival, strict=True))
+            for rival in every.values()
         )
     ]
 
@@ -91,14 +91,14 @@ def tables(report: Row) -> list[Table]:
     columns = tradeoff_columns(report)
     if not columns or len(rows_by_variant(report)) < 2:
         return []
-    # What the front is about goes first.
-    ordered = sorted(columns, key=lambda one: not one["axis"])
-    parts = [ordered[at : at + FITTING] for at in range(0, len(ordered), FITTING)]
-    made = [tradeoff_table(report, part) for part in parts]
-    titles = [TITLE, *(f"{TITLE}, part {at}" for at in range(2, len(parts) + 1))]
+    # The axes of the front go first.
+    ordered = sorted(columns, key=lambda column: not column["axis"])
+    chunks = [ordered[offset : offset + FITTING] for offset in range(0, len(ordered), FITTING)]
+    part_tables = [tradeoff_table(report, chunk) for chunk in chunks]
+    titles = [TITLE, *(f"{TITLE}, part {index}" for index in range(2, len(chunks) + 1))]
     return [
-        replace(one, title=title, notes=one.notes if title == TITLE else ())
-        for one, title in zip(made, titles, strict=True)
+        replace(table, title=title, notes=table.notes if title == TITLE else ())
+        for table, title in zip(part_tables, titles, strict=True)
     ]
 
 
@@ -127,8 +127,10 @@ def _written(cell: Row) -> str:
 
 
 def _directions(columns: Sequence[Row]) -> str:
-    more = [str(column["title"]) for column in columns if column["better"] == "higher"]
-    return f"Less is better, but for {', '.join(more)}." if more else "Less is better everywhere."
+    titles = [str(column["title"]) for column in columns if column["better"] == "higher"]
+    return (
+        f"Less is better, but for {', '.join(titles)}." if titles else "Less is better everywhere."
+    )
 
 
 def _front(columns: Sequence[Row]) -> str:

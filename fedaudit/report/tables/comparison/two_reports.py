@@ -12,27 +12,27 @@ INDEPENDENT = (
 )
 
 
-def comparison_tables(found: ReportComparison) -> list[Table]:
-    """Return both tables, what differs surely and most first; notes stand below the first."""
-    rows = sorted(found.differences, key=lambda one: (not one.sure, -abs(one.second - one.first)))
+def comparison_tables(comparison: ReportComparison) -> list[Table]:
+    """Return both tables, sure and large differences first; notes are below the first table."""
+    rows = sorted(comparison.differences, key=lambda d: (not d.sure, -abs(d.second - d.first)))
     numbers = Table(
         title="Numbers",
         columns=("what", "first", "second", "difference [95 %]", "sure"),
         rows=tuple(map(_line, rows)),
         numeric=frozenset({"first", "second", "difference [95 %]"}),
-        notes=(INDEPENDENT, *found.notes),
+        notes=(INDEPENDENT, *comparison.notes),
     )
     leaks = Table(
         title="Leaks",
         columns=("by", "kind", "appeared", "went", "stayed", "p"),
         rows=tuple(
             (
-                make_visible(one.measurement),
-                make_visible(one.label),
-                *(f"{count:,}" for count in (one.appeared, one.went, one.stayed)),
-                number(one.p),
+                make_visible(leak.measurement),
+                make_visible(leak.label),
+                *(f"{count:,}" for count in (leak.appeared, leak.went, leak.stayed)),
+                number(leak.p),
             )
-            for one in found.leaks
+            for leak in comparison.leaks
         ),
         numeric=frozenset({"appeared", "went", "stayed", "p"}),
         notes=(
@@ -43,12 +43,12 @@ def comparison_tables(found: ReportComparison) -> list[Table]:
     return [shorten(table, MOST) for table in (numbers, leaks) if table.rows]
 
 
-def _line(one: RowDifference) -> tuple[str, ...]:
-    scope = ", ".join(f"{key} {value}" for key, value in one.scope.items())
-    name = f"{one.plugin} {one.metric}" + (f" ({scope})" if scope else "")
-    gap = one.second - one.first
-    told = f"{gap:+.3g}"
-    if one.difference is not None:
-        told += f" [{one.difference.low:+.3g}, {one.difference.high:+.3g}]"
-    sure = NONE if one.difference is None else "yes" if one.sure else "no"
-    return make_visible(name), number(one.first), number(one.second), told, sure
+def _line(change: RowDifference) -> tuple[str, ...]:
+    scope = ", ".join(f"{key} {value}" for key, value in change.scope.items())
+    name = f"{change.plugin} {change.metric}" + (f" ({scope})" if scope else "")
+    gap = change.second - change.first
+    text = f"{gap:+.3g}"
+    if change.difference is not None:
+        text += f" [{change.difference.low:+.3g}, {change.difference.high:+.3g}]"
+    sure = NONE if change.difference is None else "yes" if change.sure else "no"
+    return make_visible(name), number(change.first), number(change.second), text, sure

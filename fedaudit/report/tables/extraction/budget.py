@@ -14,16 +14,16 @@ from fedaudit.report.tables.table import NONE, Table, display_name, laid_out
 
 COVERAGE = "coverage [95 %]"
 MOST_CURVES = 6
-"""Of a figure, in the order of the report."""
+"""Curves of one figure, in the order of the report."""
 MOST_TABLES = 12
 
 WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 60, 14, 18
-"""The picture's geometry: the plot, the room for its scale, its rim, and between two names."""
+"""Geometry of the picture: the plot, the room for its scale, the margin, the gap between names."""
 MOST_LETTERS = 32
 
 TITLES = {"coverage": "Coverage against budget", "efficiency": "Found per query against budget"}
 SHOWN = frozenset({"source", "set", "label", "category", "budget", "samples", "key", "adapter"})
-"""The parts of a scope that tell a sweep's points and curves apart."""
+"""The keys of a scope that distinguish a sweep's points and curves."""
 
 Point = tuple[float, float]
 
@@ -50,7 +50,7 @@ class SweepCurve:
     band: str
     points: tuple[Point, ...]
     label: float
-    """How far down its name stands."""
+    """Vertical position of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ def sweeps(report: Row) -> list[Sweep]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in _swept(report):
         groups.setdefault((row["plugin"], grouping.key_text(row)), []).append(row)
-    made = (_sweep(name, key, _first(rows)) for (name, key), rows in groups.items())
-    return [sweep for sweep in made if sweep.coverage]
+    all_sweeps = (_sweep(name, key, _first(rows)) for (name, key), rows in groups.items())
+    return [sweep for sweep in all_sweeps if sweep.coverage]
 
 
 def tables(report: Row) -> list[Table]:
@@ -83,13 +83,13 @@ def tables(report: Row) -> list[Table]:
 
 def figures(report: Row) -> list[BudgetFigure]:
     """Return the curves of coverage and of efficiency, all attacks in one picture."""
-    made = sweeps(report)
-    more = len(made) - MOST_CURVES
-    note = f"and {more:,} more in report.json." if more > 0 else ""
+    all_sweeps = sweeps(report)
+    remaining = len(all_sweeps) - MOST_CURVES
+    note = f"and {remaining:,} more in report.json." if remaining > 0 else ""
     return [
-        _figure(title, [(one.name, getattr(one, metric)) for one in made[:MOST_CURVES]], note)
+        _figure(title, [(s.name, getattr(s, metric)) for s in all_sweeps[:MOST_CURVES]], note)
         for metric, title in TITLES.items()
-        if any(len(getattr(one, metric)) > 1 for one in made[:MOST_CURVES])
+        if any(len(getattr(s, metric)) > 1 for s in all_sweeps[:MOST_CURVES])
     ]
 
 
@@ -102,7 +102,7 @@ def _swept(report: Row) -> list[Row]:
         and measurements.is_sweep(row)
         and not is_exact(row)
         and not {"label", "category"} & row["scope"].keys()
-        and all(_counts(row["scope"][part]) for part in ("budget", "samples"))
+        and all(_counts(row["scope"][key]) for key in ("budget", "samples"))
         and None not in (row["value"], row["low"], row["high"])
     ]
 
@@ -112,7 +112,7 @@ def _counts(value: object) -> bool:
 
 
 def _first(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of one variant, client and whatever else varies: the first of the report."""
+    """Return the rows that agree with the first one in all of the scope but SHOWN."""
 
     def rest(row: Row) -> set[tuple[str, str]]:
         return {(k, str(v)) for k, v in row["scope"].items() if k not in SHOWN}
@@ -122,22 +122,22 @@ def _first(rows: Sequence[Row]) -> list[Row]:
 
 def _sweep(plugin: str, key: str, rows: Sequence[Row]) -> Sweep:
     subset = min((row["scope"].get("set") for row in rows), key=lambda s: (s != "all", str(s)))
-    of = [row for row in rows if row["scope"].get("set") == subset]
-    best = min(map(telling_rank, of))
-    own = [row for row in of if telling_rank(row) == best]
-    most = max(row["scope"]["samples"] for row in own)
-    whole = max(row["scope"]["budget"] for row in own)
+    set_rows = [row for row in rows if row["scope"].get("set") == subset]
+    best = min(map(telling_rank, set_rows))
+    best_rows = [row for row in set_rows if telling_rank(row) == best]
+    most = max(row["scope"]["samples"] for row in best_rows)
+    budget = max(row["scope"]["budget"] for row in best_rows)
 
-    def along(metric: str, part: str, fixed: str, at: int) -> tuple[Row, ...]:
-        some = (r for r in own if r["metric"] == metric and r["scope"][fixed] == at)
-        return tuple(sorted(some, key=lambda row: row["scope"][part]))
+    def along(metric: str, axis: str, fixed: str, value: int) -> tuple[Row, ...]:
+        points = (r for r in best_rows if r["metric"] == metric and r["scope"][fixed] == value)
+        return tuple(sorted(points, key=lambda row: row["scope"][axis]))
 
     return Sweep(
         name=f"{plugin}, {grouping.KEYS.get(key, f'key {key}')}" if key else plugin,
         coverage=along("coverage", "budget", "samples", most),
         efficiency=along("efficiency", "budget", "samples", most),
-        by_samples=along("coverage", "samples", "budget", whole),
-        beside=tuple(row for row in of if row["metric"] == "coverage"),
+        by_samples=along("coverage", "samples", "budget", budget),
+        beside=tuple(row for row in set_rows if row["metric"] == "coverage"),
     )
 
 
@@ -172,31 +172,33 @@ def _decades(rows: Sequence[Row]) -> list[Row]:
 
 
 def _per_query(sweep: Sweep, row: Row) -> str:
-    at = row["scope"]["budget"]
-    return next((number(r["value"]) for r in sweep.efficiency if r["scope"]["budget"] == at), NONE)
+    budget = row["scope"]["budget"]
+    return next(
+        (number(r["value"]) for r in sweep.efficiency if r["scope"]["budget"] == budget), NONE
+    )
 
 
 def _beside(sweep: Sweep, row: Row, source: str) -> str:
-    other = comparable_row(sweep.beside, row, source)
-    return NONE if other is None else percent(other["value"])
+    match = comparable_row(sweep.beside, row, source)
+    return NONE if match is None else percent(match["value"])
 
 
 def _by_samples(sweep: Sweep) -> str:
     """Return what all prefixes give when each is asked less often."""
-    told = [
+    texts = [
         f"{number(r['scope']['samples'])}: {format_measurement(r)}" for r in sweep.by_samples[:-1]
     ]
-    return f"All prefixes, by how often each is asked: {'; '.join(told)}." if told else ""
+    return f"All prefixes, by how often each is asked: {'; '.join(texts)}." if texts else ""
 
 
-def _figure(title: str, some: Sequence[tuple[str, Sequence[Row]]], note: str) -> BudgetFigure:
-    every = [row for _, rows in some for row in rows]
+def _figure(title: str, series: Sequence[tuple[str, Sequence[Row]]], note: str) -> BudgetFigure:
+    every = [row for _, rows in series for row in rows]
     furthest = log10(max(2, *(row["scope"]["budget"] for row in every)))
     rate = every[0]["metric"] == "coverage"
-    # Of an efficiency the first few queries tell so little that their intervals dwarf the rest.
+    # The first few queries of an efficiency have such wide intervals that they dwarf the rest.
     highest = 0 if rate else 1.5 * max(row["value"] for row in every)
     top = highest or max(row["high"] for row in every) or 1
-    height = max(HEIGHT, GAP * len(some)) + 2 * EDGE
+    height = max(HEIGHT, GAP * len(series)) + 2 * EDGE
 
     def across(budget: float) -> float:
         return round(LEFT + EDGE + log10(budget) / furthest * (WIDTH - 2 * EDGE), 1)
@@ -217,7 +219,7 @@ def _figure(title: str, some: Sequence[tuple[str, Sequence[Row]]], note: str) ->
                 points=tuple(points(rows, "value")),
                 label=EDGE + GAP * index,
             )
-            for index, (name, rows) in enumerate(some)
+            for index, (name, rows) in enumerate(series)
         ),
         budgets=tuple((number(10**n), across(10**n)) for n in range(int(furthest) + 1)),
         scale=tuple(((percent if rate else number)(v), down(v)) for v in (0.0, top / 2, top)),
@@ -231,5 +233,5 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _short(name: str) -> str:
-    shown = make_visible(name)
-    return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"
+    visible = make_visible(name)
+    return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"

@@ -10,13 +10,13 @@ NOTE = "Estimated from the attacker's own strings, assuming that others' were le
 
 
 def candidates(report: Row) -> list[Table]:
-    """Return a table for each attack that listed candidates: what share of the first is true."""
-    some = [row for row in report["measurements"] if row["metric"] == "precision"]
-    return [_first(plugin, rows) for plugin, rows in measurements.by_plugin(some).items()]
+    """Return a table for each attack that listed candidates: how many of the first are true."""
+    precisions = [row for row in report["measurements"] if row["metric"] == "precision"]
+    return [_first(plugin, rows) for plugin, rows in measurements.by_plugin(precisions).items()]
 
 
 def _first(plugin: str, rows: list[Row]) -> Table:
-    known = any(row["value"] is not None for row in rows)
+    has_value = any(row["value"] is not None for row in rows)
     cells = [
         {
             "candidates": f"first {row['scope'].get('top', '?')}",
@@ -31,5 +31,5 @@ def _first(plugin: str, rows: list[Row]) -> Table:
         cells,
         ("candidates", "kind", RIGHT, "where"),
         numeric=(RIGHT,),
-        notes=(NOTE if known else "", *missing_reasons(rows)),
+        notes=(NOTE if has_value else "", *missing_reasons(rows)),
     )

@@ -18,11 +18,11 @@ MODELS = {
     BEYOND_HELD_OUT: "beyond held-out",
 }
 TESTED = ("p_value", "detectable_difference")
-"""Metrics of the test of what is beyond held-out records, which stand below the table."""
+"""Metrics of the test beyond held-out records, which are shown below the table."""
 
 
 def discoverable(report: Row) -> list[Table]:
-    """Return a table an attack with a line for each task and model."""
+    """Return a table per attack with a line for each task and model."""
     every = [row for row in report["measurements"] if is_shown(row)]
     rows = [row for row in every if not is_test(row)]
     tests = measurements.by_plugin([row for row in every if is_test(row)])
@@ -34,8 +34,8 @@ def discoverable(report: Row) -> list[Table]:
             if "task" not in row["scope"] and row["scope"].get("passed", 1) == 1
         ]
     return [
-        _table(report, plugin, some, _test(tests.get(plugin, ())))
-        for plugin, some in measurements.by_plugin(rows).items()
+        _table(report, plugin, group, _test(tests.get(plugin, ())))
+        for plugin, group in measurements.by_plugin(rows).items()
     ]
 
 
@@ -45,19 +45,19 @@ def is_shown(row: Row) -> bool:
 
 
 def is_test(row: Row) -> bool:
-    """Tell whether a row says how the test of what is beyond held-out records came out."""
+    """Tell whether a row is a result of the test beyond held-out records."""
     return row["scope"].get("source") == BEYOND_HELD_OUT and row["metric"] in TESTED
 
 
 def _test(rows: Sequence[Row]) -> list[str]:
-    """Return what there is to say of the tests, in the order of the report."""
+    """Return the results of the tests in words, in the order of the report."""
     names = {"p_value": "p", "detectable_difference": "a leak seen with 90 %"}
-    told = [f"{names[row['metric']]} {number(row['value'])}" for row in rows if is_test(row)]
-    return [f"Beyond held-out records: {', '.join(told)}."] if told else []
+    texts = [f"{names[row['metric']]} {number(row['value'])}" for row in rows if is_test(row)]
+    return [f"Beyond held-out records: {', '.join(texts)}."] if texts else []
 
 
 def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -> Table:
-    shared, own = common_scope(rows)
+    shared, scopes = common_scope(rows)
     shares = [row for row in report["measurements"] if row["metric"] == "coverage"]
     cells = [
         {
@@ -66,9 +66,9 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -
             "n": NONE if row["n"] is None else f"{row['n']:,}",
             SCORE: format_measurement(row),
             SHARE: _share(shares, row),
-            "where": at,
+            "where": scope,
         }
-        for row, at in zip(rows, own, strict=True)
+        for row, scope in zip(rows, scopes, strict=True)
     ]
     return laid_out(
         f"Answers to training prompts: {plugin}",
@@ -86,11 +86,11 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -
 
 
 def _share(shares: Sequence[Row], row: Row) -> str:
-    """Return the share of answers above the threshold, of the very things that `row` is of."""
+    """Return the share of answers above the threshold, for the same prompts as `row`."""
     like = [
-        one
-        for one in shares
-        if one["plugin"] == row["plugin"] and _apart(one["scope"]) == row["scope"]
+        share
+        for share in shares
+        if share["plugin"] == row["plugin"] and _apart(share["scope"]) == row["scope"]
     ]
     return format_measurement(like[0]) if like else NONE
 

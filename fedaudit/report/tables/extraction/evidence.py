@@ -17,7 +17,7 @@ def evidence(report: Row) -> list[Table]:
     table = Table(
         title="Evidence",
         columns=("test", "p", "adjusted p"),
-        rows=tuple((one["name"], number(one["p"]), number(one["adjusted"])) for one in tests),
+        rows=tuple((test["name"], number(test["p"]), number(test["adjusted"])) for test in tests),
         numeric=frozenset({"p", "adjusted p"}),
         notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(report), *_beyond(report)))),
     )
@@ -27,15 +27,15 @@ def evidence(report: Row) -> list[Table]:
 def headline(report: Row, checked: RecheckedVerdict = FINE) -> str:
     """Return the verdict in a few words; a pass says what it would have seen.
 
-    Of one that does not follow from its measurements nothing is said but that.
+    If the verdict does not follow from its measurements, only that is said.
     """
     verdict = report["verdict"]
     if checked.brief:
         return f"{verdict['status']} ({checked.brief})"
-    seen = verdict.get("detectable")
-    if verdict["status"] != "pass" or seen is None:
+    detectable_rate = verdict.get("detectable")
+    if verdict["status"] != "pass" or detectable_rate is None:
         return str(verdict["status"])
-    return f"pass (a leak of {percent(seen)} of the targets would have been seen)"
+    return f"pass (a leak of {percent(detectable_rate)} of the targets would have been seen)"
 
 
 def _rank(test: Row) -> tuple[float, float, str]:
@@ -48,21 +48,21 @@ def _rule(verdict: Row, count: int) -> str:
 
 
 def _seen(report: Row) -> str:
-    seen = report["verdict"].get("detectable")
-    if seen is None:
+    detectable_rate = report["verdict"].get("detectable")
+    if detectable_rate is None:
         return ""
-    if seen >= 1:
+    if detectable_rate >= 1:
         return "Too little was looked for, or to compare it with, to see any leak."
     sure = f"with {stated_policy(report).power:.0%} probability"
-    return f"A leak of {percent(seen)} of the targets would have been seen {sure}."
+    return f"A leak of {percent(detectable_rate)} of the targets would have been seen {sure}."
 
 
 def _beyond(report: Row) -> list[str]:
-    """Return how many targets each attack had no answers long enough for."""
-    told = (
+    """Return how many targets of each attack are longer than its answers."""
+    notes = (
         f"{row['plugin']}: {row['value']:,.0f} of {row['n']:,} targets are longer than an answer"
         " and were not looked for."
         for row in report["measurements"]
         if row["metric"] == "targets" and row["value"]
     )
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(notes))

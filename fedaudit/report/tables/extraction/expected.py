@@ -11,7 +11,7 @@ from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, sh
 COVERAGE = "coverage [95 %]"
 ONE_RUN = "one run finds"
 PARTS = frozenset({"source", "set", "budget", "samples", "probability"})
-"""The parts of a scope that tell the rows of one table apart."""
+"""The keys of a scope that distinguish the rows of one table."""
 MOST = 12
 
 
@@ -26,33 +26,33 @@ def expected(report: Row) -> list[Table]:
     for row in report["measurements"]:
         if is_exact(row) and measurements.is_sweep(row) and "label" not in row["scope"]:
             groups.setdefault((row["plugin"], grouping.key_text(row)), []).append(row)
-    made = [_table(plugin, key, rows) for (plugin, key), rows in groups.items()]
-    return [table for table in made if table.rows][:MOST]
+    tables = [_table(plugin, key, rows) for (plugin, key), rows in groups.items()]
+    return [table for table in tables if table.rows][:MOST]
 
 
 def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
-    some = [row for row in rows if _rest(row) == _rest(rows[0])]
-    subset = min(map(set_rank, some))
-    some = [row for row in some if set_rank(row) == subset]
-    coverages = [row for row in some if row["metric"] == "coverage"]
+    selected = [row for row in rows if _rest(row) == _rest(rows[0])]
+    subset = min(map(set_rank, selected))
+    selected = [row for row in selected if set_rank(row) == subset]
+    coverages = [row for row in selected if row["metric"] == "coverage"]
     best = min(map(telling_rank, coverages), default=0)
-    own = sorted(
+    best_rows = sorted(
         (row for row in coverages if telling_rank(row) == best), key=lambda r: r["scope"]["samples"]
     )
-    needed = sorted({r["scope"]["probability"] for r in some if r["metric"] == "extractable"})
+    needed = sorted({r["scope"]["probability"] for r in selected if r["metric"] == "extractable"})
     columns = ("samples", "found", ONE_RUN, COVERAGE, "base", "control", *map(_surely, needed))
     cells = [
         {
             "samples": number(row["scope"]["samples"]),
             "found": format_hits(row),
-            ONE_RUN: _one_run(some, row),
+            ONE_RUN: _one_run(selected, row),
             COVERAGE: format_measurement(row),
             **{source: _beside(coverages, row, source) for source in ("base", "control")},
-            **{_surely(p): _extractable(some, row, p) for p in needed},
+            **{_surely(p): _extractable(selected, row, p) for p in needed},
         }
-        for row in own
+        for row in best_rows
     ]
-    source = display_name(SOURCES, own[0]["scope"].get("source")) if own else ""
+    source = display_name(SOURCES, best_rows[0]["scope"].get("source")) if best_rows else ""
     title = f"Expected by samples: {plugin}"
     table = laid_out(
         f"{title}, {grouping.KEYS.get(key, f'key {key}')}" if key else title,
@@ -79,24 +79,24 @@ def _surely(probability: float) -> str:
 
 
 def _beside(rows: Sequence[Row], row: Row, source: str) -> str:
-    other = comparable_row(rows, row, source)
-    return NONE if other is None else percent(other["value"])
+    match = comparable_row(rows, row, source)
+    return NONE if match is None else percent(match["value"])
 
 
 def _one_run(rows: Sequence[Row], row: Row) -> str:
     """Return how many targets 19 of 20 runs find: `15 to 21`."""
     fits = (r for r in rows if r["metric"] == "hits_of_one_run" and r["scope"] == row["scope"])
-    one = next(fits, None)
-    return NONE if one is None else f"{number(one['low'])} to {number(one['high'])}"
+    match = next(fits, None)
+    return NONE if match is None else f"{number(match['low'])} to {number(match['high'])}"
 
 
 def _extractable(rows: Sequence[Row], row: Row, probability: float) -> str:
-    """Return how many targets the tuned model gives with a probability, of as many samples."""
-    at = {"samples": row["scope"]["samples"], "source": "tuned", "probability": probability}
+    """Return how many targets the tuned model gives with `probability` in the samples of `row`."""
+    scope = {"samples": row["scope"]["samples"], "source": "tuned", "probability": probability}
     fits = (
-        other
-        for other in rows
-        if other["metric"] == "extractable" and at.items() <= other["scope"].items()
+        candidate
+        for candidate in rows
+        if candidate["metric"] == "extractable" and scope.items() <= candidate["scope"].items()
     )
-    one = next(fits, None)
-    return NONE if one is None else format_hits(one)
+    match = next(fits, None)
+    return NONE if match is None else format_hits(match)

@@ -16,7 +16,7 @@ MOST = 20
 
 
 def overlaps(report: Row) -> list[Table]:
-    """Return what attacks found alone and together, and each what each other did not."""
+    """Return what attacks found alone and together, and what each found that another did not."""
     rows = [
         row
         for row in report["measurements"]
@@ -25,12 +25,15 @@ def overlaps(report: Row) -> list[Table]:
     if not rows:
         return []
     best = min(map(telling_rank, rows))
-    told = [row for row in rows if telling_rank(row) == best]
-    some = [row for row in told if _rest(row) == _rest(told[0])]
-    note = f"Model: {display_name(SOURCES, some[0]['scope'].get('source'))}."
-    where = measurements.place(some[0], SHOWN)
-    notes = (note, f"Of {where}; for others see report.json." if len(some) < len(told) else "")
-    return [table for table in (_regions(some, notes), _pairs(some)) if table.rows]
+    top_rows = [row for row in rows if telling_rank(row) == best]
+    selected = [row for row in top_rows if _rest(row) == _rest(top_rows[0])]
+    note = f"Model: {display_name(SOURCES, selected[0]['scope'].get('source'))}."
+    where = measurements.place(selected[0], SHOWN)
+    notes = (
+        note,
+        f"Of {where}; for others see report.json." if len(selected) < len(top_rows) else "",
+    )
+    return [table for table in (_regions(selected, notes), _pairs(selected)) if table.rows]
 
 
 def _rest(row: Row) -> set[tuple[str, str]]:
@@ -38,14 +41,14 @@ def _rest(row: Row) -> set[tuple[str, str]]:
 
 
 def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
-    some = [row for row in rows if "only" in row["scope"]]
+    regions = [row for row in rows if "only" in row["scope"]]
     cells = [
         {
             "found by": str(row["scope"]["only"]),
             "found": format_hits(row),
             SHARE: format_measurement(row),
         }
-        for row in some
+        for row in regions
         if row["hits"]
     ]
     table = laid_out(
@@ -83,10 +86,10 @@ def _pairs(rows: Sequence[Row]) -> Table:
 
 def _equal(row: Row, pairs: Sequence[Row]) -> str:
     """Return the share at the largest budget that both attacks have, and that budget."""
-    parts = frozenset({"budget", "budgets", "samples"})
-    equal = (other for other in pairs if other["scope"].get("budgets") == "equal")
+    keys = frozenset({"budget", "budgets", "samples"})
+    equal = (pair for pair in pairs if pair["scope"].get("budgets") == "equal")
     same = (
-        o for o in equal if grouping.scope_without(o, parts) == grouping.scope_without(row, parts)
+        o for o in equal if grouping.scope_without(o, keys) == grouping.scope_without(row, keys)
     )
     last = next(same, None)
     return "" if last is None else f"{format_hits(last)} ({last['scope']['budget']:,})"

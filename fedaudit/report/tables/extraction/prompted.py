@@ -26,7 +26,7 @@ def extraction(report: Row) -> list[Table]:
 
 
 def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
-    shared, own = common_scope(rows)
+    shared, scopes = common_scope(rows)
     cells = [
         {
             "model": display_name(SOURCES, row["scope"].get("source")),
@@ -35,9 +35,9 @@ def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
             COVERAGE: format_measurement(row),
             "per query": _companion(report, row, "efficiency"),
             "queries": _companion(report, row, "queries"),
-            "where": at,
+            "where": scope,
         }
-        for row, at in zip(rows, own, strict=True)
+        for row, scope in zip(rows, scopes, strict=True)
     ]
     return laid_out(
         f"Extraction: {plugin}",
@@ -49,8 +49,8 @@ def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
 
 
 def _companion(report: Row, row: Row, metric: str) -> str:
-    one = measurements.companion_row(report, row, metric)
-    return NONE if one is None else number(one["value"])
+    companion = measurements.companion_row(report, row, metric)
+    return NONE if companion is None else number(companion["value"])
 
 
 def _viewed(plugin: str, rows: Sequence[Row]) -> list[Table]:
@@ -58,10 +58,12 @@ def _viewed(plugin: str, rows: Sequence[Row]) -> list[Table]:
     sets: dict[str, list[Row]] = {}
     for row in grouping.telling_rows(rows):
         subset = row["scope"].get("set")
-        of = "" if subset is None else f", set {display_name(SETS, subset)}"
-        sets.setdefault(f"Extraction: {plugin}{of}", []).append(row)
+        suffix = "" if subset is None else f", set {display_name(SETS, subset)}"
+        sets.setdefault(f"Extraction: {plugin}{suffix}", []).append(row)
     beside = {source: keyed.comparison(rows, source) for source in ("base", "control")}
-    return [keyed.keyed_lines(title, rows, some, COVERAGE, beside) for title, some in sets.items()]
+    return [
+        keyed.keyed_lines(title, rows, group, COVERAGE, beside) for title, group in sets.items()
+    ]
 
 
 def labels(report: Row) -> list[Table]:
@@ -74,12 +76,12 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     title = f"Kinds of PII: {plugin}"
     if any("key" in row["scope"] for row in rows):
         return keyed.kinds_by_key(title, rows)
-    some = measurements.most_telling(
+    selected = measurements.most_telling(
         grouping.single_group(rows) if grouping.has_many_lines(rows) else rows
     )
-    scope = some[0]["scope"]
+    scope = selected[0]["scope"]
     subset = SETS.get(scope.get("set"))
-    told = (SOURCES.get(scope.get("source")), subset and f"set {subset}", place(some[0]))
+    facts = (SOURCES.get(scope.get("source")), subset and f"set {subset}", place(selected[0]))
     return laid_out(
         title,
         [
@@ -88,9 +90,13 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
                 "found": format_hits(row),
                 COVERAGE: format_measurement(row),
             }
-            for row in some
+            for row in selected
         ],
         ("label", "found", COVERAGE),
         numeric=("found", COVERAGE),
-        notes=(", ".join(filter(None, told)), keyed.more_variants(rows), *missing_reasons(some)),
+        notes=(
+            ", ".join(filter(None, facts)),
+            keyed.more_variants(rows),
+            *missing_reasons(selected),
+        ),
     )

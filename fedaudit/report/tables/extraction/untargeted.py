@@ -37,35 +37,35 @@ def group_by_search(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
-    """Return one table, or one of recall and one of precision with a line a variant and key."""
+    """Return one table, or one of recall and one of precision, with a line per variant and key."""
     title = f"Extraction without prompts: {name}"
     if not grouping.has_many_lines(rows):
         return [_models(report, title, rows)]
     beside = {source: keyed.comparison(rows, source) for source in ("base", "control")}
     recall = keyed.keyed_lines(title, rows, grouping.telling_rows(rows), RECALL, beside)
     tables = [replace(recall, notes=(*_texts(report, rows), *recall.notes))]
-    precise = [one for row in rows if (one := precision(report, row))]
+    precise = [match for row in rows if (match := precision(report, row))]
     if precise:
         title, of_base = f"Precision without prompts: {name}", keyed.comparison(precise, "base")
-        some = grouping.telling_rows(precise)
-        tables.append(keyed.keyed_lines(title, precise, some, PRECISION, {"base": of_base}))
+        selected = grouping.telling_rows(precise)
+        tables.append(keyed.keyed_lines(title, precise, selected, PRECISION, {"base": of_base}))
     return tables
 
 
 def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
-    """Return recall and precision of every model; `strings` is what precision is out of."""
-    shared, own = common_scope(rows, {"detection"})
+    """Return recall and precision of every model; `strings` is the n of precision."""
+    shared, scopes = common_scope(rows, {"detection"})
     precise = [precision(report, row) for row in rows]
     cells = [
         {
             "model": display_name(SOURCES, row["scope"].get("source")),
             "found": format_hits(row),
             RECALL: format_measurement(row),
-            "strings": count(one) if one else "",
-            PRECISION: format_measurement(one) if one else "",
-            "where": at,
+            "strings": count(precise_row) if precise_row else "",
+            PRECISION: format_measurement(precise_row) if precise_row else "",
+            "where": scope,
         }
-        for row, one, at in zip(rows, precise, own, strict=True)
+        for row, precise_row, scope in zip(rows, precise, scopes, strict=True)
     ]
     return laid_out(
         title,
@@ -81,21 +81,21 @@ def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
 
 
 def precision(report: Row, row: Row) -> Row | None:
-    """Return the precision of what was searched as it was for `row`."""
-    one = companion_row(report, row, "extraction_precision")
-    same = one and one["scope"].get("detection") == row["scope"].get("detection")
-    return one if same else None
+    """Return the precision that was measured with the same search as `row`."""
+    companion = companion_row(report, row, "extraction_precision")
+    same = companion and companion["scope"].get("detection") == row["scope"].get("detection")
+    return companion if same else None
 
 
 def _texts(report: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return how many texts were drawn from each model."""
-    drawn = {
-        (display_name(SOURCES, row["scope"].get("source")), number(one["value"])): None
+    counts = {
+        (display_name(SOURCES, row["scope"].get("source")), number(companion["value"])): None
         for row in rows
-        if (one := companion_row(report, row, "queries"))
+        if (companion := companion_row(report, row, "queries"))
     }
-    told = ", ".join(f"{count} ({model})" for model, count in drawn)
-    return (f"Texts drawn: {told}.",) if told else ()
+    text = ", ".join(f"{count} ({model})" for model, count in counts)
+    return (f"Texts drawn: {text}.",) if text else ()
 
 
 def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
@@ -107,12 +107,12 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
     if any("key" in row["scope"] for row in rows):
         return keyed.kinds_by_key(title, rows)
     best = min(grouping.single_group(rows), key=measurements.telling_rank)
-    some = [
+    selected = [
         row
         for row in rows
         if grouping.scope_without(row, {"label"}) == grouping.scope_without(best, {"label"})
     ]
-    recalls = {str(row["scope"]["label"]): row for row in some}
+    recalls = {str(row["scope"]["label"]): row for row in selected}
     precisions = _precisions(report, best)
     order = sorted(recalls, key=lambda label: (*_size(recalls[label]), label))
     cells = [
@@ -141,14 +141,14 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
 
 def _precisions(report: Row, like: Row) -> dict[str, Row]:
     """Return the precisions by kind that have the scope of a recall by kind."""
-    wanted = {key: value for key, value in like["scope"].items() if key != "label"}
+    scope = {key: value for key, value in like["scope"].items() if key != "label"}
     return {
         str(row["scope"]["label"]): row
         for row in report["measurements"]
         if (row["kind"], row["metric"]) == ("extraction", "extraction_precision")
         and row["plugin"] == like["plugin"]
         and "label" in row["scope"]
-        and {key: value for key, value in row["scope"].items() if key != "label"} == wanted
+        and {key: value for key, value in row["scope"].items() if key != "label"} == scope
     }
 
 

@@ -12,7 +12,7 @@ METRICS = ("edit_distance", "edit_deviation")
 
 
 def verbatim(report: Row) -> list[Table]:
-    """Return a table an attack with a line for each task and model."""
+    """Return a table per attack with a line for each task and model."""
     groups = measurements.by_plugin(distance_rows(report))
     return [_table(report, plugin, rows, _least(report, plugin)) for plugin, rows in groups.items()]
 
@@ -33,17 +33,17 @@ def distance_rows(report: Row) -> list[Row]:
 
 
 def _least(report: Row, plugin: str) -> list[str]:
-    """Return what there is to say of the least likely document that came out."""
-    found = [r for r in report["measurements"] if is_likelihood(r) and r["plugin"] == plugin]
+    """Return the test of the least likely document that came out, in words."""
+    tests = [r for r in report["measurements"] if is_likelihood(r) and r["plugin"] == plugin]
     return [
         f"That any of {row['n']:,} documents comes out without training on it: "
         f"p {number(row['value'])}."
-        for row in found
+        for row in tests
     ]
 
 
 def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) -> Table:
-    shared, own = common_scope(rows)
+    shared, scopes = common_scope(rows)
     cells = [
         {
             "task": str(row["scope"].get("task", "")) or "all",
@@ -52,9 +52,9 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
             DISTANCE: format_measurement(row),
             "deviation": _own(report, row, "edit_deviation"),
             SHARE: _own(report, row, "coverage"),
-            "where": at,
+            "where": scope,
         }
-        for row, at in zip(rows, own, strict=True)
+        for row, scope in zip(rows, scopes, strict=True)
     ]
     numeric = ("n", DISTANCE, "deviation", SHARE)
     return laid_out(
@@ -72,8 +72,8 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
 
 
 def _own(report: Row, row: Row, metric: str) -> str:
-    """Return the number of `metric` for the very things that `row` is of."""
-    one = companion_row(report, row, metric)
-    if one is None or one["scope"] != row["scope"]:
+    """Return the number of `metric` for the same documents as `row`."""
+    companion = companion_row(report, row, metric)
+    if companion is None or companion["scope"] != row["scope"]:
         return NONE
-    return format_measurement(one) if metric == "coverage" else number(one["value"])
+    return format_measurement(companion) if metric == "coverage" else number(companion["value"])
