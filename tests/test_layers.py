@@ -33,6 +33,11 @@ def renamed(table: str) -> dict[str, str]:
     return dict(pair.split(">") for pair in table.split())
 
 
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 # Words for concepts that have another name now: of classes, of functions and methods that others
 # can call, of modules. CONTRIBUTING.md says how to find a name.
 OLD_CLASSES = renamed("""
@@ -78,15 +83,13 @@ story>summary sweeps>budget_sweep together>attack_runner trial>plaintext tried>a
 tuning>finetune turns>local_round views>keyed walking>walk
 """)
 # Words of every day that do not say what a variable or a parameter is.
-EVERYDAY = set(
-    """
+EVERYDAY = words("""
 able alone among apart asked at began begun best better both by came drawn each ended ends few
 found further given half heard held here judged kept known less made many meant mine more much of
 one other others own part parts rest said seen several shown some spent stands started taken
 theirs there thing things together told tried wanted way ways went what which who whole whom whose
 worse wrong
-""".split()
-)
+""")
 EVERYDAY_SHARE = 0.01
 SAME_NAME: dict[str, str] = {}
 """Classes that may be defined twice, and why."""

@@ -279,9 +279,8 @@ def _read(file: BinaryIO, folder: Path, write: bool) -> Journal | None:
     if write:
         header.locked(file, folder)
     start = file.read(len(FIRST))
-    first = (
-        next(encryption.frames(file, head_size=header.LARGEST), None) if start == FIRST else None
-    )
+    frames = encryption.frames(file, head_size=header.LARGEST)
+    first = next(frames, None) if start == FIRST else None
     if first is None:
         file.close()
         if start in EARLIER:

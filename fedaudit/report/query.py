@@ -125,10 +125,8 @@ def set_rank(row: Row) -> int:
 
 def strongest_total(rows: Sequence[Row]) -> Row | None:
     """Return the total that says most about an attack: the highest one beyond the base."""
-    known_rows = [row for row in rows if row["value"] is not None]
-    return min(
-        known_rows, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None
-    )
+    totals = [row for row in rows if row["value"] is not None]
+    return min(totals, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None)
 
 
 def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:
@@ -239,13 +237,8 @@ def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
 
 def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
-    metrics = {
-        "extraction": EXTRACTION,
-        "utility": UTILITY,
-        "probability": INFERENCE,
-        "cost": COSTS,
-    }
-    metrics["memorization"] = MEMORIZATION
+    metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE}
+    metrics |= {"cost": COSTS, "memorization": MEMORIZATION}
     recalled = {row["plugin"] for row in _of(report, "extraction", "extraction_recall")}
     return [
         row

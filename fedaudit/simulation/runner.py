@@ -117,9 +117,8 @@ def simulate(
             shutil.rmtree(out, ignore_errors=True)
         raise
     documents = {client: material.prepared for client, material in materials.items()}
-    run = replace(
-        run, tokens=datasets.tokenize_clients(config, base, materials), documents=documents
-    )
+    tokens = datasets.tokenize_clients(config, base, materials)
+    run = replace(run, tokens=tokens, documents=documents)
     del base  # its memory is the workers' now
     finished = rounds.run_rounds(run, start_manifest, listener)
     local_baseline.train_alone(run, listener)

@@ -54,9 +54,7 @@ def remaining_plan(planned: SumPlan, out: Path) -> SumPlan:
     Raises InputError for a folder of anything else than this federation's estimates.
     """
     existing = {r.round for r in _begun(planned, out).rounds}
-    designs = {
-        number: design for number, design in planned.designs.items() if number not in existing
-    }
+    designs = {n: design for n, design in planned.designs.items() if n not in existing}
     return replace(planned, designs=designs)
 
 
@@ -147,12 +145,10 @@ def _estimated(
     start, config = adapters.read(begin), adapters.check(begin)
     folder = f"{number:03d}"
     combinations = planned.designs[number].combinations
-    for combination in combinations:
-        check_name(combination.target, federation.path, "the client")
-        if combination.target.casefold() == START:
-            raise InputError(
-                f"{federation.path}: no client can be called {combination.target!r} here."
-            )
+    for client in (c.target for c in combinations):
+        check_name(client, federation.path, "the client")
+        if client.casefold() == START:
+            raise InputError(f"{federation.path}: no client can be called {client!r} here.")
     shutil.rmtree(out / folder, ignore_errors=True)
     adapters.write(start, config, out / folder / START)
     estimates, dimension = [], 0

@@ -149,46 +149,31 @@ def judge(
     tests += [test for test in other_tests if test is not None]
     skill = completion.p_values(measurements)
     adjusted = holm([*(test.p for test in tests), *skill])[: len(tests)]
-    p_by_test = {id(test): p for test, p in zip(tests, adjusted, strict=True)}
+    p_of = {id(test): p for test, p in zip(tests, adjusted, strict=True)}
     level = policy.level / max(1, len(tests) + len(skill))
-    judgements = _leaks(leaks, p_by_test, level, policy)
-    judgements += [
-        inference.judge_guess(row, t, p_by_test.get(id(t)), policy) for row, t in inferred
-    ]
-    judgements += [
-        kinds.judge_kind(r, most, t, p_by_test.get(id(t)), policy) for r, most, t in limited
-    ]
-    judgements += [
-        membership_limit.judge_limit(r, t, p_by_test.get(id(t)), policy) for r, t in members
-    ]
+    judgements = _leaks(leaks, p_of, level, policy)
+    judgements += [inference.judge_guess(r, t, p_of.get(id(t)), policy) for r, t in inferred]
+    judgements += [kinds.judge_kind(r, n, t, p_of.get(id(t)), policy) for r, n, t in limited]
+    judgements += [membership_limit.judge_limit(r, t, p_of.get(id(t)), policy) for r, t in members]
     judgements += _opened(measurements)
     attributed = attribution.judge_attribution(measurements) if policy.attribution else []
-    other_judgements = memorization.judge_memorization(measurements, policy)
-    other_judgements += completion.judge_completion(measurements, [test.p for test in tests])
-    other_judgements += exposure.judge_exposure(measurements, policy)
-    other_judgements += epsilon.judge_epsilon(measurements)
-    other_judgements += membership.judge_membership(judging, policy)
+    separate = memorization.judge_memorization(measurements, policy)
+    separate += completion.judge_completion(measurements, [test.p for test in tests])
+    separate += exposure.judge_exposure(measurements, policy)
+    separate += epsilon.judge_epsilon(measurements)
+    separate += membership.judge_membership(judging, policy)
     # Answers that reach a threshold are judged with what `completion` says of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     attacks = [row for row in totals if row.metric in ATTACKS]
-    enough = (
-        leaks
-        or ((judgements or other_judgements) and not extracted)
-        or (attributed and not attacks)
-    )
+    judged = judgements or separate
+    enough = leaks or (judged and not extracted) or (attributed and not attacks)
     own_data = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
     # Extraction of the attacker's own records only is no pass, whatever else was judged.
     missing = [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
-    all_judgements = [
-        *judgements,
-        *attributed,
-        *other_judgements,
-        *missing,
-        *_required(measurements, policy),
-    ]
-    all_judgements += kinds.missing_kinds(limited, policy) if leaks else []
+    judgements += [*attributed, *separate, *missing, *_required(measurements, policy)]
+    judgements += kinds.missing_kinds(limited, policy) if leaks else []
     shares = (leak.seen(level, policy.power) for leak in leaks if not leak.trouble)
-    return Verdict(all_judgements, tests, adjusted, max(shares, default=None))
+    return Verdict(judgements, tests, adjusted, max(shares, default=None))
 
 
 def is_own_data(scope: Mapping[str, object]) -> bool:

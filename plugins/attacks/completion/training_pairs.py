@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fedaudit.api import (
     RELATED_HELD_OUT,
@@ -149,9 +149,7 @@ def result(measured: PairScores) -> Result:
         scope = {"records": m.records} | ({"held_out": RELATED_HELD_OUT} if m.related else {})
         rows += held_out_gain.rows(m.plugin, m.gains(), controls, scope, seed=m.seed)
     leaks = _leaks(m)
-    revealed = [
-        {"id": name, "label": LABEL, "text": m.cuts[indices[0]].text} for name, indices in leaks
-    ]
+    revealed = [{"id": x, "label": LABEL, "text": m.cuts[i[0]].text} for x, i in leaks]
     return Result(
         measurements=tuple(rows),
         findings=tuple(_finding(m, name, indices) for name, indices in leaks),
@@ -168,9 +166,7 @@ def _by_task(m: PairScores) -> list[Measurement]:
     return rows
 
 
-def _rows(
-    m: PairScores, scope: Mapping[str, object], indices: Sequence[int]
-) -> Iterator[Measurement]:
+def _rows(m: PairScores, scope: Mapping[str, Any], indices: Sequence[int]) -> Iterator[Measurement]:
     """Yield both models' Rouge-L and share over pairs at `indices`, and the paired difference."""
     values = {name: [model.scores[i] for i in indices] for name, model in m.models().items()}
     means = {name: bootstrap_mean(scores, seed=m.seed) for name, scores in values.items()}
