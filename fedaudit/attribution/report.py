@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -113,9 +114,10 @@ def _asked(scores: Scores) -> list[str]:
 
 def _missing(scores: Scores) -> list[str]:
     """Return a limit where rounds between those that were scored have no scores."""
-    have = [r.round for r in scores.rounds]
-    lacking = sorted(set(range(1, max(have, default=0) + 1)) - set(have))
-    return [f"rounds without scores: {', '.join(map(str, lacking))}"] if lacking else []
+    numbers = [0, *sorted(r.round for r in scores.rounds if r.round > 0)]
+    gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
+    shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]
+    return [f"rounds without scores: {', '.join(shown)}"] if shown else []
 
 
 def file_row(path: Path, records: int) -> dict[str, Any]:

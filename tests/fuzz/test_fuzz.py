@@ -79,13 +79,15 @@ def test_what_is_read(name, folders, capsys):
         ("bundles", 453175596),
         ("estimates", 453175596),
         ("policies", 794),
+        ("estimates", 38029),
     ],
 )
 def test_a_case(name, number, folders):
     """Cases that once ended in a traceback.
 
     Weights 1e323 times others', a limit of -1e308, a round of nobody, a ledger's weight of 1e999,
-    updates of 10^400 numbers, clients without number, a policy's limit of 10^400.
+    updates of 10^400 numbers, clients without number, a policy's limit of 10^400,
+    scores of the 10^9th round.
     """
     target, folder = TARGETS[name], folders(name)
     (folder / OUT).mkdir(exist_ok=True)

@@ -137,9 +137,10 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
     `allowed` are beginnings of the names of those that may be missing.
     """
     lost = [name for name in info["missing_keys"] if not name.startswith(allowed or ("\0",))]
-    lost += [str(entry[0]) for entry in info["mismatched_keys"]]
-    if lost:
-        raise InputError(f"{folder} is not the model that it says: {_told(lost, 'missing')}")
+    misshapen = [str(entry[0]) for entry in info["mismatched_keys"]]
+    for names, problem in ((lost, "missing"), (misshapen, "of another shape")):
+        if names:
+            raise InputError(f"{folder} is not the model that it says: {_told(names, problem)}")
     if info["error_msgs"]:
         reason = str(info["error_msgs"][0]).splitlines()[0]
         raise InputError(f"{folder} cannot be loaded: {reason}")

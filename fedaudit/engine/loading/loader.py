@@ -121,7 +121,12 @@ def load(
         with bounded_modules(str(path / "config.json"), **model_size(path)):
             tokenizer = AutoTokenizer.from_pretrained(path, **load_options)
             model, info = kind.from_pretrained(
-                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **load_options
+                path,
+                dtype=dtype,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # `info` names them, its own error does not
+                **load_options,
             )
     except InputError:
         raise

@@ -6,6 +6,7 @@ one pattern can take forever. So they are matched beforehand, as PEFT matches th
 
 import re
 from collections.abc import Generator, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from fedaudit.api.errors import InputError
@@ -25,16 +26,26 @@ def check(config: Any, names: Iterable[str]) -> None:
 
     One that is no regular expression is left to PEFT, which refuses it.
     """
-    patterns = list(_patterns(config))
+    patterns = tuple(_patterns(config))
     if len(patterns) <= FEW and all(_PLAIN.fullmatch(plain) for _, plain, _ in patterns):
         return
+    if problem := _match_apart(patterns, tuple(sorted({"", *names})), SECONDS):
+        raise InputError(problem)
+
+
+@lru_cache(maxsize=64)
+def _match_apart(
+    patterns: tuple[tuple[str, str, str], ...], names: tuple[str, ...], seconds: float
+) -> str:
+    """Match patterns against names in a process with limits; return what is wrong with them."""
     try:
-        sandbox.attempt(TRIAL, [patterns, ["", *names]], seconds=SECONDS)
+        sandbox.attempt(TRIAL, [patterns, names], seconds=seconds)
     except sandbox.Ended as error:
-        raise InputError(
+        return (
             f"The adapter's configuration has a pattern of modules, {error.at!r}, that cannot be "
             f"matched here: {error.why}. Have the modules named."
-        ) from None
+        )
+    return ""
 
 
 def match_patterns(payload: Any) -> Generator[str, None, None]:

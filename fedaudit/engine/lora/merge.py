@@ -12,6 +12,7 @@ from peft.tuners.tuners_utils import check_target_module_exists
 from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
+from fedaudit.engine.loading import module_patterns
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.lora.adapter import Weights
@@ -58,6 +59,7 @@ class MergedWeights:
             if not isinstance(adapter.config.target_modules, str | list | set):
                 return None
             layers = {name.replace(".base_layer", "") for name, _ in self._model.named_modules()}
+            module_patterns.check(adapter.config, layers)
             target_modules = {
                 name for name in layers if check_target_module_exists(adapter.config, name)
             }

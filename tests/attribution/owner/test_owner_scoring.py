@@ -78,6 +78,23 @@ def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
     assert report["seeds"] == {}  # the owner knows of no design
 
 
+def test_rounds_without_scores_are_said_whatever_their_numbers(given, tmp_path):
+    folder, marks = given
+    scores = scored(folder, marks)
+    [number] = {r.round for r in scores.rounds[:1]}
+    rounds = tuple(replace(scores.rounds[0], round=number + n) for n in (0, 2, 6, 10**12))
+    report = reporting.decided_report(
+        replace(scores, rounds=rounds),
+        given_file(tmp_path),
+        threshold=4.0,
+        alpha=0.01,
+        start_time=pipeline.datetime.now(pipeline.UTC),
+    ).to_json()
+    [said] = [limit for limit in report["limits"] if limit.startswith("rounds without")]
+    assert number == 1
+    assert said == f"rounds without scores: 2, 4 to 6, 8 to {10**12}"
+
+
 def given_file(folder):
     (folder / "scores.json").write_text("{}")
     return folder / "scores.json"

@@ -67,7 +67,9 @@ def test_a_head_that_is_said_to_be_its_own(model):
 def test_a_tensor_of_another_shape(model):
     name = "model.layers.0.mlp.up_proj.weight"
     rewritten(model, lambda given: given | {name: given[name][:-2].contiguous()})
-    refused(model)
+    refused(model, f"1 of its tensors are of another shape ({name})")
+    rewritten(model, lambda given: given | {name: torch.tensor(1.0)})
+    refused(model, f"1 of its tensors are of another shape ({name})")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

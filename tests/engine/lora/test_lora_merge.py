@@ -1,5 +1,6 @@
 """An adapter inside the weights answers as it does beside them, and leaves no trace there."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine import local, multi_target
+from fedaudit.engine.loading import module_patterns
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora.merge import KEPT
 from fedaudit.federation import adapters
@@ -49,6 +51,19 @@ def beside(made):
 
 def flat(rows):
     return torch.tensor([one for row in rows for one in row])
+
+
+def test_a_pattern_that_hangs_on_other_modules_is_refused(base, tmp_path, monkeypatch):
+    """The adapter's own modules are told apart at once; the names of others take for ever."""
+    monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
+    folder = tiny_models.write(tiny_models.llama(base.tokenizer), tmp_path / "adapter", r=4)
+    config = json.loads((folder / adapters.CONFIG).read_text())
+    config["exclude_modules"] = r"(?!.*proj)([a-z_.0-9]+)+!"
+    (folder / adapters.CONFIG).write_text(json.dumps(config))
+    with pytest.raises(InputError, match="pattern of modules"):
+        LocalEngine(tiny_models.llama(base.tokenizer)).generate(
+            target(folder), GenerationBatch(PROBES, seed=3)
+        )
 
 
 def test_it_answers_as_peft_does(tiny, folder):
