@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -180,8 +181,11 @@ def _become(words: Sequence[str], here: Path, log: Path) -> None:
         cli.main()
     except SystemExit as left:
         code = int(left.code or 0)
-    except KeyboardInterrupt:  # before the command could see to it itself
+    except KeyboardInterrupt as early:
         code = 128 + signal.SIGINT
+        frames = traceback.extract_tb(early.__traceback__)
+        if any(frame.name == "invoke_command" for frame in frames):  # which is to see to it itself
+            traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -280,7 +284,7 @@ def _said(command: Command, here: Path, ended: Ended, how: int, point: int, told
     if ended.code != 6 and not (how == signal.SIGINT and ended.code in (-signal.SIGINT, 130)):
         told.wrong.append(f"point {point}: exit code {ended.code}: {ended.said[-2000:]}")
         return
-    if ended.code == 130 and not ended.said and not (here / command.out).exists():
+    if ended.code == 130 and not ended.said:
         told.ends["interrupted before the command began"] += 1
         return
     if ended.code != 6:

@@ -131,16 +131,20 @@ def _root(
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    _printable()
-    with streams() as output:
-        with note_interrupts():
-            code = _run()
-        if lost := output.lost():
-            _say(
-                f"The results could not be written to standard output: {lost}. "
-                "Files that were asked for are whole."
-            )
-        code = output.code(code)
+    code: int | None = None
+    try:
+        _printable()
+        with streams() as output:
+            with note_interrupts():
+                code = _run()
+            if lost := output.lost():
+                _say(
+                    f"The results could not be written to standard output: {lost}. "
+                    "Files that were asked for are whole."
+                )
+            code = output.code(code)
+    except KeyboardInterrupt:  # before the command, or after it has ended
+        code = _interrupted() if code is None else code
     sys.exit(code)
 
 

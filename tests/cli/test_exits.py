@@ -11,6 +11,9 @@ from pathlib import Path
 import fake_audit
 import pytest
 
+from fedaudit import cli
+from fedaudit.cli.streams import Streams
+
 SCRIPT = Path(fake_audit.__file__)
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
@@ -238,3 +241,21 @@ def test_a_stream_without_unicode_shows_escapes_that_json_reads(here, known):
     shown = run(here, "report", "out", "--format", "json", env=ascii_only)
     assert (shown.returncode, shown.stdout.isascii()) == (0, True)
     assert json.loads(shown.stdout)["limits"] == report["limits"]
+
+
+@pytest.mark.parametrize(("when", "code"), [("before", 6), ("after", 1)])
+def test_ctrl_c_before_or_after_a_command_changes_no_result(when, code, monkeypatch, capsys):
+    """A verdict that stands keeps its code; where there is none yet, the command was stopped."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", lambda: 1)
+    if when == "before":
+        monkeypatch.setattr(cli, "_printable", interrupted)
+    else:
+        monkeypatch.setattr(Streams, "code", interrupted)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == code
+    assert capsys.readouterr().err.count("\n") == (when == "before")
