@@ -44,7 +44,7 @@ class Canary:
     """How many copies the client gets."""
 
     @property
-    def whole(self) -> str:
+    def sentence(self) -> str:
         """The sentence with its secret."""
         return self.text.replace(SECRET, self.secret)
 

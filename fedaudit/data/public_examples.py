@@ -59,7 +59,7 @@ def public_examples(name: str, template: PromptTemplate) -> list[Document]:
     _check("task of public examples", tasks, set(POSED))
     _check("language of public examples", languages, set(templates["instructions"]))
     return list(
-        _written(
+        _generate_examples(
             languages or ("en", "zh"),
             domains,
             tasks or ("reading", "summary", "classification"),
@@ -69,7 +69,7 @@ def public_examples(name: str, template: PromptTemplate) -> list[Document]:
 
 
 @lru_cache(maxsize=4)
-def _written(
+def _generate_examples(
     languages: tuple[str, ...],
     domains: tuple[str, ...],
     tasks: tuple[str, ...],

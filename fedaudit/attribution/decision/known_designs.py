@@ -76,7 +76,7 @@ def contribution_rows(
 
     if not scores.rounds:
         return
-    shares = [_held(r, estimates, weights, scores.clients) for r in scores.rounds]
+    shares = [_share_matrix(r, estimates, weights, scores.clients) for r in scores.rounds]
     for mark in scores.marks:
         marked = [_scored(r, mark) for r in scores.rounds]
         values, nulls = [x for x, _ in marked], [x for _, x in marked]
@@ -97,7 +97,7 @@ def contribution_rows(
                 )
 
 
-def _held(
+def _share_matrix(
     round_scores: RoundScores,
     estimates: Mapping[int, Sequence[Combination]],
     weights: Mapping[str, float],
