@@ -56,8 +56,8 @@ def mask_results(
     """Return `results` with masks for the PII of `documents` in what plugins wrote.
 
     That is limits, reasons, scopes, labels, ids, and evidence that is declared safe. Case and white
-    space do not matter, and parts of words count. Strings shorter than LEAST, labels and `names`,
-    which the audit itself gives to clients and keys, stay.
+    space do not matter, and parts of words count. Strings shorter than MIN_PII_LENGTH,
+    labels and `names`, which the audit itself gives to clients and keys, stay.
     """
     texts: dict[str, None] = {}
     for result in results:

@@ -130,7 +130,7 @@ class AuditPipeline(ABC, Generic[R]):
     def finish_asking(self) -> None:
         """Say that everything was asked; raises PartAsked where that is one shard's part."""
         if self.journal:
-            self.journal.asked()
+            self.journal.finish_check()
 
     def run(self) -> Audit:
         """Audit: cheap checks first, then the model, then the attacks."""
@@ -297,4 +297,4 @@ def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:
         if journal.recheck
         else {}
     )
-    return {"resumed_from": journal.resumed, "earlier": journal.spent, **shards}
+    return {"resumed_from": journal.resumed, "earlier": journal.seconds, **shards}

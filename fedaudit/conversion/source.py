@@ -11,7 +11,7 @@ from fedaudit.api.importer import ForeignFolder, StateDump
 from fedaudit.federation import manifest
 from fedaudit.system.files import read_json
 
-MOST, DEEPEST = 200_000, 12
+MAX_FILES, MAX_DEPTH = 200_000, 12
 """The most files below a folder, and the most folders in a file's path."""
 DUMPS = (".bin", ".ckpt", ".npz", ".pt", ".pth")
 """Ends of the names of files that only a process with limits opens."""
@@ -54,10 +54,10 @@ class SourceFolder(ForeignFolder):
                 continue
             for child in children:
                 count += 1
-                if count > MOST or len(below.parts) > DEEPEST:
+                if count > MAX_FILES or len(below.parts) > MAX_DEPTH:
                     raise InputError(
-                        f"{self.path} is too large to look through: it has over {MOST:,} files, or "
-                        f"folders {DEEPEST} deep. Name the run's own folder."
+                        f"{self.path} is too large to look through: it has over {MAX_FILES:,} "
+                        f"files, or folders {MAX_DEPTH} deep. Name the run's own folder."
                     )
                 if child.is_symlink():
                     self.links.append((below / child.name).as_posix())

@@ -125,7 +125,7 @@ def _redraw_sets(
     sets are found, the round stays as it was, and each client's estimate is drawn on its own.
     """
     rule = round_scores.rule(len(round_scores.clients))
-    c = shared_law.drawn(rule, rng) if rule else None
+    c = shared_law.draw_matrix(rule, rng) if rule else None
     if c is None:
         return round_scores, None
     names = sorted(round_scores.clients)

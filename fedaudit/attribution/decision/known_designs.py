@@ -113,7 +113,7 @@ def _share_matrix(
         raise InputError(f"The log has no estimate of {lacking[0]} in round {round_scores.round}.")
     rows = []
     for client in round_scores.clients:
-        full_weights = dict.fromkeys(by_target[client].held(), 1.0) | dict(weights)
+        full_weights = dict.fromkeys(by_target[client].client_shares(), 1.0) | dict(weights)
         shares = foreign_shares(by_target[client], full_weights)
         rows.append([1.0 if name == client else shares.get(name, 0.0) for name in clients])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(clients))

@@ -36,7 +36,7 @@ def _kind(
     weights = {name: 1.0 if shares is None else shares[name] for name in participants}
     return (
         len(participants),
-        shared_rule.known(relative_weights[name] for name in participants),
+        shared_rule.has_equal_weights(relative_weights[name] for name in participants),
         shared_defaults.ratio(weights),
     )
 

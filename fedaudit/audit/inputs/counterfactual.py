@@ -98,7 +98,7 @@ def _find_counterpart(request: "AuditRequest", audited: AuditTarget) -> Counterf
     if not request.compares_counterfactual or audited.federation is None or audited.round is None:
         return None
     client = _owner(request.victim_path or request.input_path, audited.federation)
-    counterpart = counterfactual.beside(audited.federation, client) if client else None
+    counterpart = counterfactual.find_counterpart(audited.federation, client) if client else None
     if counterpart is None or counterpart.manifest.status != "complete":
         return None
     return replace(_run(audited.federation, counterpart, audited.round), found=True)
@@ -117,7 +117,7 @@ def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, Count
     runs = {}
     for client in request.participants:
         owner = _owner(Path(client.path), audited.federation)
-        counterpart = counterfactual.beside(audited.federation, owner) if owner else None
+        counterpart = counterfactual.find_counterpart(audited.federation, owner) if owner else None
         if counterpart is not None and counterpart.manifest.status == "complete":
             run = _run(audited.federation, counterpart, audited.round)
             runs[client.name] = replace(run, found=True)
