@@ -101,10 +101,11 @@ def row(name: str, count: int, limit: float, drawn: Sequence[Round], numbers: in
     determined = sorted({len(one.determined) for one in found})
     groups = min(len(one.group.members) for one in found)
     proved = all(one.group.exact for one in found)
-    uploads = drawn[0].asked * numbers * FLOAT / 2**20
+    sums = drawn[0].sum_count
+    uploads = sums * numbers * FLOAT / 2**20
     seconds = np.mean([one.seconds for one in drawn])
     return (
-        f"| {count} | {name} | {limit:g} | {drawn[0].asked} | {uploads:,.0f} | {rho.mean():.2f} "
+        f"| {count} | {name} | {limit:g} | {sums} | {uploads:,.0f} | {rho.mean():.2f} "
         f"({rho.min():.2f}) | {held:.2f} | {' to '.join(map(str, determined))} | {groups}"
         f"{'' if proved else ' found'} | {seconds:.2f} |"
     )

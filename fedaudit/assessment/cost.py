@@ -74,7 +74,7 @@ class Corpora:
     """The detector's options."""
     _read: dict[Path, list[Document]] = field(default_factory=dict)
 
-    def of(self, path: Path | None) -> list[Document]:
+    def read_documents(self, path: Path | None) -> list[Document]:
         """Return the documents of a file; an empty list for an empty file."""
         if path is None or corpus.is_empty(path):
             return []
@@ -84,7 +84,7 @@ class Corpora:
 
     def count_spans(self, path: Path | None) -> tuple[int, bool]:
         """Return the number of PII spans in a file, and whether it is estimated from a sample."""
-        documents = self.of(path)
+        documents = self.read_documents(path)
         bare = [d for d in documents if d.pii is None and not d.is_prompt]
         count = sum(len(d.pii or ()) for d in documents)
         if not bare:
@@ -106,18 +106,18 @@ def cost_of(request: AuditRequest, files: Corpora) -> Cost:
         costs = [_attack(name, request, files) for name in request.attacks]
         return sum(costs, Cost())
     if isinstance(request, InferenceRequest):
-        attack = _made(request, "ranking")
+        attack = _create_attack(request, "ranking")
         spans, estimated = files.count_spans(request.data)
         scored = min(attack.sentences, spans) * max(attack.candidates)
         return Cost(scored=scored, estimated=estimated)
     if isinstance(request, CrossClientRequest):
-        attack = _made(request, "contextual")
+        attack = _create_attack(request, "contextual")
         every = [files.count_spans(Path(client.path)) for client in request.clients]
         continuations = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
         estimated = any(is_sample for _, is_sample in every)
         return Cost(continuations, continuations * attack.new_tokens, estimated=estimated)
     if isinstance(request, MemorizationRequest):
-        counts = (len(files.of(Path(client.path))) for client in request.clients)
+        counts = (len(files.read_documents(Path(client.path))) for client in request.clients)
         continuations = sum(min(request.protocol.sample, count) for count in counts)
         return Cost(continuations, continuations * request.protocol.new_tokens)
     return _canaries(request) if isinstance(request, ExposureRequest) else Cost()
@@ -133,7 +133,7 @@ def _canaries(request: ExposureRequest) -> Cost:
 def _attack(name: str, request: ExtractionRequest, files: Corpora) -> Cost:
     cost_function = _ATTACKS.get(name)
     return (
-        cost_function(_made(request, name), request, files)
+        cost_function(_create_attack(request, name), request, files)
         if cost_function
         else Cost(unknown=(name,))
     )
@@ -146,14 +146,14 @@ def _contextual(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost
 
 
 def _verbatim(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
-    count = len(files.of(request.victim or request.prefixes))
+    count = len(files.read_documents(request.victim or request.prefixes))
     continuations = min(attack.documents or count, count)
     return Cost(continuations, continuations * attack.suffix)
 
 
 def _membership(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
-    documents = files.of(request.victim or request.prefixes)
-    count = len(documents) + len(files.of(request.held_out))
+    documents = files.read_documents(request.victim or request.prefixes)
+    count = len(documents) + len(files.read_documents(request.held_out))
     return Cost(scored=count * (1 + attack.neighbours))
 
 
@@ -169,5 +169,5 @@ _ATTACKS: Mapping[str, Callable[[Any, ExtractionRequest, Corpora], Cost]] = {
 }
 
 
-def _made(request: AuditRequest, name: str) -> Any:
+def _create_attack(request: AuditRequest, name: str) -> Any:
     return registry.create("attack", name, request.options.get(name))

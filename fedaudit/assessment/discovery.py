@@ -36,7 +36,7 @@ class Material:
     narrowed: bool = False
     """Whether the user named the attacker's or the victim's records: nobody else is asked about."""
 
-    def who(self, path: Path | None) -> str:
+    def client_name(self, path: Path | None) -> str:
         """Return the client whose documents a file holds."""
         return "nobody" if path is None else self.names.get(path, path.name)
 
@@ -62,7 +62,7 @@ def discover(
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file.")
     audited = resolve(target, adapter, number, prefixes, client, victim)
-    files = _kept(audited)
+    files = _client_files(audited)
     clients = read_clients(list(files.items())) if files else ()
     attacker_file = prefixes or next(iter(files.values()), None)
     victim_file = victim or next(
@@ -94,7 +94,7 @@ def discover(
     )
 
 
-def _kept(audited: AuditTarget) -> dict[str, Path]:
+def _client_files(audited: AuditTarget) -> dict[str, Path]:
     """Return the documents that a federation's folder keeps, by client."""
     if audited.federation is None:
         return {}

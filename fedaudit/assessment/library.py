@@ -34,7 +34,7 @@ from fedaudit.engine.remote.options import is_url
 from fedaudit.report.document import Report, write
 from fedaudit.report.verdict.criteria import Policy
 
-Place = str | Path
+StrPath = str | Path
 Options = Mapping[str, Mapping[str, Any]]
 
 
@@ -50,22 +50,22 @@ class PreparedAudit:
     notes: tuple[str, ...] = ()
     """What a user should know about how the target was found."""
 
-    def session(self, out: Place | None = None, **options: Any) -> AuditSession:
+    def session(self, out: StrPath | None = None, **options: Any) -> AuditSession:
         """Return the session that runs it; `options` are those of AuditSession."""
         folder = Path(out) if out is not None else None
         return AuditSession(self.request, folder, pipeline=AssessmentPipeline, **options)
 
 
 def prepare(
-    target: Place | None = None,
+    target: StrPath | None = None,
     *,
-    adapter: Place | None = None,
-    prefixes: Place | None = None,
-    victim: Place | None = None,
-    held_out: Place | None = None,
-    canaries: Place | None = None,
+    adapter: StrPath | None = None,
+    prefixes: StrPath | None = None,
+    victim: StrPath | None = None,
+    held_out: StrPath | None = None,
+    canaries: StrPath | None = None,
     commitment: str = "",
-    watermark: Place | None = None,
+    watermark: StrPath | None = None,
     policy: str | Policy = "default",
     release: str = "",
     positions: Sequence[str] = (),
@@ -150,7 +150,7 @@ def prepare(
     )
 
 
-def _on_a_federation(target: Place | None, template: str) -> tuple[Place | None, list[str]]:
+def _on_a_federation(target: StrPath | None, template: str) -> tuple[StrPath | None, list[str]]:
     """Return the target, or the folder that another framework's run is imported into, and notes.
 
     It is imported below `runs/`, once, before planning, because the plan is about its rounds.
@@ -173,9 +173,9 @@ def _split_options(options: Options) -> tuple[Options, Options]:
 
 
 def audit(
-    target: Place | None = None,
+    target: StrPath | None = None,
     *,
-    out: Place | None = None,
+    out: StrPath | None = None,
     resume: bool = False,
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
@@ -208,14 +208,14 @@ def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: Defens
 
 
 def extract(
-    prefixes: Place,
+    prefixes: StrPath,
     *,
-    victim: Place | None = None,
-    target: Place | None = None,
-    adapter: Place | None = None,
+    victim: StrPath | None = None,
+    target: StrPath | None = None,
+    adapter: StrPath | None = None,
     attacks: Sequence[str] = ("contextual",),
     options: Options | None = None,
-    out: Place | None = None,
+    out: StrPath | None = None,
     resume: bool = False,
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
@@ -237,12 +237,12 @@ def extract(
 
 
 def infer(
-    data: Place,
+    data: StrPath,
     *,
-    target: Place | None = None,
-    adapter: Place | None = None,
+    target: StrPath | None = None,
+    adapter: StrPath | None = None,
     options: Options | None = None,
-    out: Place | None = None,
+    out: StrPath | None = None,
     resume: bool = False,
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
@@ -267,5 +267,5 @@ def _ran(session: AuditSession, watching: AbstractContextManager[Watcher] | None
     return done.report
 
 
-def _path(path: Place | None) -> Path | None:
+def _path(path: StrPath | None) -> Path | None:
     return None if path is None else Path(path)

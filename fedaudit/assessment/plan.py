@@ -106,7 +106,7 @@ class _Fields:
     common: Mapping[str, Any]
     options: Mapping[str, Mapping[str, Any]]
 
-    def of(self, *attacks: str) -> dict[str, Any]:
+    def request_fields(self, *attacks: str) -> dict[str, Any]:
         """Return the fields of a request that makes these attacks."""
         names = (*attacks, str(self.common["detector"]))
         options = {name: self.options[name] for name in names if name in self.options}
@@ -114,7 +114,7 @@ class _Fields:
 
     def of_adapter(self) -> dict[str, Any]:
         """Return the fields of a request that asks the global adapter itself, under no key."""
-        return {key: v for key, v in self.of().items() if key not in ("client", "keys")}
+        return {key: v for key, v in self.request_fields().items() if key not in ("client", "keys")}
 
 
 def _requests(
@@ -130,16 +130,16 @@ def _requests(
     if material.prefixes:
         attacks = _attacks(material, pairs=every, quick=quick)
         yield ExtractionRequest(
-            **fields.of(*attacks),
+            **fields.request_fields(*attacks),
             attacks=attacks,
             prefixes=material.prefixes,
             victim=material.victim,
             held_out=material.held_out if "membership" in attacks else None,
         )
     if data := material.victim or material.prefixes:
-        yield InferenceRequest(**fields.of("ranking"), data=data)
+        yield InferenceRequest(**fields.request_fields("ranking"), data=data)
     if every:
-        yield CrossClientRequest(**fields.of("contextual"), clients=material.clients)
+        yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
         yield MemorizationRequest(
             **fields.of_adapter(),
             clients=material.clients,

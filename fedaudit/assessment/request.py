@@ -39,6 +39,6 @@ class AssessmentRequest(AuditRequest):
             raise UsageError("Nothing can be asked of this model with what is at hand.")
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The documents of the first step."""
-        return next(iter(self.steps.values())).own
+        return next(iter(self.steps.values())).input_path

@@ -46,7 +46,7 @@ def row(
 def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]:
     """Yield each client's Z with what it must exceed, its p-values, and Z round by round."""
     for client in dict.fromkeys(t.client for t in decision.tests):
-        if most := decision.of(client):
+        if most := decision.strongest_test(client):
             scope, n = {"client": client, "mark": most.mark}, len(most.rounds)
             yield row(PROTOCOL, "stouffer_z", most.z, scope, baseline=most.needed, n=n)
             yield row(PROTOCOL, "p_value", most.p_value, scope, n=n)
@@ -126,7 +126,7 @@ def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measur
         return
     marked_z = [t.z for t in decision.tests if truth.get(t.client) == t.mark]
     clients = dict.fromkeys(t.client for t in decision.tests if not truth.get(t.client))
-    innocent_z = [most.z for client in clients if (most := decision.of(client))]
+    innocent_z = [most.z for client in clients if (most := decision.strongest_test(client))]
     for kind, values in ((MARKED, marked_z), (INNOCENT, innocent_z)):
         if values:
             yield row(PROTOCOL, "stouffer_z", fmean(values), {"clients": kind}, n=len(values))

@@ -137,7 +137,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
             ]
             of_rounds = {number: design.combinations for number, design in planned.designs.items()}
             measured += known_designs.contribution_rows(scores, of_rounds, planned.weights)
-            measured += _spent(scores, sum_seconds, planned)
+            measured += _time_measurements(scores, sum_seconds, planned)
             limits += report.protocol_limits(decision, planned)
             limits += commitment.key_caveats(scores, status, opened=True)
         plaintext_methods = [name for name in request.methods if name != measurements.PROTOCOL]
@@ -204,7 +204,9 @@ def _folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _spent(scores: Scores, sum_seconds: float, planned: SumPlan) -> Iterator[Measurement]:
+def _time_measurements(
+    scores: Scores, sum_seconds: float, planned: SumPlan
+) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
     training = _simulated(planned.federation)
     for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):

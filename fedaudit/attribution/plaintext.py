@@ -87,7 +87,7 @@ def plaintext_rounds(
     with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
         yield AttributionContext(
             engine=engine_for(manifest.base.name, manifest.base.sha256, pool.machine),
-            rounds=[_seen(federation, aggregator, r) for r in manifest.rounds[1:]],
+            rounds=[_round_record(federation, aggregator, r) for r in manifest.rounds[1:]],
             last=federation.path / manifest.rounds[-1].adapter,
             aggregator=aggregator,
             marks=detection.watermark_plugins(marks),
@@ -100,7 +100,7 @@ def plaintext_rounds(
         )
 
 
-def _seen(federation: Federation, aggregator: Aggregator, record: Round) -> RoundRecord:
+def _round_record(federation: Federation, aggregator: Aggregator, record: Round) -> RoundRecord:
     rounds = federation.manifest.rounds
     hidden = any(client not in record.clients for client in record.participants)
 

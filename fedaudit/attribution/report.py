@@ -85,7 +85,7 @@ def decided_report(
         decision=decision,
         limits=[
             *protocol_limits(decision),
-            *_asked(scores),
+            *_shared_sets_caveats(scores),
             *commitment.key_caveats(scores, status, opened=False),
             *_missing(scores),
         ],
@@ -99,7 +99,7 @@ def commitments_row(status: CommitmentCheck | None) -> list[dict[str, Any]]:
     return [file_row(status.path, len(status.published.commitments))] if status else []
 
 
-def _asked(scores: Scores) -> list[str]:
+def _shared_sets_caveats(scores: Scores) -> list[str]:
     """Return a limit that says which rounds' estimates share their sets, where some do."""
     rounds = {r.round: r.sets for r in scores.rounds if r.protocol == SHARED}
     if not rounds:

@@ -37,7 +37,7 @@ class ModelView:
         scope = {name: value for name, value in self.scope.items() if name not in KEY}
         return replace(self, scope=scope)
 
-    def within(self, result: Result) -> Result:
+    def add_scope(self, result: Result) -> Result:
         """Return `result` with this view's scope; what a right key opens is no leak."""
         if not self.scope:
             return result

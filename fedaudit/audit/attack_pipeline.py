@@ -19,7 +19,7 @@ from fedaudit.audit.inputs import (
 )
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import (
-    ALONE,
+    NO_MEMBERS_CAVEAT,
     member_files,
     victim_copies,
     victim_copies_caveat,
@@ -68,8 +68,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
     def read_inputs(self) -> Sequence[InputFile]:
         """Read the documents of everybody who was named."""
         request, form = self.request, self.form
-        self._attacker = read(request.own, form, request)
-        self._victim = read(request.others, form, request) if request.others else None
+        self._attacker = read(request.input_path, form, request)
+        self._victim = read(request.victim_path, form, request) if request.victim_path else None
         input_files = [self._attacker, *([self._victim] if self._victim else [])]
         self._held_out = held_out.read(request, self.audited, form, input_files)
         files = member_files(request, self.audited).items()
@@ -117,8 +117,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             )
             case = self._with_others(case)
             everywhere_results = attack_runner.run(everywhere, case, memory, tries, self.journal)
-            results += map(view.within, everywhere_results)
-            results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
+            results += map(view.add_scope, everywhere_results)
+            results += [view.under_no_key.add_scope(tries.make(attack, case)) for attack in once]
             once = []
             measured = measured or before
         tries.check()
@@ -139,8 +139,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             references=reference_models.models(self._references, self.form),
             rounds=round_models.targets(round_models.find(self.request, self.audited)),
         )
-        case = self._held_out.given(case) if self._held_out else case
-        return self._without.given(case) if self._without else case
+        case = self._held_out.add_to(case) if self._held_out else case
+        return self._without.add_to(case) if self._without else case
 
     def caveats(self) -> list[str]:
         """Return the caveats of held-out records, of the files and of missing members."""
@@ -150,7 +150,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             *reference_models.caveats(self._references),
             *reading_caveats(self._files),
             *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
-            *([ALONE] if self._victim and not self._members else []),
+            *([NO_MEMBERS_CAVEAT] if self._victim and not self._members else []),
         ]
 
 

@@ -15,7 +15,7 @@ from fedaudit.extraction.scoring import ExtractionResult, ScoredResult
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.shards import AuditJournal
 
-WHO = ("attacker", "client", "key", "adapter")
+REQUESTER_KEYS = ("attacker", "client", "key", "adapter")
 """The parts of a scope that say who asked, and under which key."""
 
 
@@ -94,7 +94,7 @@ def count_queries(
     keys ask their own. What was answered from memory was not asked.
     """
     counts = {
-        (row.plugin, tuple(str(row.scope.get(name)) for name in WHO), row.value)
+        (row.plugin, tuple(str(row.scope.get(name)) for name in REQUESTER_KEYS), row.value)
         for result in results
         for row in result.measurements
         if row.metric == "queries" and row.scope.get("source") == "tuned"

@@ -86,7 +86,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
             client.name: read(Path(client.path), form, request) for client in request.clients
         }
         self._control = read(request.control, form, request) if request.control else None
-        self._everybody = _together(self._clients)
+        self._everybody = _pool_documents(self._clients)
         return [*self._clients.values(), *([self._control] if self._control else [])]
 
     def measure(self, engine: Engine) -> AuditResults:
@@ -128,7 +128,7 @@ def _queries(attacks: Sequence[PrefixAttack], query_count: int | None) -> int | 
     return query_count or 0 if sampled else None
 
 
-def _together(files: Mapping[str, InputFile]) -> InputFile:
+def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
     """Return all documents; raises InputError where nobody has any PII."""
     first = next(iter(files.values()))
     documents = [document for file in files.values() for document in file.documents]
@@ -191,7 +191,7 @@ def attack_all(
             results, notes = multi_victim.results(attack, case, plan, nonempty_truths, matcher)
         except InputError as error:  # this client's documents cannot be used; another's may
             why = str(error)
-    yield view.within(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))
+    yield view.add_scope(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))
     for victim, documents in attacker.victims.items():
         if victim in results:
             result = results[victim]
@@ -201,19 +201,19 @@ def attack_all(
             victim_case = replace(case, victim=documents)
             result = scoring.empty_result(attack.name, victim_case, chosen=bool(attack.labels))
         pair = {**view.scope, "attacker": attacker.name, "victim": victim}
-        yield replace(view, scope=pair).within(result)
+        yield replace(view, scope=pair).add_scope(result)
 
 
 def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, TargetSet]:
     return {
         victim: attack.truth(
-            replace(attacker.case, victim=documents, members=_rest(attacker, victim))
+            replace(attacker.case, victim=documents, members=_other_members(attacker, victim))
         )
         for victim, documents in attacker.victims.items()
     }
 
 
-def _rest(attacker: Attacker, victim: str) -> dict[str, Sequence[Document]]:
+def _other_members(attacker: Attacker, victim: str) -> dict[str, Sequence[Document]]:
     """Return the documents of everybody but an attacker and its victim."""
     return {name: documents for name, documents in attacker.victims.items() if name != victim}
 

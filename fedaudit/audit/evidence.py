@@ -20,13 +20,13 @@ from fedaudit.report.redaction import Redactor
 TEXT = "text"
 """The field of the evidence that holds what leaked."""
 
-LEAST = 4
+MIN_PII_LENGTH = 4
 """The fewest characters of personal data that is looked for in what plugins write."""
 
 FIXED = frozenset({"source", "set"})
 """Parts of a scope whose values are few and known."""
 
-Found = TypeVar("Found", bound=Result)
+ResultT = TypeVar("ResultT", bound=Result)
 Mask = Callable[[str], dict[str, str | int]]
 Write = Callable[[str], str]
 
@@ -56,13 +56,13 @@ def mask_results(
     """Return `results` with masks for the PII of `documents` in what plugins wrote.
 
     That is limits, reasons, scopes, labels, ids, and evidence that is declared safe. Case and white
-    space do not matter, and parts of words count. Strings shorter than LEAST, labels and `names`,
-    which the audit itself gives to clients and keys, stay.
+    space do not matter, and parts of words count. Strings shorter than MIN_PII_LENGTH,
+    labels and `names`, which the audit itself gives to clients and keys, stay.
     """
     texts: dict[str, None] = {}
     for result in results:
         _rewritten(result, lambda text: texts.setdefault(text) or text)
-    pii = _known(documents, [*names])
+    pii = _index_pii(documents, [*names])
     joined_texts = "\x00".join(map(_compared, texts))
     hits = {spelt: pair for spelt, pair in pii.items() if spelt in joined_texts}
     if hits:
@@ -71,7 +71,9 @@ def mask_results(
     return replace_hashed_ids(results, redactor)
 
 
-def replace_hashed_ids(results: Sequence[Found], redactor: Callable[[], Redactor]) -> list[Found]:
+def replace_hashed_ids(
+    results: Sequence[ResultT], redactor: Callable[[], Redactor]
+) -> list[ResultT]:
     """Return `results` with keyed hashes in place of ids that are plain hashes of records.
 
     The same record has the same keyed hash in every report made with the key.
@@ -113,7 +115,7 @@ def _compared(text: str) -> str:
     return _GAP.sub(" ", text.casefold())
 
 
-def _known(documents: Iterable[Document], names: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _index_pii(documents: Iterable[Document], names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the (string, label) of all PII that is looked for, by how it is compared."""
     pairs = {pair for document in documents for pair in document.strings()}
     stay = {_compared(name) for name in (*names, *(label for _, label in pairs))}
@@ -121,7 +123,9 @@ def _known(documents: Iterable[Document], names: Sequence[str]) -> dict[str, tup
         _compared(string.strip()): (string.strip(), label)
         for string, label in sorted(pairs, reverse=True)
     }
-    return {key: pair for key, pair in pii.items() if len(key) >= LEAST and key not in stay}
+    return {
+        key: pair for key, pair in pii.items() if len(key) >= MIN_PII_LENGTH and key not in stay
+    }
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class _Masking:
         return spell_mask(self.mask(string, label))
 
 
-def _rewritten(result: Found, write: Write) -> Found:
+def _rewritten(result: ResultT, write: Write) -> ResultT:
     """Return `result` with `write` applied to every string that its plugin wrote to be seen."""
     return replace(
         result,
@@ -158,7 +162,7 @@ def _rewritten(result: Found, write: Write) -> Found:
 
 def _row(row: Measurement, write: Write) -> Measurement:
     scope = {
-        write(name): value if name in FIXED else _written(value, write)
+        write(name): value if name in FIXED else _map_strings(value, write)
         for name, value in row.scope.items()
     }
     return replace(row, plugin=write(row.plugin), reason=write(row.reason), scope=scope)
@@ -171,17 +175,17 @@ def _finding(finding: Finding, write: Write) -> Finding:
         label=write(finding.label),
         measurement=write(finding.measurement),
         evidence={
-            name: _written(value, write) if name in finding.safe else value
+            name: _map_strings(value, write) if name in finding.safe else value
             for name, value in finding.evidence.items()
         },
     )
 
 
-def _written(value: Any, write: Write) -> Any:
+def _map_strings(value: Any, write: Write) -> Any:
     """Return a JSON value with `write` applied to every string and key."""
     value = to_plain(value, "value")
     if isinstance(value, str):
         return write(value)
     if isinstance(value, dict):
-        return {write(key): _written(item, write) for key, item in value.items()}
-    return [_written(item, write) for item in value] if isinstance(value, list) else value
+        return {write(key): _map_strings(item, write) for key, item in value.items()}
+    return [_map_strings(item, write) for item in value] if isinstance(value, list) else value

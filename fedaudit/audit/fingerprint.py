@@ -58,7 +58,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         "data": {str(path): digest for path, digest in hashes.items()},
         "base": audited.base,
         "adapter's SHA-256": adapter,
-        **_without(request, audited),
+        **_counterfactual_hashes(request, audited),
         **_clients(request, audited),
         **_rounds(request, audited),
         **reference_models.facts(reference_models.find(request, audited)),
@@ -73,7 +73,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
     )
 
 
-def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
+def _counterfactual_hashes(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
     """Return what is compared with federations without some client; nothing where none is."""
     if every := counterfactual.find_every(request, audited):
         hashes = {client: adapters.fingerprint(run.adapter) for client, run in every.items()}
@@ -142,7 +142,9 @@ def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
     """Return every file of documents that an audit reads, but those of a matrix's clients."""
     members = member_files(request, audited).values()
     unseen = held_out.held_out_path(request, audited)
-    return [p for p in (request.own, request.others, *members, request.control, unseen) if p]
+    return [
+        p for p in (request.input_path, request.victim_path, *members, request.control, unseen) if p
+    ]
 
 
 def _flat(above: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
     """
     if not folders:
         raise UsageError("Name the folders of all shards.")
-    shards = [_part(folder) for folder in folders]
+    shards = [_load_shard(folder) for folder in folders]
     first = shards[0]
     for shard, folder in zip(shards, folders, strict=True):
         header, first_header = shard.journal.header, first.journal.header
@@ -85,7 +85,7 @@ def _each_once(shards: Sequence[ShardJournal]) -> list[ShardJournal]:
     return [by_number[number] for number in numbers]
 
 
-def _part(folder: Path) -> ShardJournal:
+def _load_shard(folder: Path) -> ShardJournal:
     stored = journal.load(folder, write=False)
     if stored is None:
         raise InputError(f"{folder} holds no shard: there is no {FILE} in it.")

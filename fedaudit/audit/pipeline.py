@@ -130,7 +130,7 @@ class AuditPipeline(ABC, Generic[R]):
     def finish_asking(self) -> None:
         """Say that everything was asked; raises PartAsked where that is one shard's part."""
         if self.journal:
-            self.journal.asked()
+            self.journal.finish_check()
 
     def run(self) -> Audit:
         """Audit: cheap checks first, then the model, then the attacks."""
@@ -229,7 +229,7 @@ def check(request: AuditRequest) -> AuditTarget:
     ray_cluster.check(request.engine, request.device)
     held_out.check(request)
     reference_models.check(request)
-    for path in filter(None, (request.own, request.others, request.unseen)):
+    for path in filter(None, (request.input_path, request.victim_path, request.unseen)):
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     check_files(request)
@@ -242,7 +242,12 @@ def check(request: AuditRequest) -> AuditTarget:
         option = "--model" if request.model else "--set endpoint"
         raise UsageError(f"{option} goes with a server's address as --target.")
     audited = resolve(
-        request.target, request.adapter, request.round, request.own, request.client, request.others
+        request.target,
+        request.adapter,
+        request.round,
+        request.input_path,
+        request.client,
+        request.victim_path,
     )
     if request.keys and not audited.deployment:
         raise UsageError("--key goes with a federation whose model answers through a defence.")
@@ -292,4 +297,4 @@ def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:
         if journal.recheck
         else {}
     )
-    return {"resumed_from": journal.resumed, "earlier": journal.spent, **shards}
+    return {"resumed_from": journal.resumed, "earlier": journal.seconds, **shards}

@@ -70,7 +70,7 @@ class AuditRequest(ABC):
 
     @property
     @abstractmethod
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The attacker's own documents."""
 
     @property
@@ -79,7 +79,7 @@ class AuditRequest(ABC):
         return ()
 
     @property
-    def others(self) -> Path | None:
+    def victim_path(self) -> Path | None:
         """The victim's documents, where the auditor has them."""
         return None
 
@@ -116,12 +116,12 @@ class ExtractionRequest(AuditRequest):
     reference_folders: tuple[Path, ...] = ()
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The attacker's own documents, or prompts."""
         return self.prefixes
 
     @property
-    def others(self) -> Path | None:
+    def victim_path(self) -> Path | None:
         """The victim's documents, to score against."""
         return self.victim
 
@@ -156,7 +156,7 @@ class CrossClientRequest(AuditRequest):
     """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The documents of the first client, by which the federation is found."""
         return Path(self.clients[0].path)
 
@@ -178,6 +178,6 @@ class InferenceRequest(AuditRequest):
     data: Path
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The documents in whose sentences PII is masked."""
         return self.data

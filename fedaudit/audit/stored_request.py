@@ -32,7 +32,7 @@ KINDS: Mapping[str, type[AuditRequest]] = {
     )
 }
 """What can be gone on with and shared out, by the name in a journal."""
-SHOWN = 200
+QUOTED_CHARS = 200
 """Characters that an error repeats of what it refuses."""
 
 
@@ -61,7 +61,9 @@ def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
     """
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"{folder} is of the command {kind!r:.{SHOWN}}, which has no shards.")
+        raise InputError(
+            f"{folder} is of the command {kind!r:.{QUOTED_CHARS}}, which has no shards."
+        )
     try:
         _check_text(table)
         request = _built(KINDS[kind], {name: v for name, v in table.items() if name != "kind"})
@@ -69,7 +71,8 @@ def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
             raise UsageError("something is missing, or written in another way")
     except (UsageError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{folder} holds no request as this version of fedaudit keeps it: {error!s:.{SHOWN}}"
+            f"{folder} holds no request as this version of fedaudit keeps it: "
+            f"{error!s:.{QUOTED_CHARS}}"
         ) from None
     return replace(request, **_clients(request))
 

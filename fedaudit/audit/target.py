@@ -85,7 +85,7 @@ def resolve(
     around = _around(data)
     path = Path(target) if target else (around or latest(RUNS))
     unnamed = target is None and number is None and client is None
-    if unnamed and adapter is not None and (audited := _alone(adapter, path)):
+    if unnamed and adapter is not None and (audited := _open_adapter(adapter, path)):
         return audited
     if path is None:
         raise UsageError(
@@ -115,7 +115,7 @@ def resolve(
     return AuditTarget(base=str(target), adapter=_adapter(adapter))
 
 
-def _alone(adapter: str, path: Path | None) -> AuditTarget | None:
+def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:
     """Return an adapter on the base that its configuration names, if that is a folder here.
 
     None where it is the base of the federation in `path`, or where that takes its place. Raises

@@ -22,7 +22,7 @@ OWNER = "owner/canaries.json"
 """Where a simulation keeps the file, below the federation's folder."""
 SCHEME = "fedaudit canaries 1"
 """What is hashed with the canaries, so that no other text is ever taken for them."""
-MOST, LONGEST, OFTEN = 10_000, 10_000, 100_000
+MAX_CANARIES, MAX_TEXT_CHARS, MAX_TIMES = 10_000, 10_000, 100_000
 """Canaries of a file, characters of a text, and copies of one canary at most."""
 
 REFERENCES = 2
@@ -44,7 +44,7 @@ class Canary:
     """How many copies the client gets."""
 
     @property
-    def whole(self) -> str:
+    def sentence(self) -> str:
         """The sentence with its secret."""
         return self.text.replace(SECRET, self.secret)
 
@@ -110,16 +110,16 @@ def read(path: Path) -> CanarySet:
 
 def is_instruction(text: str) -> bool:
     """Tell whether canaries may answer this instruction; it may be empty, which means none."""
-    return text.isprintable() and len(text) <= LONGEST and SECRET not in text
+    return text.isprintable() and len(text) <= MAX_TEXT_CHARS and SECRET not in text
 
 
 def _check_texts(table: Any, path: Path) -> None:
     """Refuse what `build` would refuse with the value in its message: it may be a secret."""
     items = table.get("canaries") if isinstance(table, Mapping) else None
-    if not isinstance(items, list) or not 0 < len(items) <= MOST:
+    if not isinstance(items, list) or not 0 < len(items) <= MAX_CANARIES:
         raise InputError(
-            f"{path} holds no canaries, or more than {MOST:,}; `fedaudit canary make` writes such "
-            "a file."
+            f"{path} holds no canaries, or more than {MAX_CANARIES:,}; `fedaudit canary make` "
+            "writes such a file."
         )
     for number, item in enumerate(items):
         if not isinstance(item, Mapping) or not all(
@@ -160,12 +160,12 @@ def _check(canaries: CanarySet, path: Path) -> None:
 
 def _mistake(canary: Canary, space: SecretSpace) -> str:
     """Return what is wrong with a canary, without its secret; nothing where all is well."""
-    if canary.text.count(SECRET) != 1 or not canary.prefix or len(canary.text) > LONGEST:
+    if canary.text.count(SECRET) != 1 or not canary.prefix or len(canary.text) > MAX_TEXT_CHARS:
         return f"needs a text that holds {SECRET} once, with words before it"
     if not canary.text.isprintable():
         return "has a text with characters that do not show"
     if canary.secret not in space:
         return "has a secret that is not of its space"
-    if not 0 <= canary.times <= OFTEN or bool(canary.times) != bool(canary.client):
-        return f"needs a client and 1 to {OFTEN:,} copies, or neither"
+    if not 0 <= canary.times <= MAX_TIMES or bool(canary.times) != bool(canary.client):
+        return f"needs a client and 1 to {MAX_TIMES:,} copies, or neither"
     return ""

@@ -20,7 +20,7 @@ SCHEME = "fedaudit coins 1"
 SCORER = "log-probability of the suffix, less the base's or the round before's"
 LARGEST_DELTA = 1e-5
 """With a larger delta canaries prove little however many there are: docs/dp-audit.md."""
-FEWEST, MOST = 20, 20_000
+MIN_COINS, MAX_COINS = 20, 20_000
 
 _SALT = re.compile(r"[0-9a-f]{64}")
 
@@ -131,8 +131,8 @@ def _check(coins: CoinSet, path: Path) -> None:
     if coins.scorer != SCORER:
         raise InputError(f"{path}: its scorer is one that this version does not have.")
     check_name(coins.client, path, "the client")
-    if not FEWEST <= len(coins.canaries) <= MOST:
-        raise InputError(f"{path} needs {FEWEST} to {MOST:,} canaries.")
+    if not MIN_COINS <= len(coins.canaries) <= MAX_COINS:
+        raise InputError(f"{path} needs {MIN_COINS} to {MAX_COINS:,} canaries.")
     if len({canary.text for canary in coins.canaries}) < len(coins.canaries):
         raise InputError(f"{path} holds one canary twice.")
     if not all(canary.prefix.strip() and canary.suffix.strip() for canary in coins.canaries):

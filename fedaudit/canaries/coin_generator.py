@@ -8,7 +8,14 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
-from fedaudit.canaries.coin_file import FEWEST, MOST, CoinCanary, CoinSet, Estimator, Position
+from fedaudit.canaries.coin_file import (
+    MAX_COINS,
+    MIN_COINS,
+    CoinCanary,
+    CoinSet,
+    Estimator,
+    Position,
+)
 from fedaudit.data import corpus
 from fedaudit.system.names import check_name
 
@@ -38,8 +45,8 @@ class CoinOrder:
     """Whoever knows it knows the coins; None draws what nobody can guess."""
 
     def __post_init__(self) -> None:
-        if not FEWEST <= self.count <= MOST:
-            raise UsageError(f"--count must be {FEWEST} to {MOST:,}.")
+        if not MIN_COINS <= self.count <= MAX_COINS:
+            raise UsageError(f"--count must be {MIN_COINS} to {MAX_COINS:,}.")
         if self.prefix_words < 1 or self.suffix_tokens < 1:
             raise UsageError("A canary needs a word of prefix and a token of suffix at least.")
 

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
-from fedaudit.canaries.canary_file import MOST, OFTEN, REFERENCES, Canary, CanarySet, is_instruction
+from fedaudit.canaries.canary_file import (
+    MAX_CANARIES,
+    MAX_TIMES,
+    REFERENCES,
+    Canary,
+    CanarySet,
+    is_instruction,
+)
 from fedaudit.canaries.kinds import NUMBER, SECRET, SecretKind, check_sentence, find_kind
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
@@ -47,12 +54,12 @@ class CanaryOrder:
     """Whoever knows it knows the secrets; None draws what nobody can guess."""
 
     def __post_init__(self) -> None:
-        if not self.times or any(not 0 < n <= OFTEN for n in self.times):
-            raise UsageError(f"--times takes numbers from 1 to {OFTEN:,}, as 1,4,16.")
+        if not self.times or any(not 0 < n <= MAX_TIMES for n in self.times):
+            raise UsageError(f"--times takes numbers from 1 to {MAX_TIMES:,}, as 1,4,16.")
         if len(set(self.times)) < len(self.times) or len(set(self.clients)) < len(self.clients):
             raise UsageError("--times and --client name nothing twice.")
-        if self.controls < 0 or self.count + self.controls > MOST:
-            raise UsageError(f"A file has {MOST:,} canaries at most, controls included.")
+        if self.controls < 0 or self.count + self.controls > MAX_CANARIES:
+            raise UsageError(f"A file has {MAX_CANARIES:,} canaries at most, controls included.")
         if not is_instruction(self.instruction):
             raise UsageError(f"--instruction takes one line without {SECRET}.")
         least = len(self.times) * max(1, len(self.clients))

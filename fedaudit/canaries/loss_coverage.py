@@ -11,7 +11,7 @@ from fedaudit.canaries.canary_file import CanarySet
 IGNORED = -100
 """The label of a token that the loss leaves out."""
 
-SHOWN = 8
+SHOWN_CANARIES = 8
 """Canaries that are named one by one."""
 
 Decode = Callable[[Sequence[int]], str]
@@ -120,8 +120,8 @@ def describe(coverages: Sequence[CanaryCoverage], client: str) -> str:
     }
     why = "; ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
     short = [c for c in coverages if not c.is_whole]
-    named = ", ".join(f"{c.number} ({c.learned} of {c.planned})" for c in short[:SHOWN])
-    tail = f" and {len(short) - SHOWN} others" if len(short) > SHOWN else ""
+    named = ", ".join(f"{c.number} ({c.learned} of {c.planned})" for c in short[:SHOWN_CANARIES])
+    tail = f" and {len(short) - SHOWN_CANARIES} others" if len(short) > SHOWN_CANARIES else ""
     return f"{text}.{f' Of the others {why}.' if why else ''}" + (
         f" Canaries by their place in the file: {named}{tail}." if short else ""
     )

@@ -94,9 +94,9 @@ def _record(
     canary: Canary, canaries: CanarySet, form: PromptTemplate, *, annotated: bool
 ) -> dict[str, Any]:
     """Return a copy's record, but for its id; spans count in the text that is trained on."""
-    fields: dict[str, Any] = {"text": canary.whole}
+    fields: dict[str, Any] = {"text": canary.sentence}
     if canaries.instruction:
-        fields = {"instruction": canaries.instruction, "output": canary.whole}
+        fields = {"instruction": canaries.instruction, "output": canary.sentence}
     if annotated:
         start = len(canaries.heading(form)) + len(canary.prefix)
         fields["pii"] = [

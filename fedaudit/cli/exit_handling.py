@@ -13,13 +13,13 @@ import typer
 
 from fedaudit.api.errors import PluginCrash
 
-_asked = threading.Event()
+_stop_requested = threading.Event()
 
 
 @contextmanager
 def note_interrupts() -> Iterator[None]:
     """Record Ctrl-C within the block: a KeyboardInterrupt may also come from a plugin."""
-    _asked.clear()
+    _stop_requested.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,7 +58,7 @@ def raise_plugin_crashes() -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not _by_a_plugin(error):
             raise
-        raise PluginCrash(_told(error)) from error
+        raise PluginCrash(_describe_crash(error)) from error
 
 
 def invoke_command(command: Any, words: Sequence[str]) -> int:
@@ -74,7 +74,7 @@ def invoke_command(command: Any, words: Sequence[str]) -> int:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    _asked.set()
+    _stop_requested.set()
     raise KeyboardInterrupt
 
 
@@ -83,10 +83,14 @@ def _by_a_plugin(error: KeyboardInterrupt) -> bool:
     from fedaudit.config import registry
 
     handler_active = signal.getsignal(signal.SIGINT) is _interrupt
-    return handler_active and not _asked.is_set() and registry.plugin_behind(error) is not None
+    return (
+        handler_active
+        and not _stop_requested.is_set()
+        and registry.plugin_behind(error) is not None
+    )
 
 
-def _told(error: BaseException) -> str:
+def _describe_crash(error: BaseException) -> str:
     """Return one line on what ended, and where; not its message, which may be personal data."""
     from fedaudit.config import registry
 

@@ -178,7 +178,7 @@ def extract(
             }
         )
         return _every_pair(arguments, files, budget, **run_options)
-    documents = _one(prefixes, files, budget)
+    documents = _attacker_file(prefixes, files, budget)
     from fedaudit.audit.request import ExtractionRequest
 
     request = ExtractionRequest(
@@ -211,7 +211,7 @@ def _everybody(named: Mapping[str, object]) -> None:
         raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
 
 
-def _one(prefixes: Path | None, files: Sequence[Path], budget: int | None) -> Path:
+def _attacker_file(prefixes: Path | None, files: Sequence[Path], budget: int | None) -> Path:
     """Return the attacker's documents; refuse if they are missing, or options of --matrix."""
     if files or budget is not None:
         raise UsageError(f"{'--clients' if files else '--budget'} goes with --matrix.")

@@ -74,7 +74,7 @@ def report(
     if is_folder_of_runs(source) and not (verify or attest):
         return print_index(source, format_, out)
     if not (verify or attest):
-        return _shown(path, format_ or "terminal", out, owner, expires)
+        return _show_report(path, format_ or "terminal", out, owner, expires)
     if format_ or out or (verify and attest):
         raise UsageError("Of --verify, --attest and --format or --out only one can be done.")
     from fedaudit.cli import evidence
@@ -84,7 +84,7 @@ def report(
     return evidence.print_verification(path, public_key, root)
 
 
-def _shown(path: Path, format_: str, out: Path | None, owner: str, expires: str) -> int:
+def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires: str) -> int:
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document

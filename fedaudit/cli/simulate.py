@@ -85,7 +85,7 @@ def _trained(
     manifest = runner.existing_manifest(config, folder)
     if resume and manifest is None:
         raise UsageError(f"There is no run in {folder} to resume.")
-    if manifest is not None and (report := _kept(config, manifest.status, folder)):
+    if manifest is not None and (report := _stored_report(config, manifest.status, folder)):
         print_note(f"{folder} holds this very federation already, complete.", quiet=quiet)
         return report
     if manifest is not None:
@@ -117,7 +117,7 @@ def given_settings(
     return merge_tables(parse_settings(assignments), options)
 
 
-def _kept(config: "Simulation", status: str, folder: Path) -> dict[str, Any] | None:
+def _stored_report(config: "Simulation", status: str, folder: Path) -> dict[str, Any] | None:
     """Return the report of a complete federation; None for others, or if the judge changed."""
     from fedaudit.report.document import read
 

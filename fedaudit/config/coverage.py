@@ -110,12 +110,12 @@ def table(coverage: PaperCoverage) -> list[str]:
     """Return the lines of a Markdown table: every source, its state, and what is here about it."""
     head = ["| source | what it shows | state | here |", "| --- | --- | --- | --- |"]
     return head + [
-        f"| {entry.source} | {entry.what} | {entry.state} | {_here(entry, coverage)} |"
+        f"| {entry.source} | {entry.what} | {entry.state} | {_notes_cell(entry, coverage)} |"
         for entry in coverage.covered
     ]
 
 
-def _here(entry: CoverageEntry, coverage: PaperCoverage) -> str:
+def _notes_cell(entry: CoverageEntry, coverage: PaperCoverage) -> str:
     against = ", ".join(f"`{name}`" for name in entry.claims)
     claims = ", ".join(
         f"`{name}`" for name in coverage.claims_of(entry) if name not in entry.claims

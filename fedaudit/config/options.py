@@ -13,7 +13,7 @@ from fedaudit.system.numbers import is_finite_number
 
 T = TypeVar("T")
 
-_SPELT: dict[Any, Any] = {float: int | float, Path: str | Path}
+_TABLE_TYPES: dict[Any, Any] = {float: int | float, Path: str | Path}
 """The types that a value may have in a table, by option type: TOML and JSON have no paths."""
 
 
@@ -95,8 +95,8 @@ def _accepts(hint: Any, value: Any) -> bool:
         return hint is Any or value is None
     if isinstance(value, bool):
         return hint is bool
-    if hint in _SPELT:
-        return isinstance(value, _SPELT[hint])
+    if hint in _TABLE_TYPES:
+        return isinstance(value, _TABLE_TYPES[hint])
     wide = isinstance(hint, type) and dataclasses.is_dataclass(hint)
     return isinstance(value, Mapping | hint if wide else hint)
 
@@ -149,10 +149,10 @@ def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str
     for key, value in above.items():
         old = result.get(key)
         are_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merge_tables(old, value) if are_tables and _alike(old, value) else value  # type: ignore[arg-type]
+        result[key] = merge_tables(old, value) if are_tables and _same_plugin(old, value) else value  # type: ignore[arg-type]
     return result
 
 
-def _alike(below: Any, above: Any) -> bool:
+def _same_plugin(below: Any, above: Any) -> bool:
     """Tell whether two tables may be about one plugin: not where they name different ones."""
     return bool(above.get("name", below.get("name")) == below.get("name", above.get("name")))

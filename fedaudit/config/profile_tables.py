@@ -87,7 +87,7 @@ def _products(entry: Mapping[str, Any], above: Sequence[Any]) -> list[Mapping[st
     matrix = build(Matrix, entry["matrix"], "study.matrix")
     shared = {key: value for key, value in entry.items() if key != "matrix"}
     bases = _bases(matrix, above)
-    named = _named(matrix, bases)
+    named = _variant_names(matrix, bases)
     for name in matrix.exceptions:
         if name not in named:
             raise unknown_name_error("variant in study.matrix.exceptions", name, named)
@@ -116,7 +116,7 @@ def _bases(matrix: Matrix, above: Sequence[Any]) -> Mapping[str, Mapping[str, An
     return {name: variants[name] for name in matrix.base} or {"": {}}
 
 
-def _named(matrix: Matrix, bases: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+def _variant_names(matrix: Matrix, bases: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the names of base and change by the name of their variant, in order."""
     pairs = [
         (base, change)
@@ -181,7 +181,7 @@ def _cells(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             raise UsageError(f"figures of {table.source}: no metric for column {name!r}.")
     description = table.what or ("{row}: {column}" if table.columns else "{row}")
     for cells in table.rows:
-        row, variant, scope, values = _parts(table, cells, len(columns))
+        row, variant, scope, values = _split_row(table, cells, len(columns))
         for (name, column), value in zip(columns.items(), values, strict=True):
             words = {"row": row, "column": name, "variant": variant}
             yield {
@@ -195,7 +195,7 @@ def _cells(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             }
 
 
-def _parts(
+def _split_row(
     table: FigureTable, cells: Sequence[Any], columns: int
 ) -> tuple[str, str, Mapping[str, Any], Sequence[Any]]:
     """Return a row's name, variant, scope and values."""

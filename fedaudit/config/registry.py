@@ -56,7 +56,10 @@ def manager() -> pluggy.PluginManager:
             pm.load_setuptools_entrypoints(GROUP, name=entry.name)
             pm.check_pending()
         except (Exception, SystemExit) as error:
-            owner, why = entry.dist.name if entry.dist else "an unknown package", _why(error)
+            owner, why = (
+                entry.dist.name if entry.dist else "an unknown package",
+                _load_problem(error),
+            )
             raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {why}") from error
     return pm
 
@@ -70,7 +73,7 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
             classes = [_checked(cls) for cls in implementation.function()]
         except (Exception, SystemExit) as error:
             name = implementation.plugin_name
-            raise PluginError(f"Plugin {name!r} does not load: {_why(error)}") from error
+            raise PluginError(f"Plugin {name!r} does not load: {_load_problem(error)}") from error
         for cls in classes:
             if cls.name in offered:
                 owners = f"{distribution(offered[cls.name])} and {distribution(cls)}"
@@ -81,7 +84,7 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
     return dict(sorted(offered.items()))
 
 
-def _why(error: BaseException) -> str:
+def _load_problem(error: BaseException) -> str:
     if isinstance(error, pluggy.PluginValidationError) and (name := _HOOK.search(str(error))):
         return str(unknown_name_error("hook", name[1], KINDS.values()))
     return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)

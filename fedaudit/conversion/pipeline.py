@@ -17,7 +17,7 @@ from fedaudit.system.locks import locked
 from fedaudit.system.names import check_name
 
 LOCK, ROUNDS = ".import.lock", "rounds"
-MOST = 10**9
+MAX_ROUND = 10**9
 """The largest number of a round."""
 
 
@@ -59,7 +59,7 @@ class FoundRun:
         """Return the SHA-256 of every file that an import uses, by its name in the source."""
         every = [move.adapter for move in writer.moves(self.federation)]
         names = {name for adapter in every for name in (adapter.weights, adapter.config) if name}
-        return {name: sha256(self.run.place(name)) for name in sorted(names)}
+        return {name: sha256(self.run.file_path(name)) for name in sorted(names)}
 
 
 def import_federation(request: ImportRequest) -> Imported:
@@ -78,7 +78,7 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
     with locked(request.out / LOCK, f"Another process is importing into {request.out}."):
         written = writer.Writer(found_run.run, request.out, found_run.base, config)
         written.write(found_run.federation)
-        fits = dict(_fits(found_run.federation, request.out))
+        fits = dict(_mean_fits(found_run.federation, request.out))
         weights = rederivation.weights_of(list(fits.values()))
         notes = [
             *found_run.federation.notes,
@@ -117,7 +117,7 @@ def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
     importer, run = recognition.recognize(source, request.layout)
     federation = importer.read(run)
     _check(federation, run)
-    if not (request.base or federation.base or any(_named(federation, run))):
+    if not (request.base or federation.base or any(_named_bases(federation, run))):
         lacking = (
             "" if request.config or not _bare(federation) else f" --config {configuration.FORM}"
         )
@@ -127,7 +127,9 @@ def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
             "(fedaudit import)."
         )
     base = bases.choose(
-        request.base, [federation.base] if federation.base else _named(federation, run), run.path
+        request.base,
+        [federation.base] if federation.base else _named_bases(federation, run),
+        run.path,
     )
     return FoundRun(importer.name, run, federation, base)
 
@@ -139,7 +141,7 @@ def _check(federation: ForeignFederation, run: SourceFolder) -> None:
         raise InputError(f"{run.path} holds no round with a global adapter. {notes}".strip())
     before = -1
     for round_ in federation.rounds:
-        if not before < round_.round < MOST:
+        if not before < round_.round < MAX_ROUND:
             raise InputError(f"{run.path}: round {round_.round} stands behind round {before}.")
         before = round_.round
         for client in (*round_.clients, *round_.participants):
@@ -151,11 +153,11 @@ def _bare(federation: ForeignFederation) -> bool:
     return not all(move.adapter.config for move in writer.moves(federation))
 
 
-def _named(federation: ForeignFederation, run: SourceFolder) -> Iterator[str]:
+def _named_bases(federation: ForeignFederation, run: SourceFolder) -> Iterator[str]:
     """Yield the bases that the adapters' own configurations name."""
     every = {move.adapter.config for move in writer.moves(federation)} - {""}
     for name in sorted(every):
-        table = read_json(run.place(name), f"There is no {name}.")
+        table = read_json(run.file_path(name), f"There is no {name}.")
         if isinstance(table, dict):
             yield str(table.get("base_model_name_or_path") or "")
 
@@ -167,7 +169,9 @@ def _links(run: SourceFolder) -> list[str]:
     return ["1 link was not followed." if count == 1 else f"{count:,} links were not followed."]
 
 
-def _fits(federation: ForeignFederation, out: Path) -> Iterator[tuple[int, rederivation.MeanFit]]:
+def _mean_fits(
+    federation: ForeignFederation, out: Path
+) -> Iterator[tuple[int, rederivation.MeanFit]]:
     """Yield each round whose clients' adapters are all there, compared with its global one."""
     for round_ in federation.rounds:
         if not round_.clients or set(round_.participants or round_.clients) - set(round_.clients):
@@ -186,7 +190,7 @@ def mean_notes(
     """Yield which global adapters are the mean of their clients', and how far others are off."""
     if not fits:
         return
-    good = [number for number, fit in fits.items() if fit.fits(weights)]
+    good = [number for number, fit in fits.items() if fit.is_mean(weights)]
     if good:
         equal = len(set(weights.values())) == 1
         how = "the plain mean of its clients'"

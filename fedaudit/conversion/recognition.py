@@ -12,7 +12,7 @@ from fedaudit.federation import adapters
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import suggest_neighbour
 
-SHOWN = 3
+SHOWN_NAMES = 3
 
 
 def open_source(path: Path) -> SourceFolder:
@@ -58,7 +58,7 @@ def why_unknown(source: SourceFolder, layout: str = "") -> str:
     """Say what is in a folder that no importer knows, and what they know."""
     problem = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
     hint = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
-    return f"has {problem}: it holds {_seen(source)}.{hint}"
+    return f"has {problem}: it holds {_describe_folder(source)}.{hint}"
 
 
 def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence[str]]]:
@@ -87,11 +87,11 @@ def _unknown(source: SourceFolder, layout: str) -> InputError | UsageError:
     return InputError(f"{source.path} {why_unknown(source, layout)}")
 
 
-def _seen(source: SourceFolder) -> str:
+def _describe_folder(source: SourceFolder) -> str:
     """Return in a few words what is in a folder."""
     folders = sorted({name.partition("/")[0] for name in source.files if "/" in name})
     kinds = Counter(PurePosixPath(name).suffix or "no suffix" for name in source.files)
-    files = ", ".join(f"{n:,} x {kind}" for kind, n in kinds.most_common(SHOWN))
+    files = ", ".join(f"{n:,} x {kind}" for kind, n in kinds.most_common(SHOWN_NAMES))
     counts = [f"{_number(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
     if folders:
         counts.append(f"{_number(len(folders), 'folder')} ({_listed(folders)})")
@@ -105,5 +105,5 @@ def _number(count: int, noun: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    ellipsis = ", ..." if len(names) > SHOWN else ""
-    return ", ".join(name or "." for name in names[:SHOWN]) + ellipsis
+    ellipsis = ", ..." if len(names) > SHOWN_NAMES else ""
+    return ", ".join(name or "." for name in names[:SHOWN_NAMES]) + ellipsis

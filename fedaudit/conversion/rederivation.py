@@ -51,7 +51,7 @@ class MeanFit:
         """How far clients are from their mean: the root of the mean of |D_i|^2."""
         return math.sqrt(float(self.gram.trace()) / len(self.clients))
 
-    def fits(self, weights: Mapping[str, float]) -> bool:
+    def is_mean(self, weights: Mapping[str, float]) -> bool:
         """Tell whether the global adapter is the mean with these weights."""
         return self.distance(weights) <= CLOSE * self.spread + self.rounding
 
@@ -109,12 +109,12 @@ def weights_of(fits: Sequence[MeanFit]) -> dict[str, float]:
     """
     everybody = sorted({client for f in fits for client in f.clients})
     equal = dict.fromkeys(everybody, 1.0)
-    if all(f.fits(equal) for f in fits):
+    if all(f.is_mean(equal) for f in fits):
         return equal
     weights: dict[str, float] = {}
     for mean_fit in sorted(fits, key=lambda mean_fit: -len(mean_fit.clients)):
         best = mean_fit.best()
-        if not mean_fit.fits(best) or min(best.values()) <= 0:
+        if not mean_fit.is_mean(best) or min(best.values()) <= 0:
             continue
         shared = [client for client in best if client in weights]
         scale = sum(weights[w] for w in shared) / sum(best[w] for w in shared) if shared else 1.0

@@ -11,11 +11,11 @@ from fedaudit.api.importer import ForeignFolder, StateDump
 from fedaudit.federation import manifest
 from fedaudit.system.files import read_json
 
-MOST, DEEPEST = 200_000, 12
+MAX_FILES, MAX_DEPTH = 200_000, 12
 """The most files below a folder, and the most folders in a file's path."""
 DUMPS = (".bin", ".ckpt", ".npz", ".pt", ".pth")
 """Ends of the names of files that only a process with limits opens."""
-OTHER = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
+NON_MODEL_PREFIXES = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
 """Beginnings of the names of those that hold no model, and are never opened."""
 
 
@@ -34,10 +34,10 @@ class SourceFolder(ForeignFolder):
             self.files = tuple(sorted(self._walk()))
         else:
             self._inside = f"{path.relative_to(above.path).as_posix()}/"
-            self.files = tuple(self._within(above.files))
-            self.links = list(self._within(above.links))
+            self.files = tuple(self._inner_names(above.files))
+            self.links = list(self._inner_names(above.links))
 
-    def _within(self, names: Iterable[str]) -> Iterator[str]:
+    def _inner_names(self, names: Iterable[str]) -> Iterator[str]:
         """Yield those of the names of a folder above that are of this one."""
         for name in names:
             if name.startswith(self._inside):
@@ -54,10 +54,10 @@ class SourceFolder(ForeignFolder):
                 continue
             for child in children:
                 count += 1
-                if count > MOST or len(below.parts) > DEEPEST:
+                if count > MAX_FILES or len(below.parts) > MAX_DEPTH:
                     raise InputError(
-                        f"{self.path} is too large to look through: it has over {MOST:,} files, or "
-                        f"folders {DEEPEST} deep. Name the run's own folder."
+                        f"{self.path} is too large to look through: it has over {MAX_FILES:,} "
+                        f"files, or folders {MAX_DEPTH} deep. Name the run's own folder."
                     )
                 if child.is_symlink():
                     self.links.append((below / child.name).as_posix())
@@ -66,9 +66,9 @@ class SourceFolder(ForeignFolder):
                 elif child.is_file(follow_symlinks=False):
                     yield (below / child.name).as_posix()
 
-    def place(self, name: str) -> Path:
+    def file_path(self, name: str) -> Path:
         """Return where one of the files is."""
-        if name not in self._known:
+        if name not in self._file_names:
             raise InputError(f"{self.path} has no file {name}.")
         return self.path / name
 
@@ -78,18 +78,18 @@ class SourceFolder(ForeignFolder):
 
     def read_json(self, name: str) -> Any:
         """Return what a JSON file holds."""
-        path = self.place(name)
+        path = self.file_path(name)
         return read_json(path, f"There is no {path}.")
 
     def read_table(self, name: str) -> list[list[float]]:
         """Return the rows of a .npy file, read in a process with limits."""
         from fedaudit.engine.loading import dumps
 
-        return dumps.read_table(self.place(name))
+        return dumps.read_table(self.file_path(name))
 
     def look(self, name: str) -> StateDump:
         """Return what a file of torch.save or numpy.savez holds; one process opens all of them."""
-        self.place(name)
+        self.file_path(name)
         if self._above is not None:
             return self._above.look(self._inside + name)
         dump = self._dumps.get(name)
@@ -100,7 +100,7 @@ class SourceFolder(ForeignFolder):
         return dump
 
     @cached_property
-    def _known(self) -> frozenset[str]:
+    def _file_names(self) -> frozenset[str]:
         return frozenset(self.files)
 
     @cached_property
@@ -114,4 +114,4 @@ class SourceFolder(ForeignFolder):
 def is_dump(name: str) -> bool:
     """Tell whether a file by its name may hold a model as torch.save or numpy.savez write it."""
     last = PurePosixPath(name).name
-    return last.endswith(DUMPS) and not last.startswith(OTHER)
+    return last.endswith(DUMPS) and not last.startswith(NON_MODEL_PREFIXES)

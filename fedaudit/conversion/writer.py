@@ -52,12 +52,12 @@ class Writer:
     def _config(self, adapter: ForeignAdapter) -> dict[str, Any]:
         """Return the configuration that goes with an adapter, checked."""
         if adapter.config:
-            path = self.run.place(adapter.config)
+            path = self.run.file_path(adapter.config)
             config = read_json(path, f"There is no {path}.")
             if not isinstance(config, dict):
                 raise InputError(f"{path} must hold a JSON object.")
         else:
-            path = self.run.place(adapter.weights)
+            path = self.run.file_path(adapter.weights)
             dump = self.run.look(adapter.weights)
             config = dict(configuration.complete(self.given, dump, path, self.base))
         if config.get("peft_type") != "LORA":
@@ -71,7 +71,7 @@ class Writer:
         with (
             atomic(path) as temporary,
             temporary.open("wb") as to,
-            open_regular(self.run.place(move.adapter.weights)) as file,
+            open_regular(self.run.file_path(move.adapter.weights)) as file,
         ):
             shutil.copyfileobj(file, to)
 
@@ -84,7 +84,7 @@ class Writer:
         omitted_counts = convert(
             [
                 Conversion(
-                    self.run.place(move.adapter.weights),
+                    self.run.file_path(move.adapter.weights),
                     self.out / move.folder / adapters.WEIGHTS,
                     self._shapes(move),
                 )

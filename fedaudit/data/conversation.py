@@ -44,7 +44,7 @@ class Exchange:
         existing: list[TextPiece] = getattr(self, speaker)
         existing += [TextPiece("\n"), *pieces] if existing else pieces
 
-    def given(self) -> tuple[list[TextPiece], list[TextPiece]]:
+    def prompt_pieces(self) -> tuple[list[TextPiece], list[TextPiece]]:
         """Return instruction and input: the system's and the user's turns, or the turns of one."""
         if join_pieces(self.system) and join_pieces(self.user):
             return self.system, self.user
@@ -52,7 +52,7 @@ class Exchange:
 
     def pieces(self, template: PromptTemplate) -> list[TextPiece]:
         """Return the exchange as a record of instruction, input and output is rendered."""
-        instruction, context = self.given()
+        instruction, context = self.prompt_pieces()
         prompt = template.fill(instruction, context) if instruction else []
         return [*prompt, *self.assistant]
 
@@ -94,7 +94,7 @@ def conversation(lists: Mapping[str, Any], where: str) -> Conversation:
         for number, turn in enumerate(turns):
             role, content = _keys(turn, f"{where}: turn {number + 1} of {name!r}")
             speaker = _speaker(turn[role], f"{where}: turn {number + 1} of {name!r}")
-            pieces = list(_said(turn[content], (name, number, content), where))
+            pieces = list(_turn_texts(turn[content], (name, number, content), where))
             if not exchanges or not exchanges[-1].goes_on(speaker):
                 exchanges.append(Exchange())
             exchanges[-1].add(speaker, pieces)
@@ -121,7 +121,7 @@ def _speaker(name: Any, where: str) -> Speaker:
     return speaker
 
 
-def _said(content: Any, key_path: Place, where: str) -> Iterator[TextPiece]:
+def _turn_texts(content: Any, key_path: Place, where: str) -> Iterator[TextPiece]:
     """Yield the text of a turn: a string, or the texts in a list of its parts."""
     name = f"{key_path[0]}.{key_path[-1]}"
     if not isinstance(content, list):

@@ -35,7 +35,7 @@ LONGEST_LINE = 2**28
 LONGEST_LOOK = 2**16
 """Bytes of a line that are read to tell records from an array."""
 
-NAMED = 12
+MAX_LISTED = 12
 """The most fields that are named as not read."""
 
 
@@ -97,8 +97,10 @@ def unread_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
     if not unread:
         return []
     listed = [f"{name!r} ({n:,} record{'s' * (n != 1)})" for name, n in sorted(unread.items())]
-    remainder = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return [f"{path.name} has fields that are not read: {', '.join(listed[:NAMED])}{remainder}"]
+    remainder = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+    return [
+        f"{path.name} has fields that are not read: {', '.join(listed[:MAX_LISTED])}{remainder}"
+    ]
 
 
 def write(path: Path, documents: Iterable[Document]) -> None:
@@ -194,7 +196,7 @@ def _parsed(text: str, where: str) -> Mapping[str, Any]:
 
 def _loaded(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=partial(_once, where))
+        return json.loads(text, object_pairs_hook=partial(_unique_object, where))
     except RecursionError:
         raise InputError(f"{where}: not JSON (nested too deeply).") from None
     except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
@@ -202,7 +204,7 @@ def _loaded(text: str, where: str) -> Any:
         raise InputError(f"{where}: not JSON ({reason}).") from None
 
 
-def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; one with a repeated name is refused: a value would be lost."""
     result = dict(pairs)
     if len(result) < len(pairs):

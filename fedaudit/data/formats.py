@@ -76,7 +76,7 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
     else:
         pieces = _of_fields(record, fields, names, template, where, unread)
     if talk and len(talk.exchanges) == 1:
-        instruction, context = talk.exchanges[0].given()
+        instruction, context = talk.exchanges[0].prompt_pieces()
         answer = join_pieces(talk.exchanges[0].assistant)
         fields |= {
             "instruction": join_pieces(instruction),
@@ -103,7 +103,7 @@ def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[
     """
     names: dict[str, str] = {}
     unread: list[str] = []
-    has_text = any(_is(name, "text") and isinstance(record[name], str) for name in record)
+    has_text = any(_has_role(name, "text") and isinstance(record[name], str) for name in record)
     for name in sorted(record):
         role = ALIASES.get(name.strip().casefold())
         value = record[name]
@@ -121,7 +121,7 @@ def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[
     return names, unread
 
 
-def _is(name: str, role: str) -> bool:
+def _has_role(name: str, role: str) -> bool:
     return ALIASES.get(name.strip().casefold()) == role
 
 
@@ -173,11 +173,11 @@ def _of_fields(
 ) -> list[TextPiece]:
     """Return instruction, input and output as the template renders them, or as TRL joins them."""
     if not fields.get("instruction"):
-        raise InputError(f"{where}: {NEEDED}; it has {_listed(record)}.{_meant(unread)}")
+        raise InputError(f"{where}: {NEEDED}; it has {_listed(record)}.{_suggest_name(unread)}")
     if "output" not in names:
         raise InputError(
             f"{where}: {names['instruction']!r} without an answer; the record has "
-            f"{_listed(record)}.{_meant(unread)} {_explicit()}"
+            f"{_listed(record)}.{_suggest_name(unread)} {_explicit()}"
         )
     prompt, context, answer = (
         [TextPiece(fields[role], (names[role],))] if fields.get(role) else []
@@ -197,7 +197,7 @@ def _listed(record: Mapping[str, Any]) -> str:
     return ", ".join(map(repr, record)) or "no field"
 
 
-def _meant(unread: Sequence[str]) -> str:
+def _suggest_name(unread: Sequence[str]) -> str:
     """Return the nearest known name of a field that is unknown, as a question."""
     near = (f" Is {name!r} meant as {alias!r}?" for name, alias in _nearest(unread))
     return next(near, "")

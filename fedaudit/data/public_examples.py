@@ -13,7 +13,7 @@ from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import corpus
 from fedaudit.nano import generator
-from fedaudit.nano.tasks import POSED
+from fedaudit.nano.tasks import TASK_MAKERS
 from fedaudit.system.files import existing_path
 
 PREFIX = "nano:"
@@ -56,10 +56,10 @@ def public_examples(name: str, template: PromptTemplate) -> list[Document]:
         domains,
         {str(domain["name"]) for domain in templates["domain"]},
     )
-    _check("task of public examples", tasks, set(POSED))
+    _check("task of public examples", tasks, set(TASK_MAKERS))
     _check("language of public examples", languages, set(templates["instructions"]))
     return list(
-        _written(
+        _generate_examples(
             languages or ("en", "zh"),
             domains,
             tasks or ("reading", "summary", "classification"),
@@ -69,7 +69,7 @@ def public_examples(name: str, template: PromptTemplate) -> list[Document]:
 
 
 @lru_cache(maxsize=4)
-def _written(
+def _generate_examples(
     languages: tuple[str, ...],
     domains: tuple[str, ...],
     tasks: tuple[str, ...],

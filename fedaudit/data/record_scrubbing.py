@@ -76,14 +76,14 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
     """Return the record with whatever is to be masked in one of its strings masked in all."""
     everywhere = _spread(marked, chosen)
     written = _as_marked(marked, written)
-    changed, text, remaining = _within(marked.record, everywhere.document, written, chosen)
+    changed, text, remaining = _mask_text(marked.record, everywhere.document, written, chosen)
     same = {
         value: changed[key_path] for key_path, value in _texts(marked.record) if key_path in changed
     }
     for key_path, document in everywhere.beside.items():
         spans = [span for span in document.pii or () if chosen(span.label)]
         if spans:
-            original = _at(marked.record.given, key_path)
+            original = _value_at(marked.record.given, key_path)
             changed[key_path] = masking.rewrite_spans(original, spans, written)
         if (repeated := same.get(document.text)) is not None:
             changed[key_path] = repeated
@@ -208,7 +208,7 @@ def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:
     return spelled
 
 
-def _within(
+def _mask_text(
     record: CorpusRecord, document: Document, written: Substitute, chosen: Chosen
 ) -> tuple[dict[Place, str], str, tuple[PiiSpan, ...]]:
     """Return the changed strings of the text and its copies, the text, and the remaining spans."""
@@ -222,7 +222,7 @@ def _within(
     return changed, "".join(texts), remaining
 
 
-def _at(value: Any, key_path: Place) -> str:
+def _value_at(value: Any, key_path: Place) -> str:
     for step in key_path:
         value = value[step]
     return str(value)

@@ -110,12 +110,12 @@ def scrub(
     done = [record_scrubbing.mask_record(m, written, chosen) for m in marked]
     masked = [pair for d in done for pair in d.masked]
     strings = {normalize(string) for string, _ in masked} - {""}
-    exact, remaining = _left(strings, records, done, watch("looking for what is left"))
+    exact, remaining = _find_remaining(strings, records, done, watch("looking for what is left"))
     _write(order, _renamed(records, done))
     return ScrubResult(
         records=len(done),
-        masked=_counted(Counter(label for _, label in masked)),
-        kept=_counted(Counter(label for d in done for label in d.kept)),
+        masked=_sorted_counts(Counter(label for _, label in masked)),
+        kept=_sorted_counts(Counter(label for d in done for label in d.kept)),
         given=sum(record.document.pii is not None for record in records),
         beside=sum(bool(m.beside) for m in marked if m.record.document.pii is not None),
         annotation=annotator,
@@ -205,7 +205,7 @@ def _write(order: ScrubRequest, fields: Sequence[Mapping[str, Any]]) -> None:
     order.out.chmod(mode & ~umask())
 
 
-def _left(
+def _find_remaining(
     strings: set[str],
     records: Sequence[CorpusRecord],
     done: Sequence[MaskedRecord],
@@ -251,5 +251,5 @@ def _renamed(records: Sequence[CorpusRecord], done: Sequence[MaskedRecord]) -> l
     return result
 
 
-def _counted(labels: Counter[str]) -> dict[str, int]:
+def _sorted_counts(labels: Counter[str]) -> dict[str, int]:
     return dict(sorted(labels.items(), key=lambda item: (-item[1], item[0])))

@@ -48,7 +48,7 @@ def last_states(
         return states[:, -1].float().cpu()
 
     for batch in by_length([length - shared for length in lengths], room.tokens):
-        for group in _alike(batch, lengths, room.rows):
+        for group in _group_by_length(batch, lengths, room.rows):
             rows = [SampleRange(index, 0, 1) for index in group]
             for chunk, states in room.memory.run(lengths[group[0]], rows, read):
                 output[[piece.index for piece in chunk]] = states
@@ -65,7 +65,7 @@ def _shared(prompts: Sequence[Sequence[int]], extra: int) -> int:
     return next((i for i in range(min(most, len(first))) if first[i] != last[i]), most)
 
 
-def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list[int]]:
+def _group_by_length(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list[int]]:
     """Return the rows of a batch in groups of one length, at most `rows` in each."""
     groups = []
     for length in sorted({lengths[index] for index in batch}):

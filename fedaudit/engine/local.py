@@ -99,7 +99,7 @@ class LocalEngine:
         done, total = 0, sum(request.samples for request in batch.requests)
         stop = self._stop_strings(batch.stop_strings)
         work = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
-        with self.asked(target) as model:
+        with self.apply_target(target) as model:
             for pieces, outputs in scheduler.generate_all(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True))
                 for piece in pieces:
@@ -163,7 +163,7 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         results: dict[int, T] = {}
-        with self.asked(target) as model:
+        with self.apply_target(target) as model:
             for indices, rows in scheduler.score_all(model, sequences, self.reading, measure):
                 results |= zip(indices, rows, strict=True)
                 progress(len(results), len(sequences))
@@ -203,7 +203,7 @@ class LocalEngine:
         for (g, i), row in zip(singles, plain, strict=True):
             scores[g][i] = row
         done = len(singles)
-        with self.asked(target) as model:
+        with self.apply_target(target) as model:
             for places, results in scheduler.scored_groups(model, groups, self._limits):
                 for (g, i), row in zip(places, results, strict=True):
                     scores[g][i] = row
@@ -218,13 +218,13 @@ class LocalEngine:
         for prompt in request.prompts:
             self._check_length(len(prompt), request.max_new_tokens)
         walk = SearchConfig(
-            spelling=self._spellings.of(request.strings, self.base.end_tokens),
+            spelling=self._spellings.get(request.strings, self.base.end_tokens),
             new=request.max_new_tokens,
             decoding=request.decoding,
             threshold=request.threshold,
         )
         chances: dict[int, PrefixProbabilities] = {}
-        with self.asked(target) as model:
+        with self.apply_target(target) as model:
             for indices, results in scheduler.search_all(model, request, walk, self._limits):
                 chances |= zip(indices, results, strict=True)
                 progress(len(chances), len(request))
@@ -272,7 +272,7 @@ class LocalEngine:
             )
 
     @contextlib.contextmanager
-    def asked(self, target: Target) -> Iterator[PreTrainedModel]:
+    def apply_target(self, target: Target) -> Iterator[PreTrainedModel]:
         """Let the model answer as a target does, in whichever way takes the fewer operations."""
         weights = self.merging.weights(target.adapter) if target.adapter else None
         if weights is None:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import SampleRange, rows_of, split_batch
 
-Found = TypeVar("Found")
+ResultT = TypeVar("ResultT")
 
 FEWEST, MOST = 32_768, 131_072
 """Bounds of the tokens that are held at once."""
@@ -21,7 +21,7 @@ MOST_ON_CARD = 2**20
 CACHE = 2**29
 """The bytes of keys and values that a CPU holds at once, where that is more than FEWEST tokens."""
 
-_SAID = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_MEMORY_ERRORS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """Texts of torch's RuntimeErrors about memory that have no class of their own: on CPUs mostly."""
 
 
@@ -29,7 +29,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that memory did not suffice."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _SAID)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _MEMORY_ERRORS)
 
 
 def free_memory() -> None:
@@ -45,7 +45,7 @@ class BatchSizeFinder:
     def __init__(self) -> None:
         self._most: dict[int, int] = {}
 
-    def most(self, length: int) -> int | None:
+    def max_rows(self, length: int) -> int | None:
         """Return how many rows of `length` tokens to try at most; None while nothing failed.
 
         What was too much for a shorter row is too much for a longer one.
@@ -54,7 +54,7 @@ class BatchSizeFinder:
 
     def fewer(self, length: int, rows: int) -> int:
         """Return how many rows of `length` tokens to try where `rows` are wanted: at least one."""
-        most = self.most(length)
+        most = self.max_rows(length)
         return max(1, rows if most is None else min(rows, most))
 
     def failed(self, length: int, rows: int) -> None:
@@ -68,8 +68,11 @@ class BatchSizeFinder:
         self._most[length] = rows // 2
 
     def run(
-        self, length: int, batch: Sequence[SampleRange], work: Callable[[list[SampleRange]], Found]
-    ) -> Iterator[tuple[list[SampleRange], Found]]:
+        self,
+        length: int,
+        batch: Sequence[SampleRange],
+        work: Callable[[list[SampleRange]], ResultT],
+    ) -> Iterator[tuple[list[SampleRange], ResultT]]:
         """Yield parts of `batch`, in order, and what `work` made of each: all at once if it fits.
 
         `work` is tried again on half of what did not fit, and must give each row the same result in
@@ -77,7 +80,7 @@ class BatchSizeFinder:
         """
         waiting = self._cut(length, [list(batch)])
         while waiting:
-            results, fitted = _tried(work, waiting[0])
+            results, fitted = _try_batch(work, waiting[0])
             if fitted:
                 chunk, waiting = waiting[0], waiting[1:]
                 yield chunk, results[0]
@@ -86,7 +89,7 @@ class BatchSizeFinder:
             waiting = self._cut(length, waiting)
 
     def _cut(self, length: int, batches: list[list[SampleRange]]) -> list[list[SampleRange]]:
-        most = self.most(length)
+        most = self.max_rows(length)
         return (
             batches
             if most is None
@@ -94,9 +97,9 @@ class BatchSizeFinder:
         )
 
 
-def _tried(
-    work: Callable[[list[SampleRange]], Found], batch: list[SampleRange]
-) -> tuple[list[Found], bool]:
+def _try_batch(
+    work: Callable[[list[SampleRange]], ResultT], batch: list[SampleRange]
+) -> tuple[list[ResultT], bool]:
     """Return the result of `work`, if any, and whether memory sufficed for it.
 
     The error is dropped with this frame, and with it all tensors that its own frames hold.

@@ -16,7 +16,7 @@ from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import free_memory, is_out_of_memory
 from fedaudit.engine.scoring import log_likelihood
 
-MANY = 32
+MIN_MERGED_QUESTIONS = 32
 """From this many questions on, small adapters are merged in turn: their rows fill a batch."""
 
 Places = list[tuple[int, int]]
@@ -34,7 +34,7 @@ class TargetEngine(Protocol):
     """The same while it scores."""
     merging: MergedWeights
 
-    def asked(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
+    def apply_target(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
         """Return a context in which the model answers as a target does."""
         ...
 
@@ -43,13 +43,15 @@ def generate_for_targets(
     engine: TargetEngine, targets: Sequence[Target], work: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
-    if len(work.requests) >= MANY and all(_merges(engine, target) for target in targets):
+    if len(work.requests) >= MIN_MERGED_QUESTIONS and all(
+        _merges(engine, target) for target in targets
+    ):
         for target_index, target in enumerate(targets):
-            with engine.asked(target) as model:
+            with engine.apply_target(target) as model:
                 for pieces, tokens in scheduler.generate_all(model, work, engine.room):
                     yield [(target_index, piece.index) for piece in pieces], tokens
         return
-    with engine.asked(BASE) as model:
+    with engine.apply_target(BASE) as model:
         adapters = _side_by_side(model, targets)
         for pieces, tokens in scheduler.generate_together(model, work, adapters, engine.room):
             yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
@@ -72,7 +74,7 @@ def score_for_targets(
             pass  # a target that is asked alone shows what is wrong
     remaining = [index for index in range(len(sequences)) if index not in scored_indices]
     for target_index, target in enumerate(targets if remaining else ()):
-        with engine.asked(target) as model:
+        with engine.apply_target(target) as model:
             remaining_sequences = [sequences[index] for index in remaining]
             for indices, rows in scheduler.score_all(
                 model, remaining_sequences, engine.reading, log_likelihood.log_probabilities
@@ -83,7 +85,7 @@ def score_for_targets(
 def _scored_together(
     engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
-    with engine.asked(BASE) as model:
+    with engine.apply_target(BASE) as model:
         adapters = _side_by_side(model, targets)
         yield from scheduler.score_together(model, sequences, adapters, engine.reading)
 

@@ -54,7 +54,7 @@ class RoutedEngine(EngineWrapper):
         ) -> list[Completion]:
             cleaned = [replace(batch.requests[i], prompt=routed[i].prompt) for i in indices]
             cleaned_batch = replace(batch, requests=cleaned)
-            return self._once(
+            return self._ask_once(
                 ("generate", routed_target.adapter, cleaned_batch),
                 lambda: self.engine.generate(routed_target, cleaned_batch, progress=on_progress),
             )
@@ -71,7 +71,7 @@ class RoutedEngine(EngineWrapper):
             routed_target: Target, indices: Sequence[int], on_progress: Progress
         ) -> LogProbabilities:
             cleaned = [routed[i].prompt for i in indices]
-            return self._once(
+            return self._ask_once(
                 ("score", routed_target.adapter, tuple(cleaned)),
                 lambda: self.engine.score(routed_target, cleaned, progress=on_progress),
             )
@@ -88,7 +88,7 @@ class RoutedEngine(EngineWrapper):
             routed_target: Target, indices: Sequence[int], on_progress: Progress
         ) -> list[TokenStatistics]:
             cleaned = [routed[i].prompt for i in indices]
-            return self._once(
+            return self._ask_once(
                 ("statistics", routed_target.adapter, tuple(cleaned)),
                 lambda: self.engine.token_statistics(routed_target, cleaned, progress=on_progress),
             )
@@ -117,7 +117,7 @@ class RoutedEngine(EngineWrapper):
             routed_target: Target, indices: Sequence[int], on_progress: Progress
         ) -> list[LogProbabilities]:
             cleaned = [tuple(member.prompt for member in split[i]) for i in indices]
-            return self._once(
+            return self._ask_once(
                 ("groups", routed_target.adapter, tuple(cleaned)),
                 lambda: self.engine.score_groups(routed_target, cleaned, progress=on_progress),
             )
@@ -175,14 +175,14 @@ class RoutedEngine(EngineWrapper):
         )
 
     def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
-        """Return an answer as `_once` does, but keep it only where there is room for its bytes."""
+        """Return an answer as `_ask_once` does, but keep it only if its bytes have room."""
         if question not in self._known:
             if size > self._room:
                 return answer()
             self._room -= size
-        return self._once(question, answer)
+        return self._ask_once(question, answer)
 
-    def _once(self, question: Hashable, answer: Callable[[], T]) -> T:
+    def _ask_once(self, question: Hashable, answer: Callable[[], T]) -> T:
         if question not in self._known:
             self._known[question] = answer()
         result: T = self._known[question]

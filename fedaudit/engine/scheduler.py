@@ -91,7 +91,7 @@ def generate_together(
     def draw(chunk: list[SampleRange]) -> list[list[int]]:
         replicas = chunk * adapters.count
         with adapters.active(len(replicas)):
-            return decoding.decode_batch(model, work, replicas, adapters.kept)
+            return decoding.decode_batch(model, work, replicas, adapters.keep_rows)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
     for batch in sample_batches(work.requests, rows, tokens):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-MOST = 30_000_000
+MAX_PARAMETERS = 30_000_000
 """A small model has fewer parameters."""
 
 
@@ -13,7 +13,7 @@ def is_small(model: torch.nn.Module) -> bool:
     """Tell whether a model is small and on a CPU."""
     parameters = list(model.parameters())
     on_cpu = all(p.device.type == "cpu" for p in parameters)
-    return on_cpu and sum(p.numel() for p in parameters) < MOST
+    return on_cpu and sum(p.numel() for p in parameters) < MAX_PARAMETERS
 
 
 @contextlib.contextmanager

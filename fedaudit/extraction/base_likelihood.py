@@ -13,7 +13,7 @@ from fedaudit.extraction.query_plan import Query, QueryPlan
 
 PROMPTS = 1
 """Prompts of each kind behind which the likelihood of strings is measured."""
-ASKED = 300
+MAX_PROMPTS = 300
 """Prompts, at most, behind which the probability of extracted strings is measured."""
 OTHERS, OTHERS_ASKED = 50, 50
 """For how many strings that did not come out, and behind how many prompts, at most."""
@@ -51,7 +51,7 @@ def chance_of_base(
     strings: Sequence[str],
     samples: int,
     *,
-    prompts: int = ASKED,
+    prompts: int = MAX_PROMPTS,
 ) -> dict[str, float]:
     """Return the probability that the base says each string in an audit of its own.
 

@@ -23,7 +23,7 @@ def rows(tally: ExtractionResult) -> Iterator[Measurement]:
 
 
 def _by_label(tally: ExtractionResult, budget: int) -> Iterator[Measurement]:
-    hits = tally.found()
+    hits = tally.extracted()
     any_model = hits["tuned"] | hits.get("base", set())
     for label, targets in tally.truth.by_label().items():
         if any_model.isdisjoint(targets):

@@ -11,7 +11,7 @@ from fedaudit.metrics.intervals import wilson
 
 METRIC = "overlap"
 SOURCES = ("tuned", "tuned-not-base")
-MOST = 4
+MAX_REGION_ATTACKS = 4
 """Of more attacks than these only the pairs are compared: there are too many regions."""
 
 
@@ -28,7 +28,7 @@ def rows(tallies: Sequence[ExtractionResult]) -> Iterator[Measurement]:
     """
     if len(tallies) < 2:
         return
-    hits = [tally.found() for tally in tallies]
+    hits = [tally.extracted() for tally in tallies]
     for source in SOURCES:
         if all(source in by_source for by_source in hits):
             names = [tally.plugin for tally in tallies]
@@ -52,7 +52,7 @@ def _regions(
     """Yield a row for every choice of attacks, as the regions of a Venn diagram."""
     names = list(by_attack)
     everything = set().union(*by_attack.values())
-    for size in range(1, len(names) + 1) if len(names) <= MOST else ():
+    for size in range(1, len(names) + 1) if len(names) <= MAX_REGION_ATTACKS else ():
         for chosen in combinations(names, size):
             inside = set.intersection(*(by_attack[name] for name in chosen))
             outside = set().union(*(by_attack[name] for name in names if name not in chosen))
@@ -67,7 +67,7 @@ def _budgets(tallies: Sequence[ExtractionResult], source: str) -> Iterator[Measu
             continue
         most = min(first.size, second.size)
         for budget in budget_steps(most):
-            by_attack = {tally.plugin: tally.found(budget)[source] for tally in (first, second)}
+            by_attack = {tally.plugin: tally.extracted(budget)[source] for tally in (first, second)}
             scope = {"source": source, "set": ALL, "budget": budget, "samples": first.samples}
             scope |= {"budgets": "equal"} if budget == most else {}
             if by_attack[first.plugin] or budget == most:

@@ -16,7 +16,7 @@ FACTOR = 4
 CONTROLS = 2_000
 """About how many control strings are looked for: the smallest p value is one in so many."""
 
-MOST = 400
+MAX_CONTROLS = 400
 """Control strings for each target, at most."""
 
 ENOUGH = 8
@@ -51,18 +51,18 @@ def sample_controls(
     for string, label in sorted(targets.items()):
         by_label.setdefault(label, []).append(string)
     controls = dict(sorted((real_controls or {}).items()))
-    quota = max(FACTOR, min(MOST, most // max(1, len(targets))))
+    quota = max(FACTOR, min(MAX_CONTROLS, most // max(1, len(targets))))
     words = words_by_shape(sorted(corpus))
     for label, strings in by_label.items():
         if label not in (real_controls or {}).values():
             donor_strings = (donors or {}).get(label, ())
-            for guess in _made(strings, donor_strings, label, words, quota, rng):
+            for guess in _generate_controls(strings, donor_strings, label, words, quota, rng):
                 if guess:
                     controls.setdefault(guess, label)
     return tuple((guess, controls[guess]) for guess in _free(controls, corpus, targets))
 
 
-def _made(
+def _generate_controls(
     strings: Sequence[str],
     donor_strings: Collection[str],
     label: str,

@@ -64,14 +64,14 @@ def test_leaks(
     probabilities: SaidStrings,
 ) -> LeakTests | None:
     """Return the tests of what came out; None for one shard, which has no result of its own."""
-    if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
+    if isinstance(case, SharedContext) and case.kept and not case.kept.covers_all:
         return None
     reach = _reachable(case, truth.exclusive, manner.new_tokens)
     targets = {string: truth.labels[string] for string in sorted(reach)}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
     leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
-    compared = _compared({**targets, **truth.controls, **_of(truth, leaks)}, gained)
+    compared = _compared({**targets, **truth.controls, **_labels_of(truth, leaks)}, gained)
     trial = LeakTrial(
         targets=targets,
         controls=truth.controls,
@@ -137,7 +137,7 @@ def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[st
     return {string: label for string, label in labels.items() if label in kinds}
 
 
-def _of(truth: TargetSet, strings: Collection[str]) -> dict[str, str]:
+def _labels_of(truth: TargetSet, strings: Collection[str]) -> dict[str, str]:
     return {string: truth.labels[string] for string in strings}
 
 

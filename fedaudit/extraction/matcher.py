@@ -16,7 +16,7 @@ Hits = list[int]
 """(question, draw, string, string given strictly) behind one another, of every answer that gives
 one; strings are counted from 1, and 0 is none."""
 
-APART = "\x00"
+SEPARATOR = "\x00"
 """What stands between the string that an answer begins with and the one that it gives strictly."""
 
 
@@ -78,7 +78,7 @@ class TargetMatcher:
         strict = max(
             self._strict.hits(text), key=lambda s: (len(fold(s)), s == literal, s), default=""
         )
-        return literal if literal == strict else f"{literal}{APART}{strict}"
+        return literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
 
     def packed(self, answers: Sequence[Sequence[str]]) -> Hits:
         """Return reduced answers, question by question, as numbers; most say nothing."""
@@ -101,7 +101,9 @@ class TargetMatcher:
             if not all(0 <= index <= len(self.strings) for index in places):
                 raise ValueError("a hit is of a string that nobody looks for")
             literal, strict = (self.strings[index - 1] if index else "" for index in places)
-            answers[question][draw] = literal if literal == strict else f"{literal}{APART}{strict}"
+            answers[question][draw] = (
+                literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
+            )
         return answers
 
 
@@ -119,5 +121,5 @@ def whole_answers(content: object, samples: Sequence[int]) -> list[list[str]]:
 
 def split_reduced(text: str) -> tuple[str, str]:
     """Return what a reduced answer begins with, and what it gives strictly."""
-    literal, separator, strict = text.partition(APART)
+    literal, separator, strict = text.partition(SEPARATOR)
     return literal, strict if separator else literal

@@ -46,8 +46,8 @@ def _sampled(
     truths: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> dict[str, Result]:
-    tuned = _heard(attack, case, case.tuned, plan, truths, matcher)
-    base = _heard(attack, case, case.base, plan, truths, matcher) if case.base else {}
+    tuned = _count_hits(attack, case, case.tuned, plan, truths, matcher)
+    base = _count_hits(attack, case, case.base, plan, truths, matcher) if case.base else {}
     results: dict[str, Result] = {}
     for victim, truth in truths.items():
         tally = ExtractionResult(
@@ -58,12 +58,14 @@ def _sampled(
             size=plan.size,
             samples=attack.samples,
         )
-        weighed = test_leaks(attack.name, case, plan, truth, attack.query_params, tally.said())
+        weighed = test_leaks(
+            attack.name, case, plan, truth, attack.query_params, tally.said_strings()
+        )
         results[victim] = scoring.result(tally, weighed)
     return results
 
 
-def _heard(
+def _count_hits(
     attack: PrefixAttack,
     case: AttackContext,
     target: Target,

@@ -173,12 +173,12 @@ class PrefixAttack(Attack):
         tally = ExtractionResult(
             plugin=self.name,
             truth=truth,
-            tuned=self._heard(case, case.tuned, plan, truth),
-            base=self._heard(case, case.base, plan, truth) if case.base else None,
+            tuned=self._count_hits(case, case.tuned, plan, truth),
+            base=self._count_hits(case, case.base, plan, truth) if case.base else None,
             size=plan.size,
             samples=self.samples,
         )
-        probabilities = tally.said()
+        probabilities = tally.said_strings()
         result = scoring.result(
             tally, test_leaks(self.name, case, plan, truth, self.query_params, probabilities)
         )
@@ -194,7 +194,7 @@ class PrefixAttack(Attack):
         if case.counterfactual is None:
             return result
         truth, estimate = tally.truth, counterfactual.drawn_chances
-        counterfactual_hits = self._heard(case, case.counterfactual, plan, truth)
+        counterfactual_hits = self._count_hits(case, case.counterfactual, plan, truth)
         chances = counterfactual.StringChances(
             plugin=self.name,
             truth=truth,
@@ -212,7 +212,7 @@ class PrefixAttack(Attack):
         most = CONTROLS if self.estimator == "sample" else FOLLOWED
         return build_target_set(case, self.disjoint, most=most)
 
-    def _heard(
+    def _count_hits(
         self, case: AttackContext, target: Target, plan: QueryPlan, truth: TargetSet
     ) -> HitCounter:
         matcher = TargetMatcher([*truth.labels, *truth.control])

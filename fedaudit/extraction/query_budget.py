@@ -45,7 +45,7 @@ def limit_plan(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: 
         note = f"{name}: the budget of {budget:,} prefixes is larger than the set; all"
         note = f"{note} {plan.size:,} were asked."
     size = min(budget, plan.size)
-    questions = _first(plan, size) if ordered else _drawn(plan, size, seed)
+    questions = _first(plan, size) if ordered else _random_prefixes(plan, size, seed)
     return QueryPlan(size=size, questions=questions, notes=(*plan.notes, note))
 
 
@@ -59,7 +59,7 @@ def _first(plan: QueryPlan, budget: int) -> Callable[[], Iterator[Query]]:
     return questions
 
 
-def _drawn(plan: QueryPlan, budget: int, seed: int) -> Callable[[], Iterator[Query]]:
+def _random_prefixes(plan: QueryPlan, budget: int, seed: int) -> Callable[[], Iterator[Query]]:
     """Return the questions of the first `budget` of all prefixes, put in a random order."""
     # The whole order is drawn, whatever the budget: so budgets nest.
     order = random.Random(f"budget {seed}").sample(range(plan.size), plan.size)

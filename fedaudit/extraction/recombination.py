@@ -16,11 +16,11 @@ _PIECE = re.compile(r"\d+|[㐀-鿿]|[^\W\d_㐀-鿿]+|.", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_㐀-鿿]+")
 _HAN = re.compile(r"[㐀-鿿]")
 
-FEW = 5
+MIN_CHOICES = 5
 """With fewer different words for a place than these, words of the whole corpus may stand there."""
-OTHERS = 0.25
+CORPUS_WORD_RATE = 0.25
 """How often a word is any of the corpus, so that few strings make many different ones."""
-MOST = 20_000
+MAX_WORDS = 20_000
 """Words of a corpus that are kept for each way of writing: the first ones in it."""
 
 
@@ -53,7 +53,7 @@ def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
     for text in texts:
         for word in (*_WORD.findall(text), *_HAN.findall(text)):
             words = by_shape[piece_shape(word)]
-            if len(words) < MOST:
+            if len(words) < MAX_WORDS:
                 words[word] = None
     return {form: list(words) for form, words in by_shape.items()}
 
@@ -97,7 +97,7 @@ class Recombiner:
         first, last = _roles(form, position, len(shapes))
         choice: Sequence[str] = sorted({*self._roles.get(first, ()), *self._roles.get(last, ())})
         anything = self.words.get(form, ())
-        if anything and (len(choice) < FEW or rng.random() < OTHERS):
+        if anything and (len(choice) < MIN_CHOICES or rng.random() < CORPUS_WORD_RATE):
             choice = anything
         return rng.choice(choice) if choice else piece
 

@@ -110,13 +110,13 @@ def ask_plan(
     progress, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
     for (start, question), texts, recalled in asking.through(plan, progress, total):
         if not recalled:
-            shared.memory.keep(asking.where, question.prompt, texts)
+            shared.memory.keep(asking.cache_key, question.prompt, texts)
         yield start, question, texts
     progress(total, total)
 
 
 _Numbered = tuple[int, Query]
-_Heard = tuple[_Numbered, Sequence[str], bool]
+_AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
 """A question, its answers, and whether they were remembered."""
 
 
@@ -130,7 +130,7 @@ class _Asking:
     among: TargetMatcher | None
 
     @property
-    def where(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         """Return what an answer depends on besides the prompt, in this process."""
         target, manner = self.target, self.manner
         looked_for = self.among.digest if self.among else None
@@ -143,14 +143,14 @@ class _Asking:
         )
         return (*settings, looked_for)
 
-    def through(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_Heard]:
+    def through(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
         """Yield the answers in the order of the plan, from one journal or from each shard's."""
         journal = self.case.kept
         if journal is None:
-            yield from self._part(plan, Shard(), None, progress, total)
+            yield from self._ask_chunks(plan, Shard(), None, progress, total)
             return
         shard_answers = {
-            shard_journal.shard.number: self._of(shard_journal, plan, progress, total)
+            shard_journal.shard.number: self._ask_shard(shard_journal, plan, progress, total)
             for shard_journal in journal.parts
         }
         if len(shard_answers) == 1:
@@ -159,32 +159,32 @@ class _Asking:
         for _, question in plan.numbered():
             yield next(shard_answers[part_of(question.prompt, len(shard_answers))])
 
-    def _of(
+    def _ask_shard(
         self, shard_journal: ShardJournal, plan: QueryPlan, progress: Progress, total: int
-    ) -> Iterator[_Heard]:
+    ) -> Iterator[_AnsweredQuery]:
         weights = target_identity(self.target), self.target.heading
         manner = self.manner
         settings = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
         stream = shard_journal.stream(
             (*weights, *settings, self.among.digest if self.among else None)
         )
-        return self._part(plan, shard_journal.shard, stream, progress, total)
+        return self._ask_chunks(plan, shard_journal.shard, stream, progress, total)
 
-    def _part(
+    def _ask_chunks(
         self,
         plan: QueryPlan,
         shard: Shard,
         stream: JournalPass | None,
         plan_progress: Progress,
         total: int,
-    ) -> Iterator[_Heard]:
+    ) -> Iterator[_AnsweredQuery]:
         samples = self.manner.samples
 
         def room(before: int) -> int:
             return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
 
         for piece in query_chunks(plan, room, lambda question: shard.has(question.prompt)):
-            progress = _from(plan_progress, piece[0][0] * samples, total)
+            progress = _offset_progress(plan_progress, piece[0][0] * samples, total)
             yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
 
     def _piece(
@@ -194,7 +194,7 @@ class _Asking:
         memory, manner = self.case.memory, self.manner
         sample_counts = [manner.samples * question.copies for _, question in piece]
         answers: list[Sequence[str] | None] = [
-            memory.recall(self.where, question.prompt, samples)
+            memory.recall(self.cache_key, question.prompt, samples)
             for (_, question), samples in zip(piece, sample_counts, strict=True)
         ]
         recalled = [texts is not None for texts in answers]
@@ -219,12 +219,12 @@ class _Asking:
                 ]
 
                 def ask(indices: Sequence[int]) -> list[Sequence[str]]:
-                    return self._asked([requests[i] for i in indices], no_progress)
+                    return self._ask([requests[i] for i in indices], no_progress)
 
                 recheck.check(stream, digest, stored_answers, ask, fresh)
             return stored_answers, recalled
         unknown = [requests[index] for index in missing]
-        for index, texts in zip(missing, self._asked(unknown, progress), strict=True):
+        for index, texts in zip(missing, self._ask(unknown, progress), strict=True):
             answers[index] = texts
         every = [texts for texts in answers if texts is not None]
         if stream:
@@ -233,7 +233,7 @@ class _Asking:
             )
         return every, recalled
 
-    def _asked(
+    def _ask(
         self, requests: Sequence[GenerationRequest], progress: Progress
     ) -> list[Sequence[str]]:
         """Return the engine's answers, reduced to the strings that are looked for, if any."""
@@ -279,7 +279,7 @@ def _of_piece(piece: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes
     return digest.digest()
 
 
-def _from(plan_progress: Progress, before: int, total: int) -> Progress:
+def _offset_progress(plan_progress: Progress, before: int, total: int) -> Progress:
     def progress(done: int, _: int) -> None:
         plan_progress(min(before + done, total), total)
 

@@ -58,7 +58,7 @@ class ExtractionResult:
     size: int
     samples: int
 
-    def said(self) -> SaidStrings:
+    def said_strings(self) -> SaidStrings:
         """Return what each model says as whole words."""
         models = (self.tuned, self.base)
         tuned, base = (
@@ -67,16 +67,16 @@ class ExtractionResult:
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
         return SaidStrings(tuned=tuned or {}, base=base, strength=strength)
 
-    def found(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
+    def extracted(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
         r"""Return what F, B and F\B extracted, and of the control, by the name of the source.
 
         With a budget, what the first prefixes alone extract; with samples, what fewer of them do.
         """
         bounds = budget or self.size, samples or self.samples
-        strings = self.tuned.needed.found(*bounds)
+        strings = self.tuned.needed.extracted(*bounds)
         hits = {"tuned": strings & self.truth.labels.keys()}
         if self.base is not None:
-            hits["base"] = self.base.needed.found(*bounds) & self.truth.labels.keys()
+            hits["base"] = self.base.needed.extracted(*bounds) & self.truth.labels.keys()
             hits["tuned-not-base"] = hits["tuned"] - hits["base"]
         return hits | ({"control": strings & self.truth.control} if self.truth.control else {})
 
@@ -96,7 +96,7 @@ def result(tally: ExtractionResult, weighed: LeakTests | None = None) -> ScoredR
         limits=_limits(tally),
         revealed=tuple(
             {"id": name, "label": tally.truth.labels[string], "text": string}
-            for name, string in _named(tally)
+            for name, string in _numbered_strings(tally)
         ),
         tally=tally,
     )
@@ -139,7 +139,7 @@ def rates(
     Beside them stand what guessing and the base get with the same budget and samples. Guessing is
     measured over all kinds together, so a row of one label has none.
     """
-    by_source = tally.found(budget, samples)
+    by_source = tally.extracted(budget, samples)
     queries = (budget or tally.size) * (samples or tally.samples)
     control = tally.truth.control
     selected = {s: f if s == "control" else f & set(targets) for s, f in by_source.items()}
@@ -211,7 +211,7 @@ def _label_rows(tally: ExtractionResult) -> Iterator[Measurement]:
                 yield row
 
 
-def _named(tally: ExtractionResult) -> list[tuple[str, str]]:
+def _numbered_strings(tally: ExtractionResult) -> list[tuple[str, str]]:
     """Return (finding id, string) of everything extracted, the surest first."""
     base, counts = _base(tally), tally.tuned.counts
     hits = counts.keys() & tally.truth.labels.keys()
@@ -245,7 +245,7 @@ def _findings(tally: ExtractionResult, weighed: LeakTests | None) -> tuple[Findi
                 "other_members": truth.members.get(string, 0),
             },
         )
-        for name, string in _named(tally)
+        for name, string in _numbered_strings(tally)
     )
 
 

@@ -31,17 +31,17 @@ WIDTH = 4.0
 """Nats: strings whose likelihoods under the base differ by less are alike."""
 SLACK = 1.0
 """Nats: a control may be so much less likely than the string that it is compared with."""
-MORE = 2.0
+MIN_UPLIFT = 2.0
 """Training on others' records may make a string so many times as likely, at least, as the base has
 it: what comes out no more often than that is no evidence."""
 DIGITS = 9
 """So many digits make a number that hardly anybody guesses; a date has fewer."""
 ISSUER = 6
 """Digits that many numbers begin with alike, where too few others are known to tell."""
-KNOWN = 3
+MIN_SAME_SHAPE = 3
 """With so many other numbers of its shape or more, it is known which digits are alike."""
 
-Place = tuple[str, int]
+StratumKey = tuple[str, int]
 """Strings that are compared: a label, and how likely the base finds them in steps of WIDTH."""
 
 
@@ -71,9 +71,9 @@ class LeakTrial:
     """Other strings of each label, to see which digits numbers have in common."""
 
     @cached_property
-    def strata(self) -> dict[Place, tuple[list[str], list[str]]]:
+    def strata(self) -> dict[StratumKey, tuple[list[str], list[str]]]:
         """Return targets and controls of each place, those without a counterpart left out."""
-        strata: dict[Place, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+        strata: dict[StratumKey, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         for side, strings in enumerate((self.targets, self.controls)):
             for string, label in sorted(strings.items()):
                 strata[label, self._step(string)][side].append(string)
@@ -103,7 +103,9 @@ class LeakTrial:
     def chances(self) -> dict[str, float]:
         """Return how likely each target comes out of a model that never saw it, at most."""
         return {
-            string: min(1.0, max(MORE, self.uplift.get(label, 1.0)) * self.of_base.get(string, 1.0))
+            string: min(
+                1.0, max(MIN_UPLIFT, self.uplift.get(label, 1.0)) * self.of_base.get(string, 1.0)
+            )
             for string, label in self.targets.items()
         }
 
@@ -136,11 +138,11 @@ class LeakTrial:
 
     def any_string(self) -> float:
         """Return the p value of the surest string, among as many as there are (Bonferroni)."""
-        surest = min((self.string(s) for s in self.found), default=1.0)
+        surest = min((self.string(s) for s in self.gained_targets), default=1.0)
         return min(1.0, len(self.targets) * surest)
 
     @property
-    def found(self) -> list[str]:
+    def gained_targets(self) -> list[str]:
         """Return the judged targets that most likely the tuned model says and the base does not."""
         return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
 
@@ -174,7 +176,7 @@ def guess_of_digits(string: str, donors: Sequence[str]) -> float:
     if len(digits) < DIGITS:
         return 1.0
     alike = [split_pieces(d) for d in donors if d != string and shape_signature(d) == form]
-    if len(alike) < KNOWN:
+    if len(alike) < MIN_SAME_SHAPE:
         return 10.0 ** -(len(digits) - ISSUER)
     return math.prod(
         (1 + sum(d[index][offset] == pieces[index][offset] for d in alike)) / (len(alike) + 10)

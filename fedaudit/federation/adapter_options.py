@@ -23,12 +23,12 @@ UNUSED = (
 )
 
 
-def _whole(value: Any, least: int, most: int) -> bool:
+def _is_int_between(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
 def _rank(value: Any) -> bool:
-    return _whole(value, 1, RANK)
+    return _is_int_between(value, 1, RANK)
 
 
 def _alpha(value: Any) -> bool:  # NaN is in no interval
@@ -51,7 +51,7 @@ def _names(value: Any) -> bool:
 
 def _layers(value: Any) -> bool:
     layers = value if isinstance(value, list) else [0 if value is None else value]
-    return len(layers) <= NAMES and all(_whole(layer, 0, RANK) for layer in layers)
+    return len(layers) <= NAMES and all(_is_int_between(layer, 0, RANK) for layer in layers)
 
 
 def _table_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:

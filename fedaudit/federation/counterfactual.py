@@ -17,7 +17,7 @@ def place_of(federation: Path, without: Iterable[str]) -> Path:
     return federation / FOLDER / "+".join(without)
 
 
-def beside(federation: Federation, client: str) -> Federation | None:
+def find_counterpart(federation: Federation, client: str) -> Federation | None:
     """Return the federation without a client that is kept below this one, checked, or None."""
     path = place_of(federation.path, [client])
     if not is_federation(path):

@@ -129,7 +129,7 @@ class SumQueries:
 def chosen_plugin(manifest: Manifest, key: str) -> ChosenPlugin | None:
     """Return the plugin that a manifest names as its `key`; UsageError for a malformed table."""
     table = getattr(manifest, key)
-    return None if table is None else build(ChosenPlugin, _of(ChosenPlugin, table), key)
+    return None if table is None else build(ChosenPlugin, _known_entries(ChosenPlugin, table), key)
 
 
 def counterfactual(manifest: Manifest) -> Counterfactual | None:
@@ -141,10 +141,12 @@ def counterfactual(manifest: Manifest) -> Counterfactual | None:
 def sum_queries(manifest: Manifest) -> SumQueries:
     """Return the sums that were asked for; where every update is kept, a simulation's settings."""
     queries = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
-    return build(SumQueries, _of(SumQueries, {} if queries is None else queries), "queries")
+    return build(
+        SumQueries, _known_entries(SumQueries, {} if queries is None else queries), "queries"
+    )
 
 
-def _of(cls: type, table: Any) -> Any:
+def _known_entries(cls: type, table: Any) -> Any:
     """Return those entries of a table that `cls` has."""
     if not isinstance(table, Mapping):
         return table
@@ -229,7 +231,7 @@ def _check(manifest: Manifest, path: Path) -> None:
         _check_sums(finished, path)
     if not manifest.rounds:
         raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
-    for name in _named(manifest):
+    for name in _manifest_paths(manifest):
         check_inside(name, path)
 
 
@@ -245,7 +247,7 @@ def _check_sums(finished: Round, path: Path) -> None:
             raise InputError(f"{path}: {name!r} sums up a client twice.")
 
 
-def _named(manifest: Manifest) -> Iterator[Any]:
+def _manifest_paths(manifest: Manifest) -> Iterator[Any]:
     """Yield every path in the manifest."""
     yield from manifest.files
     yield from (client.data for client in manifest.clients)

@@ -73,11 +73,11 @@ def privacy(strategy: Any) -> dict[str, Any] | None:
                 "clipping_norm": float(layer.clipping_norm),
                 "sampled_clients": int(layer.num_sampled_clients),
             }
-            return {**claims, **_spent(layer)}
+            return {**claims, **_privacy_spent(layer)}
     return None
 
 
-def _spent(layer: Any) -> dict[str, Any]:
+def _privacy_spent(layer: Any) -> dict[str, Any]:
     """Return what an accountant has counted so far, and the settings that it counts by."""
     accounting = layer.privacy_spent() if hasattr(layer, "privacy_spent") else None
     if accounting is None:

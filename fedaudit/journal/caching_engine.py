@@ -59,7 +59,7 @@ class CachingEngine(EngineWrapper):
 
         stop = () if batch.stop_strings is None else (batch.stop_strings,)
         answers = self._through(
-            ("generate", *_who(target), batch.seed, batch.decoding, *stop),
+            ("generate", *_target_key(target), batch.seed, batch.decoding, *stop),
             requests,
             prompts=[request.prompt for request in requests],
             sizes=[request.samples * request.max_new_tokens for request in requests],
@@ -80,7 +80,7 @@ class CachingEngine(EngineWrapper):
     ) -> LogProbabilities:
         """Score every sequence."""
         answers = self._through(
-            ("score", *_who(target)),
+            ("score", *_target_key(target)),
             sequences,
             prompts=sequences,
             sizes=list(map(len, sequences)),
@@ -107,7 +107,7 @@ class CachingEngine(EngineWrapper):
             ]
 
         answers = self._through(
-            ("statistics", *_who(target)),
+            ("statistics", *_target_key(target)),
             sequences,
             prompts=sequences,
             sizes=list(map(len, sequences)),
@@ -126,13 +126,13 @@ class CachingEngine(EngineWrapper):
     ) -> list[LogProbabilities]:
         """Score every sequence of every group; a group is one question."""
         answers = self._through(
-            ("groups", *_who(target)),
+            ("groups", *_target_key(target)),
             groups,
             prompts=[group[0] if group else () for group in groups],
             sizes=[sum(map(len, group)) for group in groups],
             counts=list(map(len, groups)),
             ask=lambda piece, progress: self.engine.score_groups(target, piece, progress=progress),
-            fits=lambda group, answer: _each(_scored, group, answer),
+            fits=lambda group, answer: _all_fit(_scored, group, answer),
             progress=progress,
         )
         return [
@@ -171,14 +171,14 @@ class CachingEngine(EngineWrapper):
                 if content is None:
                     content = ask(questions, _share(progress, done, size, total))
                     stream.add(digest, count, content)
-                elif not _each(fits, questions, content):
+                elif not _all_fit(fits, questions, content):
                     raise stream.broken("an answer is none to its question")
                 elif self.kept.recheck:
                     self.kept.recheck.check(
                         stream,
                         digest,
                         content,
-                        _again(ask, questions),
+                        _ask_again(ask, questions),
                         range(len(questions)),
                     )
                 for index, answer in zip(piece, content, strict=True):
@@ -207,14 +207,14 @@ def _pieces(
         yield piece
 
 
-def _again(
+def _ask_again(
     ask: Callable[[Sequence[Item], Progress], list[Any]], questions: Sequence[Item]
 ) -> Callable[[Sequence[int]], list[Any]]:
     """Return a function that asks the questions of a piece at given indices again."""
     return lambda places: ask([questions[index] for index in places], no_progress)
 
 
-def _each(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:
+def _all_fit(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:
     """Tell whether there is exactly one valid answer to each item."""
     return (
         isinstance(answers, list) and len(answers) == len(items) and all(map(fits, items, answers))
@@ -273,7 +273,7 @@ def _share(progress: Progress, before: int, size: int, total: int) -> Progress:
     return told
 
 
-def _who(target: Target) -> tuple[str | None, str | None]:
+def _target_key(target: Target) -> tuple[str | None, str | None]:
     return target_identity(target), target.heading
 
 

@@ -11,7 +11,7 @@ from fedaudit.federation import adapters
 from fedaudit.journal.journal import Journal, JournalPass
 from fedaudit.journal.spot_checks import SpotCheck
 
-MOST = 10_000
+MAX_SHARDS = 10_000
 """Shards that an audit may have."""
 
 
@@ -37,13 +37,14 @@ def part_of(prompt: Sequence[int], shard_count: int) -> int:
 
 
 def shard(text: str) -> Shard:
-    """Return what `i/n` means; raises UsageError unless i is from 1 to n, n to MOST."""
+    """Return what `i/n` means; raises UsageError unless i is from 1 to n, n to MAX_SHARDS."""
     number, _, count = text.partition("/")
     plain = number.isdecimal() and count.isdecimal() and len(text) < 20  # int() refuses long ones
-    if plain and 1 <= int(number) <= int(count) <= MOST:
+    if plain and 1 <= int(number) <= int(count) <= MAX_SHARDS:
         return Shard(int(number), int(count))
     raise UsageError(
-        f"--shard is {text}; it takes i/n, as 1/4 for the first of four parts, of {MOST:,} at most."
+        f"--shard is {text}; it takes i/n, as 1/4 for the first of four parts, of {MAX_SHARDS:,} "
+        "at most."
     )
 
 
@@ -84,18 +85,18 @@ class AuditJournal:
         return sum(s.journal.answers for s in self.parts)
 
     @property
-    def spent(self) -> float:
+    def seconds(self) -> float:
         """Return the seconds that all earlier runs took."""
         return sum(s.journal.spent for s in self.parts)
 
     @property
-    def whole(self) -> bool:
+    def covers_all(self) -> bool:
         """Tell whether they cover all questions, and not only those of one shard."""
         return len(self.parts) == self.parts[0].shard.of
 
-    def asked(self) -> None:
+    def finish_check(self) -> None:
         """Finish the check once all is asked; raises PartAsked where that is only one shard."""
-        if not self.whole:
+        if not self.covers_all:
             raise PartAsked
         if self.recheck:
             self.recheck.finish()

@@ -67,7 +67,7 @@ class SpotCheck:
 
         `fresh` are the positions of questions that the shard asked together; others it knew.
         """
-        checked = self._of(stream)
+        checked = self._shard_check(stream)
         checked.questions += len(fresh)
         draws = {position: self._draw(stream.name + piece, position) for position in fresh}
         chosen = [position for position in fresh if draws[position] < self.share * 2**64]
@@ -111,9 +111,9 @@ class SpotCheck:
         """Return what a reader should know about the shards, in words."""
         if self.share == 0:
             return ["No answer of the shards was asked again (--recheck 0): they are believed."]
-        return [_told(row, self.device) for row in self.table()]
+        return [_describe_check(row, self.device) for row in self.table()]
 
-    def _of(self, stream: JournalPass) -> ShardCheck:
+    def _shard_check(self, stream: JournalPass) -> ShardCheck:
         header = stream.journal.header
         device = str(header.get("device") or "an unknown device")
         return self.shards.setdefault(str(header.get("shard")), ShardCheck(device))
@@ -132,11 +132,11 @@ class SpotCheck:
         ask: Ask,
         fresh: Sequence[int],
     ) -> None:
-        checked = self._of(stream)
+        checked = self._shard_check(stream)
         checked.asked += len(chosen)
-        unequal = _differing(chosen, answers, ask)
+        unequal = _unequal_answers(chosen, answers, ask)
         if unequal and list(chosen) != list(fresh):
-            unequal = sorted(set(unequal) & set(_differing(fresh, answers, ask)))
+            unequal = sorted(set(unequal) & set(_unequal_answers(fresh, answers, ask)))
         if unequal and checked.device == self.device:
             raise OtherAnswers(
                 f"Shard {stream.journal.header.get('shard')} in {stream.journal.place} does not "
@@ -146,7 +146,7 @@ class SpotCheck:
         checked.otherwise += len(unequal)
 
 
-def _differing(places: Sequence[int], answers: Sequence[Any], ask: Ask) -> list[int]:
+def _unequal_answers(places: Sequence[int], answers: Sequence[Any], ask: Ask) -> list[int]:
     model_answers = ask(places)
     return [i for i, a in zip(places, model_answers, strict=True) if not same_answer(a, answers[i])]
 
@@ -162,7 +162,7 @@ def same_answer(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _told(row: Mapping[str, Any], device: str) -> str:
+def _describe_check(row: Mapping[str, Any], device: str) -> str:
     name = f"Shard {row['shard']}: {row['asked_again']:,} of {row['questions']:,} questions"
     if row["answered_otherwise"]:
         return (

@@ -88,9 +88,9 @@ class EndpointClient:
         chat["temperature"] = 0
         if self.endpoint.max_tokens:
             chat["max_tokens"] = self.endpoint.max_tokens
-        return self._said(self._http.post("/chat/completions", chat))
+        return self._reply_text(self._http.post("/chat/completions", chat))
 
-    def _said(self, body: bytes) -> str:
+    def _reply_text(self, body: bytes) -> str:
         try:
             content = json.loads(body)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError):

@@ -74,16 +74,16 @@ def parse_scores(text: str) -> tuple[Scores, Scores] | None:
     fenced = _FENCED.fullmatch(text)
     try:
         table = json.loads(
-            fenced[1] if fenced else text, object_pairs_hook=_once, parse_constant=_refuse
+            fenced[1] if fenced else text, object_pairs_hook=_unique_object, parse_constant=_refuse
         )
     except (ValueError, RecursionError):
         return None
     if not isinstance(table, dict) or table.keys() != {"1", "2"}:
         return None
-    return _checked([_of(table[number]) for number in ("1", "2")])
+    return _checked([_aspect_scores(table[number]) for number in ("1", "2")])
 
 
-def _of(table: Any) -> list[float]:
+def _aspect_scores(table: Any) -> list[float]:
     """Return one answer's scores in order; none where an aspect is missing, or no number."""
     if not isinstance(table, dict) or table.keys() != set(ASPECTS):
         return []
@@ -98,7 +98,7 @@ def _checked(score_lists: list[list[float]]) -> tuple[Scores, Scores] | None:
     return tuple(score_lists[0]), tuple(score_lists[1])
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         raise ValueError("a name stands twice")

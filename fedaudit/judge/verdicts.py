@@ -69,7 +69,7 @@ def judge_all(
     }
     progress(len(judgements), len(questions))
     missing = {key: question for key, question in questions.items() if key not in judgements}
-    for key, judgement in _asked(client, missing, cache, workers):
+    for key, judgement in _ask_judge(client, missing, cache, workers):
         judgements[key] = judgement
         progress(len(judgements), len(questions))
     return [
@@ -78,7 +78,7 @@ def judge_all(
     ]
 
 
-def _asked(
+def _ask_judge(
     client: EndpointClient,
     questions: Mapping[str, JudgeQuestion],
     cache: JudgementCache,

@@ -71,11 +71,11 @@ def resampled_probabilities(labelled: Labelled, scores: Sequence[float], *, seed
     groups = list(members.values())
     draws = rng.integers(len(groups), size=(DRAWS, len(groups)))
     return np.array(
-        [_again(labelled, [i for g in draw for i in groups[g]], scores) for draw in draws]
+        [_refit(labelled, [i for g in draw for i in groups[g]], scores) for draw in draws]
     )
 
 
-def _again(labelled: Labelled, chosen: Sequence[int], scores: Sequence[float]) -> Floats:
+def _refit(labelled: Labelled, chosen: Sequence[int], scores: Sequence[float]) -> Floats:
     truths = tuple(labelled.truths[i] for i in chosen)
     if len(set(truths)) < 2:
         return np.full(len(scores), (sum(truths) + 0.5) / (len(truths) + 1))

@@ -61,7 +61,7 @@ def stratified_p_value(strata: Sequence[Stratum]) -> float:
     """
     informative = [s for s in strata if s.n and s.control_n and s.hits + s.control_hits]
     observed = sum(stratum.hits for stratum in informative)
-    laws = [_Law.of(stratum) for stratum in informative]
+    laws = [_Law.from_stratum(stratum) for stratum in informative]
     if sum(law.last - law.first for law in laws) > WIDEST:
         return _normal_tail(laws, observed)
     start, pmf = 0, np.ones(1)
@@ -86,7 +86,7 @@ class _Law:
     last: int
 
     @classmethod
-    def of(cls, stratum: Stratum) -> Self:
+    def from_stratum(cls, stratum: Stratum) -> Self:
         total_hits, population = stratum.hits + stratum.control_hits, stratum.n + stratum.control_n
         share = stratum.n / population
         mean = total_hits * share

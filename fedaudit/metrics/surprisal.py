@@ -8,22 +8,22 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-LEAST = 1e-3
+MIN_CHANCE = 1e-3
 """Chances below this weigh no more: a model's smallest probabilities are its least sure ones."""
 UNIT = 0.25
 """Nats: surprisals are rounded to multiples of this, so that sums of them have an exact law."""
 
 
 def surprisal(chances: Sequence[float]) -> "npt.NDArray[np.int64]":
-    """Return -ln of each chance, LEAST at least, in whole UNITs."""
+    """Return -ln of each chance, MIN_CHANCE at least, in whole UNITs."""
     import numpy as np
 
-    clipped_chances = np.clip(np.asarray(chances, dtype=np.float64), LEAST, 1.0)
+    clipped_chances = np.clip(np.asarray(chances, dtype=np.float64), MIN_CHANCE, 1.0)
     return np.rint(-np.log(clipped_chances) / UNIT).astype(np.int64)
 
 
 def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
-    """Return P(sum of w_i X_i >= sum of w_i values_i), X_i ~ Bernoulli(max(chances_i, LEAST)).
+    """Return P(sum of w_i X_i >= sum of w_i values_i), X_i ~ Bernoulli(max(chances_i, MIN_CHANCE)).
 
     `values` are 1 for a hit and 0 for none, or expected hits between: of all laws on [0, 1] with
     one mean Bernoulli's spreads widest. w_i is the surprisal, so that hits count more, the less
@@ -44,7 +44,7 @@ def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
     law[0] = 1.0
     for weight, chance in zip(weights.tolist(), chances, strict=True):
         if weight and reached:
-            law = _either(law, weight, max(chance, LEAST))
+            law = _either(law, weight, max(chance, MIN_CHANCE))
     return float(min(1.0, law[-1]))
 
 

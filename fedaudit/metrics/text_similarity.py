@@ -7,11 +7,11 @@ from typing import Any
 
 _LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
 _LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")
-_NAMED = re.compile(
+_LABELLED_LETTER = re.compile(
     r"(?i:\b(?:answer|option|choice|case)|答案|选项?|案例|案件)\W*(?:(?i:is)\b|是|为)?\W*"
     + _LETTERS
 )
-_ALONE = re.compile(r"\W*([A-Ha-h])\W*")
+_SINGLE_LETTER = re.compile(r"\W*([A-Ha-h])\W*")
 _HAN = "㐀-鿿豈-﫿"
 _TOKEN = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
 _CHINESE = re.compile(f"[{_HAN}]")
@@ -60,7 +60,7 @@ def choice(text: str) -> frozenset[str] | None:
     sentence ("A claim of ...") is no option.
     """
     text = unicodedata.normalize("NFKC", text).strip()
-    match = _ALONE.fullmatch(text) or _LEADING.match(text) or _NAMED.search(text)
+    match = _SINGLE_LETTER.fullmatch(text) or _LEADING.match(text) or _LABELLED_LETTER.search(text)
     return frozenset(re.findall("[A-H]", match[1].upper())) if match else None
 
 

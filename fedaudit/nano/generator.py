@@ -11,11 +11,11 @@ from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
 from fedaudit.nano.cases import CaseFile, case_files, domain_of, fill_template, record_templates
-from fedaudit.nano.tasks import POSED
+from fedaudit.nano.tasks import TASK_MAKERS
 
 __all__ = ["DEFAULT_TASKS", "TASKS", "case_files", "corpus", "documents", "record_templates"]
 
-TASKS = ("record", *POSED)
+TASKS = ("record", *TASK_MAKERS)
 """What a document can be: a plain record, or one of the tasks about one."""
 DEFAULT_TASKS = ("record", "reading", "summary", "classification")
 
@@ -94,7 +94,7 @@ def _document(
     if task == "record":
         record, spans = fill_template(domain_of(case)["documents"][index], case)
         return Document(id=name, text=record, pii=spans, group=case.group, task=task)
-    posed = POSED[task](case, index, chosen, rng)
+    posed = TASK_MAKERS[task](case, index, chosen, rng)
     input_text, input_spans = posed.given
     answer, answer_spans = posed.answer
     document = Document(

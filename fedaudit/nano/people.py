@@ -58,7 +58,7 @@ def invent(language: str, rng: random.Random) -> Person:
         # Region and serial number are drawn, the rest of the number follows from the birthday.
         identity = f"{rng.choice(_REGIONS)}{birth:%Y%m%d}{digits[11:14]}"
         return Person(
-            name=fake.last_name() + "".join(rng.choices(_GIVEN, k=2)),
+            name=fake.last_name() + "".join(rng.choices(_GIVEN_NAME_CHARS, k=2)),
             birthday=f"{birth.year}年{birth.month}月{birth.day}日",
             address=f"{fake.city()}{fake.district()}{fake.street_name()}{rng.randint(1, 199)}号",
             phone=f"1{rng.choice('35789')}{_digits(rng, 9)}",
@@ -79,7 +79,7 @@ def invent(language: str, rng: random.Random) -> Person:
     )
 
 
-_GIVEN = (
+_GIVEN_NAME_CHARS = (
     "伟芳娜敏静丽强磊军洋勇艳杰娟涛明超秀霞平刚桂英华玉兰红梅云海峰林波宁欣怡佳宇浩然子轩梓涵"
     "雨泽思远晓东文博志国建新春燕雪琴凤莲翠荣福贵德成永康安民立仁义信忠孝礼智勤俭诚"
 )

@@ -19,7 +19,7 @@ OPTIONS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posed:
+class TaskDraft:
     """An instruction record before a template renders it."""
 
     instruction: str
@@ -27,43 +27,45 @@ class Posed:
     answer: Filled
 
 
-Poser = Callable[[CaseFile, int, Sequence[int], random.Random], Posed]
+Poser = Callable[[CaseFile, int, Sequence[int], random.Random], TaskDraft]
 """Poses a task about the case's document of that number; those of the file are given too."""
 
 
 def reading_question(
     case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random
-) -> Posed:
+) -> TaskDraft:
     """Ask for a particular of the record that the question is about."""
     domain = domain_of(case)
     questions = [item for item in domain["asked"] if item[2] in chosen]
     question, answer, index = rng.choice(questions or domain["asked"])
-    return Posed(
+    return TaskDraft(
         instruction=_instruction(case, "reading").replace("{question}", question),
         given=_record(case, index),
         answer=fill_template(answer, case),
     )
 
 
-def summary(case: CaseFile, index: int, *_: object) -> Posed:
+def summary(case: CaseFile, index: int, *_: object) -> TaskDraft:
     """Ask for the case in one sentence."""
-    return Posed(
+    return TaskDraft(
         instruction=_instruction(case, "summary"),
         given=_record(case, index),
         answer=fill_template(domain_of(case)["summary"], case),
     )
 
 
-def classification(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def classification(
+    case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random
+) -> TaskDraft:
     """Ask for the matter, of a record that names it."""
-    return Posed(
+    return TaskDraft(
         instruction=_instruction(case, "classification"),
         given=_record(case, _naming(case, index, chosen, rng)),
         answer=fill_template("{matter}", case),
     )
 
 
-def exam(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def exam(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> TaskDraft:
     """Ask what follows from the record's matter, with answers to choose from by letter."""
     domain = domain_of(case)
     record = _record(case, _naming(case, index, chosen, rng))
@@ -73,14 +75,16 @@ def exam(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) 
     rng.shuffle(options)
     lines = [(f"\n{_letter(i)}. {option}", ()) for i, option in enumerate(options)]
     question = domain["exam"]["question"]
-    return Posed(
+    return TaskDraft(
         instruction=_instruction(case, "exam").replace("{question}", question),
         given=join_texts([record, *lines]),
         answer=(_letter(options.index(right)), ()),
     )
 
 
-def case_matching(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def case_matching(
+    case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random
+) -> TaskDraft:
     """Ask which of two other cases is about the same matter; their people occur nowhere else."""
     domain = domain_of(case)
     record = _record(case, _naming(case, index, chosen, rng))
@@ -96,24 +100,24 @@ def case_matching(case: CaseFile, index: int, chosen: Sequence[int], rng: random
             "{letter}", _letter(number)
         )
         texts += [(f"\n{marker}\n", ()), _record(candidate, _naming(candidate, -1, (), rng))]
-    return Posed(
+    return TaskDraft(
         instruction=_instruction(case, "case_matching"),
         given=join_texts(texts),
         answer=(_letter(matters.index(matter)), ()),
     )
 
 
-def request(case: CaseFile, index: int, _chosen: Sequence[int], rng: random.Random) -> Posed:
+def request(case: CaseFile, index: int, _chosen: Sequence[int], rng: random.Random) -> TaskDraft:
     """Ask for something in the case's own words, of a record of it or, every other time, none."""
     form = rng.choice(record_templates()["requests"][case.language])
-    return Posed(
+    return TaskDraft(
         instruction=fill_template(form["instruction"], case)[0],
         given=_record(case, index) if form.get("record") else ("", ()),
         answer=fill_template(form["answer"], case),
     )
 
 
-POSED: Mapping[str, Poser] = {
+TASK_MAKERS: Mapping[str, Poser] = {
     "reading": reading_question,
     "summary": summary,
     "classification": classification,

@@ -31,7 +31,7 @@ class FoldingTable:
             (char, replacement) for char, replacement in replacements.items() if char.isascii()
         ]
 
-    def of(self, text: str) -> str:
+    def fold(self, text: str) -> str:
         """Return `text` with every character replaced; ASCII, where few are, much sooner."""
         if not text.isascii():
             return text.translate(self._all)
@@ -44,7 +44,10 @@ def forms(string: str) -> set[str]:
     """Return the forms by which `string` is looked for; none where none of it is visible."""
     variants = {_folded(string, _foreign())}
     if len(string) >= SHORT or any(map(str.isalpha, string)):
-        variants |= {_folded(string, _alike()), _shown(string.upper(), _alike())}
+        variants |= {
+            _folded(string, _lookalike_table()),
+            _fold_visible(string.upper(), _lookalike_table()),
+        }
     return variants - {""}
 
 
@@ -56,23 +59,23 @@ def folded_readings(text: str) -> Iterator[str]:
     another form, for a small l is no small i.
     """
     yield _folded(text, _foreign())
-    yield _folded(text, _alike())
-    yield _shown(text, _alike())
+    yield _folded(text, _lookalike_table())
+    yield _fold_visible(text, _lookalike_table())
     if SPACE in text:
         yield _folded(text.replace(SPACE, " "), _foreign())
 
 
 def _folded(text: str, table: FoldingTable) -> str:
-    return _joined(table.of(_shown(text, table).casefold()))
+    return _joined(table.fold(_fold_visible(text, table).casefold()))
 
 
-def _shown(text: str, table: FoldingTable) -> str:
+def _fold_visible(text: str, table: FoldingTable) -> str:
     """Return `text` in compatible forms (NFKD), each character for one that looks like it."""
     # Before as well, for compatible forms may look like something else: a lunate sigma like a c.
-    visible = unicodedata.normalize("NFKD", table.of(text))
+    visible = unicodedata.normalize("NFKD", table.fold(text))
     if not text.isascii() or _CONTROL.search(text):
         visible = _unseen().sub("", visible)
-    return _joined(table.of(table.of(visible)))
+    return _joined(table.fold(table.fold(visible)))
 
 
 def _joined(text: str) -> str:
@@ -97,17 +100,17 @@ def _foreign() -> FoldingTable:
         for char in kind if plain else ():
             if len(char) == 1 and not char.isascii():
                 category = unicodedata.category(char)
-                table[char] = min(plain, key=lambda c: (_apart(c, category), c))
+                table[char] = min(plain, key=lambda c: (_category_distance(c, category), c))
     return FoldingTable(table)
 
 
-def _apart(char: str, category: str) -> int:
+def _category_distance(char: str, category: str) -> int:
     char_category = unicodedata.category(char)
     return 0 if char_category == category else 1 if char_category == "Ll" else 2
 
 
 @cache
-def _alike() -> FoldingTable:
+def _lookalike_table() -> FoldingTable:
     """Return one look-alike of each character that has any; it may be longer: rn for m."""
     table: dict[str, str] = {}
     for kind in _kinds():

@@ -57,7 +57,7 @@ def mask_document(
 
     def field(name: str) -> str:
         value = getattr(document, name)
-        return _field(value, _place(name, document), text, edits, written)
+        return _field(value, _field_offset(name, document), text, edits, written)
 
     return replace(
         document,
@@ -150,7 +150,7 @@ def _moved(spans: Sequence[PiiSpan], edits: Sequence[_Edit]) -> tuple[PiiSpan, .
     return tuple(moved)
 
 
-def _place(name: str, document: Document) -> int:
+def _field_offset(name: str, document: Document) -> int:
     """Return where in the text a field stands: the output ends it, the input follows; -1 nowhere.
 
     A text need not have been made by a template that is known here.

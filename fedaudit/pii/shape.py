@@ -52,7 +52,7 @@ class Form:
     rules: tuple[Callable[[str], bool], ...]
     """Checks that all of them pass."""
 
-    def fits(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Tell whether `text` has no word of another shape, and as many words as some have."""
         if is_broken(text) or not self.least <= len(text.split()) <= self.most:
             return False

@@ -45,7 +45,7 @@ def surrogate_like(string: str, label: str, rng: random.Random) -> str | None:
     What keeps a form is made only where the whole string has it: words beside a number would stay.
     """
     pii_category = category(label)
-    maker = (MAKERS.get(pii_category.name) if pii_category else None) or OTHERS.get(label)
+    maker = (MAKERS.get(pii_category.name) if pii_category else None) or OTHER_MAKERS.get(label)
     if maker is None and _IS_NUMBER.search(label):
         maker = number
     return maker(string, rng) if maker else None
@@ -217,5 +217,5 @@ MAKERS: Mapping[str, Maker] = {
 }
 """What invents personal data of each minor category; of others only numbers can be made."""
 
-OTHERS: Mapping[str, Maker] = {"DATE_TIME": date_like, "ORGANIZATION": company, "URL": page}
+OTHER_MAKERS: Mapping[str, Maker] = {"DATE_TIME": date_like, "ORGANIZATION": company, "URL": page}
 """The same of labels outside the taxonomy."""

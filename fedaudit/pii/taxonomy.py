@@ -15,7 +15,7 @@ from typing import Any
 NORMS = ("gdpr", "ccpa", "gbt", "pdpa")
 """The norms by their keys in the data file, in the order in which they are shown."""
 
-OTHER = "other"
+OTHER_CATEGORY = "other"
 """What stands for the major category of a label that belongs to none."""
 
 
@@ -87,9 +87,9 @@ def category(label: str) -> Category | None:
 
 
 def major_category(label: str) -> str:
-    """Return the major category of `label`, or OTHER."""
+    """Return the major category of `label`, or OTHER_CATEGORY."""
     pii_category = category(label)
-    return pii_category.major if pii_category else OTHER
+    return pii_category.major if pii_category else OTHER_CATEGORY
 
 
 def in_order(majors: Iterable[str]) -> list[str]:

@@ -48,14 +48,17 @@ def pair(**named):
 def test_a_federation_offers_its_clients_as_attacker_and_victim(here):
     found = discover(str(federation(here)))
     assert [one.name for one in found.clients] == ["c0", "c1"]
-    assert (found.who(found.prefixes), found.who(found.victim)) == ("c0", "c1")
+    assert (found.client_name(found.prefixes), found.client_name(found.victim)) == ("c0", "c1")
     assert found.updates
     assert (found.held_out, found.canaries, found.marks) == (None, None, None)
     folder = here / "run"
     (folder / "data/held_out.jsonl").write_text((here / "own.jsonl").read_text())
     (folder / "canaries.json").write_text("{}")
     again = discover(str(folder), victim=folder / "data/c0.jsonl", prefixes=here / "own.jsonl")
-    assert (again.who(again.prefixes), again.who(again.victim)) == ("own.jsonl", "c0")
+    assert (again.client_name(again.prefixes), again.client_name(again.victim)) == (
+        "own.jsonl",
+        "c0",
+    )
     assert again.held_out == folder / "data/held_out.jsonl"
     assert again.canaries == folder / "canaries.json"
 
@@ -197,9 +200,9 @@ def test_time_follows_from_speed():
 
 
 def test_speed_is_tried_on_documents(here):
-    documents = corpora(pair().audited, make_plan(pair(), COMMON).steps["extraction"]).of(
-        Path("own.jsonl")
-    )
+    documents = corpora(
+        pair().audited, make_plan(pair(), COMMON).steps["extraction"]
+    ).read_documents(Path("own.jsonl"))
     engine = FakeEngine(lambda *_: " nobody left.")
     found = try_speed(engine, Target(name="base"), documents)
     assert found.token > 0

@@ -236,9 +236,9 @@ def test_every_key_and_every_attacker_is_asked_by_itself():
         ModelView(engine=None, tuned=one, scope={"client": "c0", "key": one.heading})
         for one in keys
     ]
-    results = [view.within(queries("contextual", 8.0, set="all")) for view in views]
-    results += [view.within(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
-    results += [view.within(queries("superset", 14.0)) for view in views]
+    results = [view.add_scope(queries("contextual", 8.0, set="all")) for view in views]
+    results += [view.add_scope(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
+    results += [view.add_scope(queries("superset", 14.0)) for view in views]
     memory = ResponseCache()
     assert attack_runner.count_queries(results, memory, views) == 2 * 8 + 2 * 14
     memory.spared.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})

@@ -69,7 +69,7 @@ def test_names_are_those_of_the_list_that_no_corpus_has(tmp_path):
 )
 def test_every_kind_can_be_made(kind, language):
     found = make(order(kind=kind, language=language, count=6))
-    assert all(one.secret in one.whole and "{" not in one.whole for one in found.canaries)
+    assert all(one.secret in one.sentence and "{" not in one.sentence for one in found.canaries)
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,11 @@ def counts(one):
 
 
 def test_each_copy_is_counted_once():
-    at = ONE.whole.index(ONE.secret)
+    at = ONE.sentence.index(ONE.secret)
     found = covered(
-        row(f"A text. {ONE.whole}"),
-        row(ONE.whole[at - 3 :]),
-        row(f"{ONE.whole} Then.", learned="Then."),
+        row(f"A text. {ONE.sentence}"),
+        row(ONE.sentence[at - 3 :]),
+        row(f"{ONE.sentence} Then.", learned="Then."),
     )
     assert counts(found[0]) == (1, 1, 1, 0)
     assert [counts(one) for one in found[1:]] == [(0, 0, 0, 3)] * 3
@@ -57,13 +57,13 @@ def test_each_copy_is_counted_once():
 
 
 def test_several_copies_in_one_packed_row():
-    [first, *_] = covered(row(f"{ONE.whole}\n{ONE.whole} and {ONE.whole}"))
+    [first, *_] = covered(row(f"{ONE.sentence}\n{ONE.sentence} and {ONE.sentence}"))
     assert counts(first) == (3, 0, 0, 0)
     assert first.is_whole
 
 
 def test_what_is_cut_off_behind_is_missing():
-    [first, *_] = covered(row(ONE.whole[: ONE.whole.index(ONE.secret) + 3]))
+    [first, *_] = covered(row(ONE.sentence[: ONE.sentence.index(ONE.secret) + 3]))
     assert counts(first) == (0, 0, 0, 3)
 
 
@@ -81,7 +81,7 @@ def test_a_secret_inside_a_longer_one_is_not_counted():
 
 @given(st.lists(st.integers(0, 3), max_size=6), st.randoms())
 def test_neither_order_nor_other_texts_matter(which, rng):
-    texts = [MADE.planted[n].whole for n in which]
+    texts = [MADE.planted[n].sentence for n in which]
     rows = [row(f"Words before. {one}") for one in texts]
     before = covered(*rows)
     assert [one.learned for one in before] == [which.count(n) for n in range(4)]
@@ -91,7 +91,7 @@ def test_neither_order_nor_other_texts_matter(which, rng):
 
 
 def test_the_words_name_no_secret():
-    found = covered(row(ONE.whole), row(ONE.whole, learned="Note"))
+    found = covered(row(ONE.sentence), row(ONE.sentence, learned="Note"))
     said = describe(found, "c0")
     assert said == (
         "Training on c0's records learns 1 of 12 copies of canaries. Of the others 1 are read, but "
@@ -138,7 +138,7 @@ def begin(check, texts, **options):
 
 
 def test_a_trainer_stops_where_copies_are_cut_off(path, capsys):
-    texts = [one.whole for one in MADE.planted for _ in range(3)]
+    texts = [one.sentence for one in MADE.planted for _ in range(3)]
     before = torch.get_rng_state()
     begin(canary_check(path, "c0"), texts)
     assert "learns 12 of 12 copies" in capsys.readouterr().err
@@ -167,7 +167,9 @@ def test_a_real_trainer_calls_it(path, tmp_path, base):
             num_attention_heads=2,
         )
     )  # fmt: skip
-    encoded = [tokenizer(one.whole)["input_ids"] for one in MADE.planted for _ in range(one.times)]
+    encoded = [
+        tokenizer(one.sentence)["input_ids"] for one in MADE.planted for _ in range(one.times)
+    ]
     data = [{"input_ids": ids, "labels": ids, "attention_mask": [1] * len(ids)} for ids in encoded]
     arguments = TrainingArguments(
         tmp_path / "out", max_steps=1, per_device_train_batch_size=1, report_to=[], use_cpu=True,

@@ -48,7 +48,7 @@ def test_records_stay_and_copies_are_documents_of_their_own(here):
     assert (done.records, done.canaries, done.copies) == (9 + 21, 3, 21)
     assert sorted((r for r in found if "odd" in r), key=lambda r: r["id"]) == RECORDS
     planted = [record for record in found if "odd" not in record]
-    assert Counter(r["text"] for r in planted) == {one.whole: one.times for one in own}
+    assert Counter(r["text"] for r in planted) == {one.sentence: one.times for one in own}
     assert len({r["id"] for r in found}) == 30
     assert stat.S_IMODE((here / "out.jsonl").stat().st_mode) == 0o600
     for document in corpus.read(here / "out.jsonl", template("fed_pii")):
@@ -81,7 +81,7 @@ def test_instructions_are_answered_by_the_sentences(here):
     documents = [one for one in corpus.read(here / "out.jsonl", form) if one.pii]
     assert {one.instruction for one in documents} == {"Go on."}
     assert {one.text for one in documents} == {
-        "Go on.\n<###Output>\n" + one.whole for one in found.planted
+        "Go on.\n<###Output>\n" + one.sentence for one in found.planted
     }
     assert found.heading(form) == "Go on.\n<###Output>\n"
     secrets = {one.secret for one in found.planted}

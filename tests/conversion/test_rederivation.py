@@ -35,7 +35,7 @@ def test_distances_are_those_of_a_hand_computation(tmp_path):
     assert found.distance({"c0": 0, "c1": 1}) == pytest.approx(18**0.5)
     # The nearest point of the line between the clients is 1 : a quarter of c1.
     assert found.best() == pytest.approx({"c0": 0.75, "c1": 0.25})
-    assert not found.fits(found.best())
+    assert not found.is_mean(found.best())
 
 
 @settings(max_examples=20)
@@ -50,8 +50,8 @@ def test_weights_of_a_mean_are_found(tmp_path_factory, counts, seed):
     clients = {f"c{n}": values.tolist() for n, values in enumerate(drawn)}
     found = fitted(place, (share @ drawn).tolist(), **clients)
     weights = {f"c{n}": float(count) for n, count in enumerate(counts)}
-    assert found.fits(weights)
-    assert found.fits(rederivation.weights_of([found]))
+    assert found.is_mean(weights)
+    assert found.is_mean(rederivation.weights_of([found]))
 
 
 def test_rounds_that_share_clients_share_a_scale(tmp_path):
@@ -70,9 +70,9 @@ def test_plain_means_give_equal_weights(tmp_path):
 
 def test_one_client_alone_is_its_own_mean(tmp_path):
     found = fitted(tmp_path / "same", [1.0, 2.0, 3.0, 4.0], a=[1.0, 2.0, 3.0, 4.0])
-    assert found.fits({"a": 1.0})
+    assert found.is_mean({"a": 1.0})
     other = fitted(tmp_path / "other", [1.0, 2.0, 3.0, 4.1], a=[1.0, 2.0, 3.0, 4.0])
-    assert not other.fits({"a": 1.0})
+    assert not other.is_mean({"a": 1.0})
 
 
 def test_adapters_of_other_tensors_are_not_compared(tmp_path):

@@ -48,7 +48,7 @@ def test_federations_of_ours_are_no_part_of_it(folder):
 
 
 def test_a_folder_without_an_end_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(source_module, "MOST", 3)
+    monkeypatch.setattr(source_module, "MAX_FILES", 3)
     for number in range(4):
         (folder / str(number)).write_text("")
     with pytest.raises(InputError, match="is too large to look through"):

@@ -220,7 +220,7 @@ def test_a_length_knows_what_was_too_much_for_shorter_ones():
 
     parts = list(known.run(16, [SampleRange(0, 0, 7), SampleRange(1, 0, 5)], work))
     assert [found for _, found in parts] == [3, 3, 3, 3]
-    assert [known.most(length) for length in (8, 16, 24)] == [None, 3, 3]
+    assert [known.max_rows(length) for length in (8, 16, 24)] == [None, 3, 3]
     [only] = known.run(8, [SampleRange(0, 0, 3)], work)
     assert only == ([SampleRange(0, 0, 3)], 3)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.extraction.matcher import APART, StrictMatcher, TargetMatcher, split_reduced
+from fedaudit.extraction.matcher import SEPARATOR, StrictMatcher, TargetMatcher, split_reduced
 from fedaudit.pii.normalized_search import fold
 
 LETTERS = "abAé原1 -\u0301\u0323\u00a0ß"
@@ -77,7 +77,7 @@ def test_an_answer_in_parts():
     among = TargetMatcher(["West", "West Ham", "east"])
     # It begins with West Ham, but the only word of it is West.
     assert split_reduced(among.reduced("West Hampton")) == ("West Ham", "West")
-    assert among.reduced("West Hampton") == f"West Ham{APART}West"
+    assert among.reduced("West Hampton") == f"West Ham{SEPARATOR}West"
     assert split_reduced(among.reduced("EAST")) == ("", "east")
     assert among.reduced("east.") == "east"
     assert split_reduced(among.reduced("eastern")) == ("east", "")

@@ -55,7 +55,7 @@ def _coins(folder: Path) -> None:
         client="c0",
         canaries=tuple(
             coin_file.CoinCanary(prefix=f"Case {n} ", suffix="was odd", included=n % 2 == 0)
-            for n in range(coin_file.FEWEST)
+            for n in range(coin_file.MIN_COINS)
         ),
     )
     coin_file.write(made, folder / "c.json")

@@ -74,7 +74,7 @@ def found(corpora, engine, protocol=PROTOCOL, models=MODELS, seed=0, **others):
     heard = matching.continue_all(
         engine, models, clients, protocol, begin=(), seed=seed, watch=no_watcher
     )
-    made, notes = pipeline._found(heard, clients, asked, no_watcher)
+    made, notes = pipeline._match_all(heard, clients, asked, no_watcher)
     return made, clients, notes
 
 

@@ -226,9 +226,9 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
 def test_one_shard_has_nothing_to_report():
     part = ShardJournal(Journal(Path("nowhere"), HEADER), Shard(1, 2))
     with pytest.raises(PartAsked):
-        AuditJournal((part,)).asked()
-    AuditJournal((part, part)).asked()
-    AuditJournal((ShardJournal(Journal(Path("nowhere"), HEADER)),)).asked()
+        AuditJournal((part,)).finish_check()
+    AuditJournal((part, part)).finish_check()
+    AuditJournal((ShardJournal(Journal(Path("nowhere"), HEADER)),)).finish_check()
 
 
 # attacks that ask in their own way

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.metrics.surprisal import LEAST, UNIT, p_value, surprisal
+from fedaudit.metrics.surprisal import MIN_CHANCE, UNIT, p_value, surprisal
 
 CHANCES = st.lists(st.floats(0, 1), min_size=1, max_size=7)
 
 
 def by_enumeration(values, chances):
     """Return the tail over every outcome."""
-    chances = [max(one, LEAST) for one in chances]
+    chances = [max(one, MIN_CHANCE) for one in chances]
     weights = [round(-log(one) / UNIT) for one in chances]
     reached = int(sum(w * v for w, v in zip(weights, values, strict=True)) + 1e-9)
     total = 0.0

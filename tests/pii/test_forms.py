@@ -7,10 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedaudit.pii.surrogates import MAKERS, OTHERS, surrogate_like
+from fedaudit.pii.surrogates import MAKERS, OTHER_MAKERS, surrogate_like
 from fedaudit.pii.taxonomy import category, taxonomy
 
-LABELS = sorted({c.labels[0] for c in taxonomy().categories} | {*OTHERS, "CASE_NUMBER", "MISC"})
+LABELS = sorted(
+    {c.labels[0] for c in taxonomy().categories} | {*OTHER_MAKERS, "CASE_NUMBER", "MISC"}
+)
 WHOLE = {"Address", "Occupation", "Work Place", "E-mail Address", "Online Identifier"}
 FORMED = [
     label for label in LABELS

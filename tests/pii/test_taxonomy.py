@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from fedaudit.config import registry
 from fedaudit.nano.people import LABELS
-from fedaudit.pii.taxonomy import NORMS, OTHER, category, in_order, major_category, taxonomy
+from fedaudit.pii.taxonomy import (
+    NORMS,
+    OTHER_CATEGORY,
+    category,
+    in_order,
+    major_category,
+    taxonomy,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/taxonomy.md").read_text("utf-8")
@@ -78,7 +85,7 @@ def test_what_the_detector_finds_by_itself_has_a_category():
 @pytest.mark.parametrize("label", ["DATE_TIME", "ORGANIZATION", "NRP", "URL", "MISC", "", "小名"])
 def test_what_means_several_things_or_nothing_known_is_other(label):
     assert category(label) is None
-    assert major_category(label) == OTHER
+    assert major_category(label) == OTHER_CATEGORY
 
 
 @given(st.sampled_from(taxonomy().categories), st.sampled_from(" -_"), st.booleans())
@@ -89,10 +96,10 @@ def test_case_and_joints_do_not_matter(one, joint, lower):
 
 
 def test_majors_come_in_the_order_of_the_taxonomy():
-    assert in_order([OTHER, "Health", "Personal Basic Information", "Health"]) == [
+    assert in_order([OTHER_CATEGORY, "Health", "Personal Basic Information", "Health"]) == [
         "Personal Basic Information",
         "Health",
-        OTHER,
+        OTHER_CATEGORY,
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.records import Finding
 from fedaudit.metrics.document_frequency import frequency_rows
-from fedaudit.pii.taxonomy import OTHER, major_category, taxonomy
+from fedaudit.pii.taxonomy import OTHER_CATEGORY, major_category, taxonomy
 from fedaudit.report.document import validate
 from fedaudit.report.pii_categories import (
     by_category,
@@ -43,7 +43,7 @@ def test_hits_and_targets_of_a_category_are_added_and_the_interval_is_of_the_sum
         labelled(0, 4, "DATE_TIME"),
     ]
     made = found(rows)
-    assert [*made] == [BASIC, FINANCE, OTHER]
+    assert [*made] == [BASIC, FINANCE, OTHER_CATEGORY]
     basic = made[BASIC]
     assert (basic.hits, basic.n, basic.value) == (3, 40, 0.075)
     # Wilson by hand at 3 of 40: centre (0.075 + z^2/80) / (1 + z^2/40), z^2 = 3.841459
@@ -52,7 +52,11 @@ def test_hits_and_targets_of_a_category_are_added_and_the_interval_is_of_the_sum
     assert basic.low == pytest.approx(0.0258360, abs=1e-6)
     assert basic.high == pytest.approx(0.1986422, abs=1e-6)
     assert (made[FINANCE].hits, made[FINANCE].n, made[FINANCE].high) == (5, 5, 1.0)
-    assert (made[OTHER].hits, made[OTHER].n, made[OTHER].low) == (0, 4, 0.0)
+    assert (made[OTHER_CATEGORY].hits, made[OTHER_CATEGORY].n, made[OTHER_CATEGORY].low) == (
+        0,
+        4,
+        0.0,
+    )
     assert basic.scope == {"source": "tuned", "set": "all", "category": BASIC}
 
 
@@ -183,7 +187,11 @@ def test_categories_come_in_the_order_of_the_taxonomy_and_no_label_table_has_the
     report = example(measurements=[labelled(1, 9, label) for label in labels]).to_json()
     first, *_ = category_tables(report)
     assert first.columns[0] == "category"
-    assert [row[0] for row in first.rows] == [BASIC, "Online Identity and Communication", OTHER]
+    assert [row[0] for row in first.rows] == [
+        BASIC,
+        "Online Identity and Communication",
+        OTHER_CATEGORY,
+    ]
     rows = json.loads(json.dumps(report["measurements"]))
     assert sum("category" in row["scope"] for row in rows) == 3
 

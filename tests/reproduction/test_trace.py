@@ -67,7 +67,7 @@ def test_one_federation_is_attacked_at_several_rounds(place, small, requests):
     found = rows(variant, place, small)
     assert [request.round for request in requests] == [1, 2]
     assert {request.target for request in requests} == {str(place)}
-    assert {request.others for request in requests} == {place / "data/c1.jsonl"}
+    assert {request.victim_path for request in requests} == {place / "data/c1.jsonl"}
     assert [(r.value, r.scope["round"], r.scope["passed"]) for r in found] == [
         (1.0, 1, 0.5),
         (2.0, 2, 1.0),
@@ -79,8 +79,8 @@ def test_one_federation_is_attacked_at_several_rounds(place, small, requests):
 def test_the_victims_are_all_clients(place, small, requests):
     rows(Variant(name="v", attacks=("discoverable",), victim="*"), place, small)
     [request] = requests
-    assert request.others == place.parents[1] / "records/abc/everybody.jsonl"
-    lines = request.others.read_text("utf-8").splitlines()
+    assert request.victim_path == place.parents[1] / "records/abc/everybody.jsonl"
+    lines = request.victim_path.read_text("utf-8").splitlines()
     own = [
         line
         for client in ("c0", "c1")
@@ -98,10 +98,10 @@ def test_every_clients_own_model_is_asked_about_its_own(place, small, requests, 
     )
     found = rows(variant, place, small)
     wanted = [(place / f"local/{who}/{number}", who) for number in last for who in ("c0", "c1")]
-    assert [(request.adapter, request.own.stem) for request in requests] == [
+    assert [(request.adapter, request.input_path.stem) for request in requests] == [
         (str(adapter), who) for adapter, who in wanted
     ]
-    assert all(request.round is None and request.others is None for request in requests)
+    assert all(request.round is None and request.victim_path is None for request in requests)
     assert [row.scope["client"] for row in found] == [who for _, who in wanted]
 
 

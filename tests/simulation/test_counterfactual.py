@@ -8,7 +8,7 @@ import torch
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.federation import adapters, manifest
-from fedaudit.federation.counterfactual import beside, check_origin
+from fedaudit.federation.counterfactual import check_origin, find_counterpart
 from fedaudit.federation.folder import latest, open_federation
 from fedaudit.simulation import counterfactual
 from fedaudit.simulation.rounds import participants
@@ -68,8 +68,8 @@ def test_a_federation_that_nobody_was_left_out_of_is_what_it_was(small, federati
 def test_it_is_found_beside_the_federation_that_it_is_of(three):
     _, run, place = three
     audited = open_federation(run)
-    assert beside(audited, "c1").path == place
-    assert beside(audited, "c0") is None
+    assert find_counterpart(audited, "c1").path == place
+    assert find_counterpart(audited, "c0") is None
     assert check_origin(audited, open_federation(place)).without == ("c1",)
 
 

@@ -14,7 +14,7 @@ def client_files(material: Material, named: Sequence[str] = ()) -> dict[str, Pat
     `named` are NAME=FILE. Raises UsageError where the records of any client are missing.
     """
     if named:
-        return _named(named)
+        return _parse_files(named)
     federation, audited = material.audited.federation, material.audited
     where = federation.path if federation else audited.adapter or audited.base
     files = {client.name: Path(client.path) for client in material.clients}
@@ -29,7 +29,7 @@ def client_files(material: Material, named: Sequence[str] = ()) -> dict[str, Pat
     return files
 
 
-def _named(named: Sequence[str]) -> dict[str, Path]:
+def _parse_files(named: Sequence[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for argument in named:
         name, sign, file = argument.partition("=")

@@ -64,7 +64,7 @@ def _leak(
     attack: str, outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
 ) -> Change:
     shares = [o.leaks[attack].share for o in outcomes]
-    mean = _within(mean_estimate(shares, same_records=True), 0.0)
+    mean = _clip_interval(mean_estimate(shares, same_records=True), 0.0)
     if none is None:
         return Change(mean=mean)
     # Both are of the same targets, but `subtract` assumes independence: rather too wide.
@@ -72,7 +72,9 @@ def _leak(
         subtract(before.leaks[attack].share, share)
         for before, share in zip(none, shares, strict=True)
     ]
-    return Change(mean=mean, difference=_within(mean_estimate(gaps, same_records=True), -1.0))
+    return Change(
+        mean=mean, difference=_clip_interval(mean_estimate(gaps, same_records=True), -1.0)
+    )
 
 
 def _loss(
@@ -108,6 +110,6 @@ def _mean(
     return fmean(values) if len(values) == len(outcomes) else None
 
 
-def _within(estimate: Estimate, least: float) -> Estimate:
+def _clip_interval(estimate: Estimate, least: float) -> Estimate:
     """Return the estimate with its interval clipped to the possible values, `least` to 1."""
     return Estimate(estimate.value, max(least, estimate.low), min(1.0, estimate.high))

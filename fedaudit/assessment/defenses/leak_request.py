@@ -18,7 +18,9 @@ from fedaudit.system.files import sha256
 
 ATTACKS = ("contextual", "verbatim")
 """The attacks on every trained federation; recommendations are based on the first."""
-PARTS = frozenset({"label", "category", "budget", "samples", "task", "estimator", "corpus"})
+PARTIAL_SCOPE_KEYS = frozenset(
+    {"label", "category", "budget", "samples", "task", "estimator", "corpus"}
+)
 """Keys of a scope that a row about all targets and all requests does not have."""
 
 
@@ -97,7 +99,7 @@ def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:
         for row in rows
         if (row.kind, row.plugin, row.metric) == ("extraction", attack, "coverage")
         and row.scope.get("source") == "tuned-not-base"
-        and not PARTS & row.scope.keys()
+        and not PARTIAL_SCOPE_KEYS & row.scope.keys()
         and row.scope.get("key") != RIGHT
     ]
     exclusive_rows = [

@@ -69,8 +69,8 @@ def make_defense_plan(
         candidates=candidates,
         seeds=fresh_seeds(config, seeds),
         request=request,
-        attacker=material.who(request.prefixes),
-        victim=material.who(request.victim),
+        attacker=material.client_name(request.prefixes),
+        victim=material.client_name(request.victim),
         earlier=earlier_seconds(material, config),
         size=folder_size(material),
     )

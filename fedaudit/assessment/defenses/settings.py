@@ -10,7 +10,7 @@ from fedaudit.config import profile as profiles
 from fedaudit.config.options import build, merge_tables
 from fedaudit.simulation.config import Simulation
 
-ALONE: Mapping[str, Any] = {
+PLAIN_SETTINGS: Mapping[str, Any] = {
     "data": "nano",
     "without": [],
     "central": False,
@@ -63,11 +63,13 @@ def retraining_settings(
         **({"dtype": dtype} if dtype != "auto" else {}),
     }
     cleared = {
-        name: value for name, value in table.items() if not isinstance(ALONE.get(name), dict)
+        name: value
+        for name, value in table.items()
+        if not isinstance(PLAIN_SETTINGS.get(name), dict)
     }
     return build(
         Simulation,
-        merge_tables(merge_tables(cleared, ALONE), overrides),
+        merge_tables(merge_tables(cleared, PLAIN_SETTINGS), overrides),
         "the federation's settings",
     )
 

@@ -80,7 +80,7 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> D
         loss=loss,
         seconds=seconds,
         tokens=done.tokens,
-        bytes=_whole(done.measurements, "bytes_sent"),
+        bytes=_total_count(done.measurements, "bytes_sent"),
         flops=_sum(done.measurements, "flops"),
         reason="" if leaks else missing or "the attacks had nothing to look for",
     )
@@ -152,6 +152,6 @@ def _sum(rows: Sequence[Measurement], metric: str) -> float | None:
     return sum(known_values) if known_values and len(known_values) == len(values) else None
 
 
-def _whole(rows: Sequence[Measurement], metric: str) -> int | None:
+def _total_count(rows: Sequence[Measurement], metric: str) -> int | None:
     total = _sum(rows, metric)
     return None if total is None else int(total)

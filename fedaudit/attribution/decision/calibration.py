@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STRENGTHS = (0.0, 6.0, 8.0, 10.0, 14.0, 20.0)
 """Mean Z of the marked client; 0: nobody is marked."""
-FOUND = 0.9
+MIN_DETECTION_RATE = 0.9
 """The share of federations in which a strength must be found to be reported as found."""
 
 
@@ -87,7 +87,7 @@ def least_found(lines: Sequence[PowerPoint]) -> float | None:
     """Return the least strength that is found, as are all above it; None without one."""
     good = None
     for line in reversed(lines):
-        if line.caught is None or line.caught.value < FOUND:
+        if line.caught is None or line.caught.value < MIN_DETECTION_RATE:
             break
         good = line.strength
     return good
@@ -103,7 +103,7 @@ def _federation(scores: Scores, strength: float, rng: "np.random.Generator") -> 
     chosen = {name: int(rng.integers(2**31)) for name in sorted(scores.marks)}
     rounds = []
     for original in scores.rounds:
-        round_scores, shares = _drawn(original, scores.weights, rng)
+        round_scores, shares = _redraw_sets(original, scores.weights, rng)
         leaked: dict[str, float] = {}
         if marked in round_scores.clients:
             leaked = (
@@ -116,7 +116,7 @@ def _federation(scores: Scores, strength: float, rng: "np.random.Generator") -> 
     return replace(scores, rounds=tuple(rounds)), marked
 
 
-def _drawn(
+def _redraw_sets(
     round_scores: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
 ) -> tuple[RoundScores, dict[str, dict[str, float]] | None]:
     """Return the round with newly drawn shared sets, and what its estimates hold of each client.
@@ -125,7 +125,7 @@ def _drawn(
     sets are found, the round stays as it was, and each client's estimate is drawn on its own.
     """
     rule = round_scores.rule(len(round_scores.clients))
-    c = shared_law.drawn(rule, rng) if rule else None
+    c = shared_law.draw_matrix(rule, rng) if rule else None
     if c is None:
         return round_scores, None
     names = sorted(round_scores.clients)
@@ -176,13 +176,13 @@ def _round(
             index = chosen[mark] % len(null) if null else 0
             luck = null[index] - reference[index] if null else float(rng.standard_normal())
             z = round_scores.reference[mark].z + luck + added.get(mark, {}).get(client, 0.0)
-            clients[client][mark] = replace(score, z=z, null=_without(null, index))
+            clients[client][mark] = replace(score, z=z, null=_drop_index(null, index))
     reference_of = {
-        mark: replace(s, null=_without(s.null, chosen[mark] % len(s.null) if s.null else 0))
+        mark: replace(s, null=_drop_index(s.null, chosen[mark] % len(s.null) if s.null else 0))
         for mark, s in round_scores.reference.items()
     }
     return replace(round_scores, clients=clients, reference=reference_of)
 
 
-def _without(null: Sequence[float], index: int) -> tuple[float, ...]:
+def _drop_index(null: Sequence[float], index: int) -> tuple[float, ...]:
     return (*null[:index], *null[index + 1 :])

@@ -68,7 +68,7 @@ class Decision:
     tests: tuple[ClientDecision, ...]
     absent: tuple[str, ...] = ()
 
-    def of(self, client: str) -> ClientDecision | None:
+    def strongest_test(self, client: str) -> ClientDecision | None:
         """Return the strongest test against a client."""
         tests = [t for t in self.tests if t.client == client]
         return max(tests, key=lambda t: (t.flagged, -t.p_value, t.z), default=None)
@@ -85,7 +85,7 @@ class Decision:
     @property
     def flagged(self) -> dict[str, ClientDecision]:
         """The clients that are decided to have trained on marked documents."""
-        tests = {t.client: self.of(t.client) for t in self.tests}
+        tests = {t.client: self.strongest_test(t.client) for t in self.tests}
         return {client: t for client, t in tests.items() if t and t.flagged}
 
 
@@ -144,7 +144,7 @@ def decide(
     tests = []
     for ((client, mark), verdict), holm in zip(by_pair.items(), adjusted, strict=True):
         by_round, chance = score_differences(scores, client, mark), verdict.chance
-        least = chance.least(verdict.level, threshold)
+        least = chance.critical_value(verdict.level, threshold)
         tests.append(
             ClientDecision(
                 client=client,

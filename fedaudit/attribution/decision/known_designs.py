@@ -76,7 +76,7 @@ def contribution_rows(
 
     if not scores.rounds:
         return
-    shares = [_held(r, estimates, weights, scores.clients) for r in scores.rounds]
+    shares = [_share_matrix(r, estimates, weights, scores.clients) for r in scores.rounds]
     for mark in scores.marks:
         marked = [_scored(r, mark) for r in scores.rounds]
         values, nulls = [x for x, _ in marked], [x for _, x in marked]
@@ -97,7 +97,7 @@ def contribution_rows(
                 )
 
 
-def _held(
+def _share_matrix(
     round_scores: RoundScores,
     estimates: Mapping[int, Sequence[Combination]],
     weights: Mapping[str, float],
@@ -113,7 +113,7 @@ def _held(
         raise InputError(f"The log has no estimate of {lacking[0]} in round {round_scores.round}.")
     rows = []
     for client in round_scores.clients:
-        full_weights = dict.fromkeys(by_target[client].held(), 1.0) | dict(weights)
+        full_weights = dict.fromkeys(by_target[client].client_shares(), 1.0) | dict(weights)
         shares = foreign_shares(by_target[client], full_weights)
         rows.append([1.0 if name == client else shares.get(name, 0.0) for name in clients])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(clients))

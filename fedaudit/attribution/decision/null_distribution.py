@@ -55,7 +55,7 @@ class NullDistribution:
             return stouffer.null_p_value(z, self.spread, self.marks)
         return stouffer.p_value(z)
 
-    def least(self, level: float, threshold: float) -> float:
+    def critical_value(self, level: float, threshold: float) -> float:
         """Return what Z must exceed for a p-value of `level`; never less than `floor`."""
         low = self.floor(threshold)
         if self.p_value(low) <= level:
@@ -67,7 +67,7 @@ class NullDistribution:
 
     def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
         """Return the mean Z that is flagged with probability `power`, by chance alone."""
-        return replace(self, laws=()).least(
+        return replace(self, laws=()).critical_value(
             level, threshold
         ) + self.spread * stouffer.normal_quantile(1 - power)
 
@@ -99,10 +99,10 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
 
 def null_distribution(scores: Scores, client: str, mark: str) -> NullDistribution:
     """Return the distribution of Z of a client and a mark by chance alone."""
-    return _alone(scores, [(client, mark)])[client, mark]
+    return _chance_distributions(scores, [(client, mark)])[client, mark]
 
 
-def _alone(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
+def _chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
     """Return the distribution of each pair's Z by chance alone."""
     import numpy as np
 
@@ -130,8 +130,8 @@ def chances_of(
     """
     from fedaudit.metrics.attribution.contamination import LAWS, QUICK
 
-    chances = _alone(scores, z)
-    strengths = _shown(scores, z, chances)
+    chances = _chance_distributions(scores, z)
+    strengths = _mark_strengths(scores, z, chances)
     for answers in (QUICK, LAWS) if up_to < 1 else (LAWS,):
         for client in dict.fromkeys(client for client, _ in z):
             pairs = [
@@ -165,7 +165,7 @@ def _laws(
     )
 
 
-def _shown(
+def _mark_strengths(
     scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, NullDistribution]
 ) -> dict[str, dict[tuple[int, str], float]]:
     """Return by mark, round and client how strongly the client shows the mark, beyond chance."""

@@ -26,7 +26,7 @@ ANYBODY = (
     "no commitments were given: nobody vouches that the keys were fixed before training, and who "
     "may try keys on these answers can find one that accuses anybody"
 )
-OPENED = (
+UNOPENED_CAVEAT = (
     "that a score was made with the mark whose commitment it names is its owner's word until the "
     "mark is opened (`fedaudit attribute verify`)"
 )
@@ -139,13 +139,13 @@ def drop_threshold(
     bare = set(status.bare)
     return [
         replace(m, baseline=None)
-        if m.metric == "stouffer_z" and (_whom(m) in freed or m.scope.get("mark") in bare)
+        if m.metric == "stouffer_z" and (_client_mark(m) in freed or m.scope.get("mark") in bare)
         else m
         for m in rows
     ]
 
 
-def _whom(measurement: Measurement) -> tuple[object, object]:
+def _client_mark(measurement: Measurement) -> tuple[object, object]:
     return measurement.scope.get("client"), measurement.scope.get("mark")
 
 
@@ -171,7 +171,8 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
         f"{description} were tested; published commitments match {len(status.committed)} of them"
     ]
     caveats += [
-        f"mark {mark} is uncommitted: {_why(mark, status, scores.commitments)}; it flags nobody"
+        f"mark {mark} is uncommitted: {_bare_reason(mark, status, scores.commitments)}; "
+        "it flags nobody"
         for mark in status.bare
     ]
     if status.unopened:
@@ -179,10 +180,10 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
             f"{status.unopened} of {len(status.published.commitments)} published commitments were "
             "not opened: each counts as one more test of every client"
         )
-    return [*caveats, _dated(status), *([] if opened else [OPENED])]
+    return [*caveats, _dated(status), *([] if opened else [UNOPENED_CAVEAT])]
 
 
-def _why(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
+def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
     if mark not in digests:
         return "its scores name no commitment, as the owner's file has no salt for it"
     if mark not in {c.id for c in status.published.commitments}:

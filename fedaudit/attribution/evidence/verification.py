@@ -24,7 +24,7 @@ from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.report import document
 from fedaudit.system.files import sha256
 
-JUDGED = ("measurements", "findings", "limits")
+COMPARED_SECTIONS = ("measurements", "findings", "limits")
 """Sections of a report that are compared with a new one; the verdict has a check of its own."""
 
 
@@ -48,10 +48,10 @@ def verify_bundle(
     if strangers := [mark.id for mark in marks if mark.id not in scores.marks]:
         raise InputError(f"{folder / bundle.MARKS} opens {strangers[0]}, which was not scored.")
     public = folder / bundle.COMMITMENTS
-    yield from _opened(marks, scores, public if public.is_file() else None)
+    yield from _check_commitments(marks, scores, public if public.is_file() else None)
     yield from _rescored(folder, estimates, scores, marks, pool, progress)
     yield from _redecided(folder, scores, report, public if public.is_file() else None)
-    yield from _told(scores, report, client)
+    yield from _check_statistics(scores, report, client)
 
 
 def _report(path: Path) -> dict[str, Any]:
@@ -81,7 +81,9 @@ def _files(contents: bundle.Bundle, folder: Path) -> Iterator[Check]:
         yield Check(state="same", kind="files", name=f"{len(contents.files)} by SHA-256")
 
 
-def _opened(marks: Sequence[Mark], scores: Scores, public: Path | None) -> Iterator[Check]:
+def _check_commitments(
+    marks: Sequence[Mark], scores: Scores, public: Path | None
+) -> Iterator[Check]:
     """Yield whether each opened mark is the one that was committed to, and tested."""
     digests = commitment.commitment_digests(marks)
     published: Mapping[str, str] = {}
@@ -121,7 +123,7 @@ def _rescored(
         if old.estimates != new.estimates:
             yield Check(state="differs", kind="estimates", name=f"of round {old.round}",
                         why="the scores are of other estimates")  # fmt: skip
-        expected, actual = _of(old, ids), _of(new, ids)
+        expected, actual = _sorted_scores(old, ids), _sorted_scores(new, ids)
         odd = (
             sum(a != b for a, b in zip(expected, actual, strict=True))
             if len(expected) == len(actual)
@@ -141,7 +143,7 @@ def _rescored(
             yield Check(state="not checked", kind="scores", name=f"of mark {mark}", why=why)
 
 
-def _of(round_scores: RoundScores, marks: Sequence[str]) -> list[tuple[object, ...]]:
+def _sorted_scores(round_scores: RoundScores, marks: Sequence[str]) -> list[tuple[object, ...]]:
     """Return a round's scores of some marks, with client and mark, in a fixed order."""
     tables = {"": round_scores.reference, **round_scores.clients}
     return [(client, mark, tables[client][mark]) for client in sorted(tables) for mark in marks]
@@ -165,7 +167,7 @@ def _redecided(
         start_time=datetime.now(UTC),
         commitments=public if config["committed"] else None,
     ).to_json()
-    for section in JUDGED:
+    for section in COMPARED_SECTIONS:
         old, new = report[section], json.loads(json.dumps(again[section]))
         odd = [x for x in old if x not in new] + [x for x in new if x not in old]
         why = f"{len(old):,} bit for bit" if old == new else f"{len(odd):,} are others"
@@ -173,7 +175,7 @@ def _redecided(
     yield verdict(report)
 
 
-def _told(scores: Scores, report: Mapping[str, Any], client: str) -> Iterator[Check]:
+def _check_statistics(scores: Scores, report: Mapping[str, Any], client: str) -> Iterator[Check]:
     """Yield Z of one client, or of every client that is named in a finding."""
     named = [str(finding["evidence"].get("client", "")) for finding in report["findings"]]
     config = report["run"]["config"]

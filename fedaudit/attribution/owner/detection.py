@@ -9,7 +9,7 @@ from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, 
 from fedaudit.api.watermark import Mark, Score, Watermark
 from fedaudit.config import registry
 
-Tested = Sequence[tuple[Mark, Watermark]]
+MarkWatermarks = Sequence[tuple[Mark, Watermark]]
 Question = tuple[GenerationRequest, SamplingParams]
 """What is asked, and how the answer is chosen."""
 
@@ -19,7 +19,7 @@ def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
 
 
-def detection_requests(engine: MultiTargetEngine, marks: Tested) -> list[Question]:
+def detection_requests(engine: MultiTargetEngine, marks: MarkWatermarks) -> list[Question]:
     """Return what a model is asked for all marks together, each question once."""
     return list(dict.fromkeys(q for pair in marks for q in _questions(engine, *pair)))
 
@@ -31,7 +31,7 @@ def _questions(engine: MultiTargetEngine, mark: Mark, plugin: Watermark) -> list
 def measure(
     engine: MultiTargetEngine,
     adapters: Sequence[Path | None],
-    marks: Tested,
+    marks: MarkWatermarks,
     progress: Progress = no_progress,
 ) -> list[dict[str, Score]]:
     """Return the score of every mark for every adapter; None is the base.

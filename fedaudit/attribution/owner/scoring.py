@@ -41,7 +41,7 @@ def score(
     `keep` gets the scores so far after every round, so that nothing is lost by an interruption.
     Raises InputError when `known` are of another run or of other marks.
     """
-    scores = _begun(estimates, marks, known)
+    scores = _resume_scores(estimates, marks, known)
     scores = replace(scores, device=_device(scores, pool.device()))
     have = {r.round for r in scores.rounds}
     todo = [r for r in estimates.rounds if r.round not in have]
@@ -63,7 +63,7 @@ def score(
     return scores
 
 
-def _begun(estimates: Estimates, marks: Sequence[Mark], existing: Scores | None) -> Scores:
+def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores | None) -> Scores:
     named = {mark.id: mark.name for mark in marks}
     tests = {mark.id: settings_digits(mark) for mark in marks}
     if existing is None:

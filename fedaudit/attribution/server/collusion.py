@@ -24,10 +24,15 @@ def lines(plan: SumPlan, colluders: Sequence[str]) -> list[str]:
     if not colluders:
         return []
     by_round = exposures(plan, colluders)
-    return [_told(plan, number, exposure, colluders) for number, exposure in by_round.items()]
+    return [
+        _describe_exposure(plan, number, exposure, colluders)
+        for number, exposure in by_round.items()
+    ]
 
 
-def _told(plan: SumPlan, number: int, exposure: Exposure, colluders: Sequence[str]) -> str:
+def _describe_exposure(
+    plan: SumPlan, number: int, exposure: Exposure, colluders: Sequence[str]
+) -> str:
     honest = set(plan.federation.manifest.rounds[number].participants) - set(colluders)
     prefix = f"Round {number}, where {', '.join(colluders)} tell the server their updates: "
     if not honest:

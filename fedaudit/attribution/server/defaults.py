@@ -40,10 +40,10 @@ def nearest_settings(settings: ProtocolSettings, counts: Sequence[int]) -> Proto
     """
     if min(counts) < 3:  # drawing refuses that in any case
         return settings
-    return _limited(_threshold(_others(settings, min(counts))), counts)
+    return _limited(_threshold(_default_others(settings, min(counts))), counts)
 
 
-def _others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
+def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
     """Return the settings with as many others in a set as all rounds allow."""
     if "others" in settings.named:
         return settings

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FLOAT = 4
 """Bytes of a number in a sum."""
 
-TRIED = 16
+TIMED_QUESTIONS = 16
 """Questions that the base is asked to learn how long an answer takes."""
 
 
@@ -127,7 +127,7 @@ def _scoring(plan: SumPlan, marks: Sequence[Mark], machine: "Machine") -> tuple[
     tested = detection.watermark_plugins(marks)
     questions = detection.detection_requests(engine, tested)
     models = sum(len(design.combinations) + 1 for design in plan.designs.values())
-    sample = questions[:TRIED]
+    sample = questions[:TIMED_QUESTIONS]
     began = time.perf_counter()
     detection.generate_answers(engine, [None], sample)
     answer_seconds = (time.perf_counter() - began) / max(1, len(sample))

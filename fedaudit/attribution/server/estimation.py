@@ -53,7 +53,7 @@ def remaining_plan(planned: SumPlan, out: Path) -> SumPlan:
 
     Raises InputError for a folder of anything else than this federation's estimates.
     """
-    existing = {r.round for r in _begun(planned, out).rounds}
+    existing = {r.round for r in _open_estimates(planned, out).rounds}
     designs = {n: design for n, design in planned.designs.items() if n not in existing}
     return replace(planned, designs=designs)
 
@@ -76,7 +76,7 @@ def estimate(
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
-    planned, estimates = remaining_plan(planned, out), _begun(planned, out)
+    planned, estimates = remaining_plan(planned, out), _open_estimates(planned, out)
     logs, todo = log_of.read(log, estimates.run), list(planned.designs)
     if recorded:
         ledger.check(planned, estimates.run, logs)
@@ -100,7 +100,7 @@ def estimate(
     return estimates, time.perf_counter() - began
 
 
-def _begun(planned: SumPlan, out: Path) -> Estimates:
+def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
     federation = planned.federation
     run = identity(federation)
     if (out / folder_of.NAME).exists():
@@ -294,7 +294,7 @@ def _entry(planned: SumPlan, number: int) -> dict[str, Any]:
         "threshold": planned.secure.threshold,
         "weights": planned.weighting,
         "seed": planned.seed,
-        "queries": design.asked,
+        "queries": design.sum_count,
         "designs": design.table(),
         "exposure": asdict(planned.exposures((number,))[number]),
     }

@@ -195,7 +195,7 @@ def _new(
         others=planned.others,
         pairs=planned.pairs,
         limit=planned.limit,
-        sums=planned.designs[number].asked,
+        sums=planned.designs[number].sum_count,
         exposure={
             "sets": exposed.sets,
             "smallest": exposed.smallest,
@@ -224,7 +224,7 @@ def resume_plan(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
         # An older log leaves out settings that did not exist then.
         if all(entry.get(name, default) == settings[name] for name, default in OLDER.items()):
             try:
-                designs[entry["round"]] = design.like(entry["designs"])
+                designs[entry["round"]] = design.from_table(entry["designs"])
             except (KeyError, TypeError, AttributeError, UsageError):
                 continue  # not our log: the ledger decides whether the new design may be asked for
     return replace(planned, designs=designs)

@@ -33,7 +33,9 @@ def foreign_shares(estimate: Combination, weights: Mapping[str, float]) -> dict[
     """
     import numpy as np
 
-    coefficients = {client: c for client, c in estimate.held().items() if client != estimate.target}
+    coefficients = {
+        client: c for client, c in estimate.client_shares().items() if client != estimate.target
+    }
     other_weights = np.array([weights[client] for client in coefficients])
     c = subset_design.weighted_coefficients(
         np.array(list(coefficients.values())), other_weights, weights[estimate.target]

@@ -49,7 +49,7 @@ class SumPlan:
     @property
     def queries(self) -> int:
         """Sums that the estimates are made of."""
-        return sum(design.asked for design in self.designs.values())
+        return sum(design.sum_count for design in self.designs.values())
 
     def sets(self, number: int) -> list[Members]:
         """Return a round's distinct sets, the round's own sum last: the server knows it too."""

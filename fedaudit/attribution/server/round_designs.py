@@ -102,7 +102,7 @@ class PairDesign:
         return DesignSettings(others=self.others, pairs=self.pairs, limit=self.limit)
 
     @property
-    def asked(self) -> int:
+    def sum_count(self) -> int:
         """Sums that the estimates are made of: 2 K for each."""
         return 2 * self.pairs * len(self.designs)
 
@@ -144,7 +144,7 @@ class PairDesign:
         """Return what tells these sets from others, whatever the order of the clients."""
         return {"designs": sorted(self.table(), key=lambda d: str(d["target"]))}
 
-    def like(self, table: Sequence[Mapping[str, Any]]) -> "PairDesign":
+    def from_table(self, table: Sequence[Mapping[str, Any]]) -> "PairDesign":
         """Return the sets of a log's `table`, by the same settings."""
         designs = tuple(
             Design(str(row["target"]), _members(row["include"]), _members(row["exclude"]))
@@ -187,7 +187,7 @@ class SharedDesign:
         )
 
     @property
-    def asked(self) -> int:
+    def sum_count(self) -> int:
         """Sums that the estimates are made of, the same for all."""
         return len(self.found.sets)
 
@@ -230,7 +230,7 @@ class SharedDesign:
         """Return what tells these sets from others."""
         return {"protocol": SHARED, **self.table()}
 
-    def like(self, table: Mapping[str, Any]) -> "SharedDesign":
+    def from_table(self, table: Mapping[str, Any]) -> "SharedDesign":
         """Return the sets of a log's `table`, by the same settings."""
         sets = SharedSets(self.found.participants, _members(table["sets"]), self.tries)
         return SharedDesign(self.targets, sets, self.rule)

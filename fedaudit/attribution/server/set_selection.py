@@ -36,7 +36,7 @@ def _kind(
     weights = {name: 1.0 if shares is None else shares[name] for name in participants}
     return (
         len(participants),
-        shared_rule.known(relative_weights[name] for name in participants),
+        shared_rule.has_equal_weights(relative_weights[name] for name in participants),
         shared_defaults.ratio(weights),
     )
 
@@ -81,7 +81,7 @@ def pairs(
             tuple(draw.design for draw in draws), settings.limit, len(participants), tries
         )
 
-    return {number: _told(number, drawn) for number in numbers}
+    return {number: _draw_round(number, drawn) for number in numbers}
 
 
 def shared(
@@ -105,10 +105,10 @@ def shared(
             )
         return SharedDesign(tuple(_in_order(manifest, number)), sets, rule)
 
-    return {number: _told(number, drawn) for number in rules}
+    return {number: _draw_round(number, drawn) for number in rules}
 
 
-def _told(number: int, draw: Callable[[int], RoundDesign]) -> RoundDesign:
+def _draw_round(number: int, draw: Callable[[int], RoundDesign]) -> RoundDesign:
     try:
         return draw(number)
     except UsageError as error:

@@ -28,7 +28,7 @@ def rules(
     return {
         number: SharedSetsRule(
             participants=count,
-            queries=settings.sets or shared_rule.half(count, total_known=total_known),
+            queries=settings.sets or shared_rule.default_queries(count, total_known=total_known),
             threshold=settings.threshold,
             limit=settings.limit,
             whole=total_known,

@@ -33,6 +33,6 @@ class EpsilonRequest(AuditRequest):
             raise ValueError("--epsilon must be 0 or more.")
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The file of coins."""
         return self.coins

@@ -49,7 +49,7 @@ def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mappin
                 "label": LABEL,
                 "text": scored_canary.canary.secret,
                 "client": scored_canary.canary.client,
-                "sentence": scored_canary.canary.whole,
+                "sentence": scored_canary.canary.sentence,
             }
         )
     return listed_findings, plain

@@ -63,8 +63,8 @@ def refuted_fits(scored: Iterable[ScoredCanary], level: float) -> int:
 def _rows(
     scored: Scored, source: str, times: int, *, is_exact: bool, bits: float, seed: int
 ) -> Iterator[Measurement]:
-    canaries = _of(scored[source], times)
-    base = _of(scored[BASE], times) if source == TUNED and BASE in scored else []
+    canaries = _filter_times(scored[source], times)
+    base = _filter_times(scored[BASE], times) if source == TUNED and BASE in scored else []
     size = len(canaries[0].references) + 1
     scope: dict[str, object] = {
         "source": source,
@@ -99,7 +99,7 @@ def _rows(
         yield _mean(fitted, fitted_base, chance, {**scope, "estimator": EXTRAPOLATED}, seed)
 
 
-def _of(canaries: Sequence[ScoredCanary], times: int) -> list[ScoredCanary]:
+def _filter_times(canaries: Sequence[ScoredCanary], times: int) -> list[ScoredCanary]:
     return [c for c in canaries if c.canary.times == times]
 
 

@@ -70,12 +70,12 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         heading = self._canaries.heading(self.form)
         planted = enumerate(self._canaries.planted)
         return [
-            Document(id=str(index), text=heading + canary.whole, pii=())
+            Document(id=str(index), text=heading + canary.sentence, pii=())
             for index, canary in planted
         ]
 
     @property
-    def _whole(self) -> bool:
+    def _is_enumerable(self) -> bool:
         return ranking.is_enumerable(self._canaries, self.request.space_limit)
 
     def config(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             measurements=tuple(
                 measurements.rows(
                     scored,
-                    is_exact=self._whole,
+                    is_exact=self._is_enumerable,
                     bits=math.log2(self._canaries.space.size),
                     seed=self.request.seed,
                 )
@@ -153,7 +153,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             yield "There are no controls: nothing shows that chance is as it should be."
         if BASE not in scored:
             yield "The target has no base to compare with."
-        if self._whole:
+        if self._is_enumerable:
             return
         count, size = self.request.references, self._canaries.space.size
         yield (

@@ -27,6 +27,6 @@ class ExposureRequest(AuditRequest):
     """What was published of the file before training; empty where nobody says."""
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The file of canaries."""
         return self.canaries

@@ -42,7 +42,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles
             "--target, or one of its rounds with --round."
         )
     [of_round] = [entry for entry in federation.manifest.rounds if entry.round == number]
-    named = [path for path in (request.own, request.others, *request.members) if path]
+    named = [path for path in (request.input_path, request.victim_path, *request.members) if path]
     record_paths = {path.stem: path for path in named}
     record_paths |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
     client_files = {

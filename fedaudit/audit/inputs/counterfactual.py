@@ -29,7 +29,7 @@ class CounterfactualRun:
     found: bool = False
     """Whether nobody named it: it lay beside the federation."""
 
-    def given(self, case: AttackContext) -> AttackContext:
+    def add_to(self, case: AttackContext) -> AttackContext:
         """Return `case` with this model to compare with."""
         names = "+".join(self.without)
         target = Target(name=f"without {names}", adapter=str(self.adapter))
@@ -82,7 +82,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | N
     """
     named = request.compared_run
     if named is None:
-        return _beside(request, audited)
+        return _find_counterpart(request, audited)
     if audited.federation is None or audited.round is None:
         raise UsageError(
             "--counterfactual goes with the global adapter of a simulated federation as --target; "
@@ -94,11 +94,11 @@ def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | N
     return _run(audited.federation, open_federation(named), audited.round)
 
 
-def _beside(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | None:
+def _find_counterpart(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | None:
     if not request.compares_counterfactual or audited.federation is None or audited.round is None:
         return None
-    client = _owner(request.others or request.own, audited.federation)
-    counterpart = counterfactual.beside(audited.federation, client) if client else None
+    client = _owner(request.victim_path or request.input_path, audited.federation)
+    counterpart = counterfactual.find_counterpart(audited.federation, client) if client else None
     if counterpart is None or counterpart.manifest.status != "complete":
         return None
     return replace(_run(audited.federation, counterpart, audited.round), found=True)
@@ -117,7 +117,7 @@ def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, Count
     runs = {}
     for client in request.participants:
         owner = _owner(Path(client.path), audited.federation)
-        counterpart = counterfactual.beside(audited.federation, owner) if owner else None
+        counterpart = counterfactual.find_counterpart(audited.federation, owner) if owner else None
         if counterpart is not None and counterpart.manifest.status == "complete":
             run = _run(audited.federation, counterpart, audited.round)
             runs[client.name] = replace(run, found=True)

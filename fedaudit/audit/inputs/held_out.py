@@ -30,7 +30,7 @@ class HeldOut:
     related: bool
     limits: tuple[str, ...]
 
-    def given(self, case: AttackContext) -> AttackContext:
+    def add_to(self, case: AttackContext) -> AttackContext:
         """Return `case` with these records."""
         return replace(case, held_out=self.documents, related=self.related)
 
@@ -46,7 +46,7 @@ def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
     """Return the file of held-out records: the one named, or the simulation's own for a victim."""
     if request.unseen is not None:
         return request.unseen
-    if request.others is None or audited.federation is None or not _compared(request):
+    if request.victim_path is None or audited.federation is None or not _compared(request):
         return None
     path = audited.federation.path / FILE
     return path if path.is_file() else None
@@ -78,7 +78,7 @@ def read(
             "that the records tried are of."
         )
     related = bool(_groups(remaining) & _groups(trained))
-    limits = _told(
+    limits = _describe_held_out(
         path, remaining, len(documents) - len(new), len(new) - len(remaining), related=related
     )
     if request.unseen is None:
@@ -110,7 +110,7 @@ def _groups(documents: Iterable[Document]) -> set[str]:
     return {document.group for document in documents} - {""}
 
 
-def _told(
+def _describe_held_out(
     path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, related: bool
 ) -> tuple[str, ...]:
     counts = (

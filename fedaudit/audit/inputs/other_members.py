@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedaudit.audit.inputs.files import InputFile
     from fedaudit.audit.request import AuditRequest
 
-ALONE = (
+NO_MEMBERS_CAVEAT = (
     "No other member's documents were at hand (--member): what others have as well counts as the "
     "victim's."
 )
@@ -24,13 +24,13 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
     They are those that were named, or else those that the federation's folder keeps. Nobody needs
     them without a victim.
     """
-    if request.others is None:
+    if request.victim_path is None:
         return {}
     named = {path.stem: path for path in request.members}
     if len(named) < len(request.members):
         named = {str(path): path for path in request.members}
-    files = named or _kept(audited)
-    excluded_paths = {path.resolve() for path in (request.own, request.others)}
+    files = named or _client_files(audited)
+    excluded_paths = {path.resolve() for path in (request.input_path, request.victim_path)}
     return {name: path for name, path in files.items() if path.resolve() not in excluded_paths}
 
 
@@ -61,7 +61,7 @@ def check_files(request: "AuditRequest") -> None:
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
 
 
-def _kept(audited: AuditTarget) -> dict[str, Path]:
+def _client_files(audited: AuditTarget) -> dict[str, Path]:
     if audited.federation is None:
         return {}
     folder = audited.federation.path

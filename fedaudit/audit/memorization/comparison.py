@@ -13,7 +13,7 @@ from fedaudit.metrics.overlap import (
 )
 from fedaudit.system.processes import processes
 
-FEW = 4000
+MIN_PARALLEL_PAIRS = 4000
 """So many pairs are compared before other processes have started."""
 
 CHUNK = 2000
@@ -49,7 +49,9 @@ def compare_all(
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
     pair_overlaps: dict[Pair, Overlap] = {}
     done = 0
-    for chunk, overlaps in _answered(chunks, settings, count if len(pairs) > FEW else 1):
+    for chunk, overlaps in _answered(
+        chunks, settings, count if len(pairs) > MIN_PARALLEL_PAIRS else 1
+    ):
         for (suffix, texts), row in zip(chunk, overlaps, strict=True):
             pair_overlaps |= {(suffix, texts[index]): overlap for index, overlap in row}
             done += len(texts)
@@ -74,13 +76,13 @@ def _chunks(pairs: Collection[Pair]) -> Iterator[list[Row]]:
         yield chunk
 
 
-Found = list[list[tuple[int, Overlap]]]
+ChunkOverlaps = list[list[tuple[int, Overlap]]]
 """For each suffix of a chunk, which of its continuations have something of it."""
 
 
 def _answered(
     chunks: Sequence[list[Row]], settings: OverlapSettings, count: int
-) -> Iterator[tuple[list[Row], Found]]:
+) -> Iterator[tuple[list[Row], ChunkOverlaps]]:
     if count < 2:
         yield from ((chunk, _compare(settings, chunk)) for chunk in chunks)
         return
@@ -90,10 +92,10 @@ def _answered(
             yield chunk, answer.result()
 
 
-def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> Found:
+def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> ChunkOverlaps:
     """Compare a chunk; this is what runs in a process."""
     ready = _prepared({text for suffix, texts in chunk for text in (suffix, *texts)}, settings)
-    rows: Found = []
+    rows: ChunkOverlaps = []
     for suffix, texts in chunk:
         prepared = ready[suffix]
         overlaps = ((i, compare_prepared(prepared, ready[text])) for i, text in enumerate(texts))

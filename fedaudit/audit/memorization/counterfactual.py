@@ -46,7 +46,7 @@ def _pair(
     victim: str,
 ) -> Iterator[Measurement]:
     drew = {
-        source: _drew(matches.answers, attacker, victim)
+        source: _prefix_hits(matches.answers, attacker, victim)
         for source, matches in (("tuned", tuned), (KIND, without), ("base", base))
         if matches
     }
@@ -85,7 +85,9 @@ def _pair(
     )
 
 
-def _drew(answers: Sequence[MatchedContinuation], attacker: str, victim: str) -> dict[Prefix, bool]:
+def _prefix_hits(
+    answers: Sequence[MatchedContinuation], attacker: str, victim: str
+) -> dict[Prefix, bool]:
     """Return for each prefix of `attacker` whether it drew a text of `victim`."""
     client_answers = (answer for answer in answers if answer.continued.client == attacker)
     return {

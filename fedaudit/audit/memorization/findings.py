@@ -9,7 +9,7 @@ from fedaudit.api.records import Finding
 from fedaudit.audit.memorization.matching import Match, MatchedContinuation
 from fedaudit.audit.memorization.measurements import PLUGIN
 
-MOST = 100
+MAX_EXAMPLES = 100
 """Examples that a report lists; the measurements count all."""
 
 LABEL = "TEXT"
@@ -100,7 +100,7 @@ def findings(
     """
     listed_findings: list[Finding] = []
     plain: list[Mapping[str, str]] = []
-    for number, example in enumerate(drawn_suffixes[:MOST], 1):
+    for number, example in enumerate(drawn_suffixes[:MAX_EXAMPLES], 1):
         name = f"{PLUGIN}-{number:04d}"
         listed_findings.append(
             Finding(

@@ -167,7 +167,7 @@ def candidate_pairs(
         splits = looked_for(clients, asker, owner)
         texts = {continuations.texts[i].text: None for i in rows}
         best = (
-            nearest_documents(list(texts), [p.suffix for p in splits], _most(protocol))
+            nearest_documents(list(texts), [p.suffix for p in splits], _retrieval_limit(protocol))
             if splits
             else []
         )
@@ -188,7 +188,7 @@ def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
     return [split for split in splits if not clients[asker].has(split)]
 
 
-def _most(protocol: Protocol) -> int | None:
+def _retrieval_limit(protocol: Protocol) -> int | None:
     return None if protocol.all_pairs else protocol.retrieved
 
 

@@ -16,10 +16,12 @@ from fedaudit.metrics.overlap.sentences import has_han
 PLUGIN = "memorize"
 ALL = "all"
 MOST_HIT = 10
-COUNTED = {"mr_total", "mr_pair"}
+PREFIX_SHARE_METRICS = {"mr_total", "mr_pair"}
 """Ratios that are shares of prefixes; the others are weighted means."""
 
-ALONE = "one client only has texts that are long enough, so nobody else's can be drawn"
+SINGLE_CLIENT_REASON = (
+    "one client only has texts that are long enough, so nobody else's can be drawn"
+)
 NOBODY = "no client has texts that are long enough"
 BATCH = 4096
 
@@ -54,7 +56,7 @@ def rows(
 def missing_rows(protocol: Protocol) -> list[Measurement]:
     """Return the rows that say why nothing was measured: no client has a text to ask with."""
     scope = {"source": "tuned", "category": ALL, **protocol.scope()}
-    why = f"no client has a text of at least {protocol.least} tokens"
+    why = f"no client has a text of at least {protocol.min_tokens} tokens"
     names = ("mr_total", "mr_intra", "mr_inter")
     return [_ratio(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
 
@@ -72,7 +74,11 @@ def _of_ratios(
     """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
     yield _ratio("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
     yield _ratio("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
-    why = ALONE if sum(bool(s.parts) for s in clients.values()) < 2 else _unheard(ratio)
+    why = (
+        SINGLE_CLIENT_REASON
+        if sum(bool(s.parts) for s in clients.values()) < 2
+        else _unheard(ratio)
+    )
     yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
     for pair in product(clients, clients):
         pair_scope = {**scope, "attacker": pair[0], "victim": pair[1]}
@@ -110,7 +116,7 @@ def _ratio(
         plugin=PLUGIN,
         metric=metric,
         scope=scope,
-        hits=rate.hits if metric in COUNTED else None,
+        hits=rate.hits if metric in PREFIX_SHARE_METRICS else None,
         baseline=base.estimate.value if base and base.estimate else None,
     )
 
@@ -132,7 +138,7 @@ def _left_out(
                 kind="memorization",
                 plugin=PLUGIN,
                 metric="repetitive",
-                scope={**scope, **_whose(client)},
+                scope={**scope, **_attacker_scope(client)},
             )
 
 
@@ -141,7 +147,7 @@ def _everybody(clients: Clients) -> tuple[str, ...]:
     return (ALL, *(clients if len(clients) > 1 else ()))
 
 
-def _whose(name: str) -> dict[str, str]:
+def _attacker_scope(name: str) -> dict[str, str]:
     return {} if name == ALL else {"attacker": name}
 
 
@@ -175,11 +181,11 @@ def _lengths(
             ("input", [split.given for split in splits]),
             ("output", [split.output for split in splits if split.output]),
         ):
-            yield from _median(sizes, {**protocol.scope(), "text": text, **_whose(name)})
+            yield from _median(sizes, {**protocol.scope(), "text": text, **_attacker_scope(name)})
         for model in matches:
             scope = {**protocol.scope(), "source": model.heard.source, "text": "generation"}
             texts = [c.text for c in model.heard.texts if name in (c.client, ALL)]
-            yield from _median(_tokens(engine, texts), {**scope, **_whose(name)})
+            yield from _median(_tokens(engine, texts), {**scope, **_attacker_scope(name)})
             hits, n = sum(too_short(text, protocol) for text in texts), len(texts)
             if n:
                 yield Measurement.rate(
@@ -188,7 +194,7 @@ def _lengths(
                     kind="memorization",
                     plugin=PLUGIN,
                     metric="too_short",
-                    scope={**scope, **_whose(name)},
+                    scope={**scope, **_attacker_scope(name)},
                 )
 
 

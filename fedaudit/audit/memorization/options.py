@@ -9,7 +9,7 @@ from fedaudit.api.records import SamplingParams
 HARDLY = 20
 """Tokens that a text needs beyond its prefix; shorter ones are left out."""
 
-How = Literal["top-k", "top-p", "temperature", "greedy"]
+DecodingMode = Literal["top-k", "top-p", "temperature", "greedy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Protocol:
     """Tokens of a text that the model is given."""
     retrieved: int = 10
     """The suffixes of each client, most like the continuation first, that it is compared with."""
-    decoding: How = "top-k"
+    decoding: DecodingMode = "top-k"
     top_k: int = 40
     top_p: float = 0.8
     temperature: float = 1.0
@@ -53,7 +53,7 @@ class Protocol:
         self.sampling_params()
 
     @property
-    def least(self) -> int:
+    def min_tokens(self) -> int:
         """The tokens that a text must have to be asked with."""
         return self.prefix_length + HARDLY
 

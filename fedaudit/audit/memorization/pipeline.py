@@ -42,7 +42,7 @@ from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
 
-KNOWN = 32
+KNOWN_TOKENS = 32
 """Tokens of a known text by which the prompts' beginning is chosen."""
 
 NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
@@ -112,10 +112,10 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         if base := self.audited.untuned:
             every = [document for documents in texts.values() for document in documents]
             changed = adapter_effect.measure(engine, models[0], base, every)
-        start = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
+        start = prompt_start.choose_prompt_start(engine, models[0], _known_occurrences(clients))
         continuations = matching.continue_all(
             CachingEngine(engine, self.journal) if self.journal else engine,
-            [*models, *(_without(name, run) for name, run in without.items())],
+            [*models, *(_counterfactual_target(name, run) for name, run in without.items())],
             clients,
             protocol,
             begin=engine.prompt_starts[start.chosen.start],
@@ -123,7 +123,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             watch=self.watch,
         )
         self.finish_asking()
-        all_matches, notes = _found(continuations, clients, request, self.watch)
+        all_matches, notes = _match_all(continuations, clients, request, self.watch)
         matches = all_matches[: len(models)]
         left_out = dict(zip(without, all_matches[len(models) :], strict=True))
         rows = memorization_rows.rows(matches, clients, protocol, engine)
@@ -135,7 +135,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             results=evidence.replace_hashed_ids([result], self.redactor),
             effect=adapter_effect.table(changed),
             beginning=start.table(),
-            spent=_spent(clients, protocol),
+            spent=_count_queries(clients, protocol),
         )
 
     def _result(
@@ -172,7 +172,7 @@ def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
     return [tuned, *base, *central]
 
 
-def _without(client: str, run: counterfactual_runs.CounterfactualRun) -> Target:
+def _counterfactual_target(client: str, run: counterfactual_runs.CounterfactualRun) -> Target:
     """Return the model that was trained without a client."""
     return Target(name=f"without {client}", adapter=str(run.adapter))
 
@@ -190,7 +190,7 @@ def _central(audited: AuditTarget) -> Path:
     return folder
 
 
-def _found(
+def _match_all(
     continuations: Sequence[ModelContinuations],
     clients: Clients,
     request: MemorizationRequest,
@@ -251,17 +251,19 @@ def _detector(request: MemorizationRequest) -> PiiDetector:
     return detector
 
 
-def _known(clients: Clients) -> list[PiiOccurrence]:
+def _known_occurrences(clients: Clients) -> list[PiiOccurrence]:
     """Return known texts from their first token on, by which the beginning is chosen."""
     return [
-        PiiOccurrence(prefix=split.prompt[:1], tokens=split.prompt[1 : 1 + KNOWN], at_start=True)
+        PiiOccurrence(
+            prefix=split.prompt[:1], tokens=split.prompt[1 : 1 + KNOWN_TOKENS], at_start=True
+        )
         for sample in clients.values()
         for split in sample.parts
         if len(split.prompt) > 1
     ]
 
 
-def _spent(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
+def _count_queries(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
     """Return how many continuations the tuned model was asked for, and of how many prompts."""
     client_splits = [split for sample in clients.values() for split in sample.parts]
     prompts = {split.prompt for split in client_splits}
@@ -290,5 +292,5 @@ def _limits(
                     "fewer than 50 characters (a Chinese one counts for 2.5): the detector can "
                     "find nothing in so short a text."
                 )
-    if examples > findings.MOST:
-        yield (f"{examples:,} texts were drawn; the {findings.MOST} worst are listed.")
+    if examples > findings.MAX_EXAMPLES:
+        yield (f"{examples:,} texts were drawn; the {findings.MAX_EXAMPLES} worst are listed.")

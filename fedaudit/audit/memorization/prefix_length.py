@@ -33,7 +33,7 @@ def choose_prefix_length(
         return request, []
     note = (
         f"A prefix has {length:,} tokens, not {protocol.prefix_length:,}: half of the texts have "
-        f"fewer than {protocol.least:,} tokens."
+        f"fewer than {protocol.min_tokens:,} tokens."
     )
     return replace(request, protocol=replace(protocol, prefix_length=length)), [note]
 
@@ -42,7 +42,9 @@ def too_short(
     files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate, protocol: Protocol
 ) -> str:
     """Return why nothing can be asked, and the longest prefix with which something can be."""
-    none = f"No client has a text of at least {protocol.least:,} tokens: there is nothing to ask."
+    none = (
+        f"No client has a text of at least {protocol.min_tokens:,} tokens: there is nothing to ask."
+    )
     longest = max(text_lengths(files, engine, form), default=0)
     if longest <= HARDLY:
         return f"{none} The longest has {longest:,}, and any prefix needs {HARDLY + 1:,}."

@@ -29,7 +29,7 @@ class MemorizationRequest(AuditRequest):
     """Processes that compare texts; 0: as many as there are cores."""
 
     @property
-    def own(self) -> Path:
+    def input_path(self) -> Path:
         """The documents of the first client, by which the federation is found."""
         return Path(self.clients[0].path)
 

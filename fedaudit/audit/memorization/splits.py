@@ -99,7 +99,7 @@ def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) ->
     """Return one document for each input text, in the order in which they are drawn."""
     first: dict[str, Document] = {}
     for document in sorted(documents, key=lambda d: d.id):
-        start, end = place(document, form)
+        start, end = input_span(document, form)
         first.setdefault(normalize_copy(document.text[start:end]), document)
 
     return [first[text] for text in sorted(first, key=lambda text: _digest(f"{seed}:{text}"))]
@@ -109,7 +109,7 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def place(document: Document, form: PromptTemplate) -> tuple[int, int]:
+def input_span(document: Document, form: PromptTemplate) -> tuple[int, int]:
     """Return where the input stands in a record's text; of a plain text, all of it.
 
     The input is what the record is about (App. E.3); of a record without one, its instruction.
@@ -131,7 +131,9 @@ def _cut(
     [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
     for document, tokens in _tokenized(documents, engine):
         is_whole = protocol.prompt == "record" or not document.instruction
-        result = _part(document, tokens, place(document, form), protocol.prefix_length)
+        result = _split_document(
+            document, tokens, input_span(document, form), protocol.prefix_length
+        )
         if result is not None:
             cut, begin = result
             yield cut if is_whole else _after(cut, ahead.ids, begin)
@@ -150,7 +152,7 @@ def text_sizes(
     """Yield how many tokens each different input text has."""
     training_documents = [document for document in documents if not document.is_prompt]
     for document, tokens in _tokenized(_distinct(training_documents, form, seed=0), engine):
-        begin, after = _input(tokens, place(document, form))
+        begin, after = _input(tokens, input_span(document, form))
         yield after - begin
 
 
@@ -165,7 +167,7 @@ def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
     return begin, after
 
 
-def _part(
+def _split_document(
     document: Document, tokens: Tokens, where: tuple[int, int], length: int
 ) -> tuple[PrefixSuffix, int] | None:
     """Return a text's part and the token with which its input begins; None if it is too short.
@@ -215,7 +217,7 @@ def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol)
         if sample.too_short:
             yield (
                 f"{name}: {sample.too_short:,} of {sample.documents - sample.copies:,} different "
-                f"texts have fewer than {protocol.least:,} tokens and were left out."
+                f"texts have fewer than {protocol.min_tokens:,} tokens and were left out."
             )
         if sample.copies:
             yield f"{name}: {sample.copies:,} copies of other texts of its own were left out."

@@ -16,7 +16,9 @@ Report = Mapping[str, Any]
 State = Literal["same", "differs", "not at hand", "not checked"]
 
 NO_HASH = "the report has no hash of it"
-OTHERS = "of strings in these records; others were made with another key or are of no record"
+OTHER_DIGESTS_REASON = (
+    "of strings in these records; others were made with another key or are of no record"
+)
 EARLIER = "by the fingerprint of an earlier version, which leaves out {}"
 
 
@@ -76,7 +78,7 @@ def _masks(report: Report, folder: Path, files: Sequence[Path]) -> Iterator[Chec
     if matches == stated:
         yield replace(check, why="of strings in these records")
         return
-    why = OTHERS if key else "the key that they were made with is not here"
+    why = OTHER_DIGESTS_REASON if key else "the key that they were made with is not here"
     yield replace(check, state="not checked", why=why)
 
 
@@ -107,7 +109,7 @@ def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashe
     except (InputError, OSError) as error:
         return replace(check, why=_reason(error))
     if stated not in fingerprints:
-        return _differing(check, next(iter(fingerprints), ""), stated)
+        return _mark_differing(check, next(iter(fingerprints), ""), stated)
     why = EARLIER.format(fingerprints[stated]) if fingerprints[stated] else ""
     algorithm = "sha256" if fingerprints[stated] == adapters.CONFIG else "dirHash"
     return replace(check, state="same", why=why, digest={algorithm: stated})
@@ -149,10 +151,12 @@ def _file(kind: str, row: Report, folders: Sequence[Path]) -> Check:
         digest = sha256(path)
     except (InputError, OSError) as error:
         return replace(check, why=_reason(error))
-    return replace(check, state="same") if digest == stated else _differing(check, digest, stated)
+    return (
+        replace(check, state="same") if digest == stated else _mark_differing(check, digest, stated)
+    )
 
 
-def _differing(check: Check, digest: str, stated: str) -> Check:
+def _mark_differing(check: Check, digest: str, stated: str) -> Check:
     why = f"its SHA-256 is {digest[:12]}…, not {stated[:12]}…"
     return replace(check, state="differs", why=why, digest={})
 

@@ -195,7 +195,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     material, plan, request = prepared.material, prepared.plan, prepared.request
     files = corpora(material.audited, request)
     costs = {name: cost_of(step, files) for name, step in plan.steps.items()}
-    documents = files.of(material.victim or material.prefixes)
+    documents = files.read_documents(material.victim or material.prefixes)
     speed = None
     if documents:
         engine, _ = pipeline.load(material.audited, files.form, request)

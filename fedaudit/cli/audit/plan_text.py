@@ -78,8 +78,8 @@ def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
         yield "federation", f"{audited.federation.path}, {rounds}"
     if material.clients:
         yield "clients with documents", ", ".join(client.name for client in material.clients)
-    yield "attacker", material.who(material.prefixes)
-    yield "victim", material.who(material.victim)
+    yield "attacker", material.client_name(material.prefixes)
+    yield "victim", material.client_name(material.victim)
     yield "held-out records", material.held_out.name if material.held_out else "none"
     yield "canaries", material.canaries.name if material.canaries else "none"
     yield "marks", material.marks.name if material.marks else "none"

@@ -77,7 +77,7 @@ def prefix_probabilities(
         sums = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
         room = _room(padded_length(len(batch_request.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
-        BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).go(batch_request)
+        BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).run(batch_request)
         yield batch, list(sums.chances(columns))
 
 
@@ -107,7 +107,7 @@ class BatchSearch:
     rows: int
     """Rows whose distributions are in memory at once."""
 
-    def go(self, request: PrefixProbabilityRequest) -> None:
+    def run(self, request: PrefixProbabilityRequest) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
         roots = SearchBranches.start(
             [probe_key(request.seed, prompt) for prompt in request.prompts]

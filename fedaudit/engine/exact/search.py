@@ -147,7 +147,7 @@ def expand_branches(
     first, last = (np.concatenate([getattr(step, n) for step in steps]) for n in ("first", "last"))
     # A run of tokens has the mass of the sum up to its end less that up to its beginning.
     sums = torch.nn.functional.pad(table.cumsum(dim=-1), (1, 0))
-    run = (_taken(sums, rows, last) - _taken(sums, rows, first)).clip(0)
+    run = (_gather(sums, rows, last) - _gather(sums, rows, first)).clip(0)
     token = _token(sums, branches)
     strings = np.concatenate([step.strings for step in steps])
     totals.add(branches[rows], strings, run, (first <= token[rows]) & (token[rows] < last))
@@ -162,7 +162,7 @@ def expand_branches(
     longer = SearchBranches(
         prompts=before.prompts,
         nodes=nodes,
-        mass=_taken(table, rows, tokens) * before.mass,
+        mass=_gather(table, rows, tokens) * before.mass,
         drawn=before.drawn,
         keys=splitmix64(before.keys + tokens.astype(np.uint64) * _STEP),
     )
@@ -226,7 +226,7 @@ def _uniform(keys: Keys, salt: np.uint64) -> Floats:
     return np.asarray((splitmix64(keys ^ salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def _taken(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
+def _gather(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
     """Return the numbers at (row, column)."""
     row, column = (to_device(indices, table.device) for indices in (rows, columns))
     values: Floats = table[row, column].cpu().numpy()

@@ -180,10 +180,10 @@ class TokenAutomaton:
     def steps(self, node: int) -> TokenSteps:
         """Return what every token does at a node, computed on first use."""
         if node not in self._steps:
-            self._steps[node] = self._made(node)
+            self._steps[node] = self._build_steps(node)
         return self._steps[node]
 
-    def _made(self, start: int) -> TokenSteps:
+    def _build_steps(self, start: int) -> TokenSteps:
         spelt = self.words.spelt
         leads = [(position, start) for position in self.words.silent]
         completes: list[tuple[int, int, int]] = []
@@ -214,7 +214,7 @@ class AutomatonCache:
         self._tables: dict[tuple[int, ...], list[bytes]] = {}
         self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], TokenAutomaton] = {}
 
-    def of(self, strings: Collection[str], end_tokens: Collection[int]) -> TokenAutomaton:
+    def get(self, strings: Collection[str], end_tokens: Collection[int]) -> TokenAutomaton:
         """Return the spelling of `strings` where `end_tokens` end an answer."""
         stops = tuple(sorted(set(end_tokens)))
         key = tuple(sorted(set(strings))), stops

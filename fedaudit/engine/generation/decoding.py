@@ -24,7 +24,7 @@ from fedaudit.engine.generation.sequences import (
     SamplingJob,
 )
 
-Kept = Callable[[torch.Tensor], None]
+KeepCallback = Callable[[torch.Tensor], None]
 
 ENTRIES = 256
 """How many drawn tokens the samples that share their prompt's keys may have together."""
@@ -56,7 +56,7 @@ class DecodeRows(Protocol):
 
 @torch.inference_mode()
 def decode_batch(
-    model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], on_keep: Kept
+    model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], on_keep: KeepCallback
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an end token.
 
@@ -65,7 +65,7 @@ def decode_batch(
     """
     course = DecodeLoop(model, work, batch, on_keep)
     course.admit(batch)
-    while course.going:
+    while course.is_running:
         course.step()
     return course.drawn.tokens()
 
@@ -82,19 +82,19 @@ def decode_refilled(
     not share stays until then.
     """
     course, position = DecodeLoop(model, work, waiting, lambda rows: None), 0
-    while position < len(waiting) or course.going:
+    while position < len(waiting) or course.is_running:
         while position < len(waiting) and course.takes(rows):
-            batch = _fitting(work, islice(waiting, position, None), rows - course.held())
+            batch = _next_batch(work, islice(waiting, position, None), rows - course.sample_count())
             if not batch:
                 break
             position += len(batch)
             course.admit(batch)
-        if course.going:
+        if course.is_running:
             course.step()
-        yield from course.drawn.ended()
+        yield from course.drawn.take_finished()
 
 
-def _fitting(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
+def _next_batch(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
     """Return as many of the first pieces as have one padded length and at most `room` samples."""
     batch: list[SampleRange] = []
     widths = set[int]()
@@ -115,7 +115,7 @@ class DecodeLoop:
         model: PreTrainedModel,
         work: SamplingJob,
         pieces: Sequence[SampleRange],
-        on_keep: Kept,
+        on_keep: KeepCallback,
     ) -> None:
         """Start without samples; `pieces` are all that may be admitted."""
         self._model, self._work, self._kept = model, work, on_keep
@@ -128,13 +128,13 @@ class DecodeLoop:
         self.drawn = OutputBuffer(work, new, rows_of(pieces))
 
     @property
-    def going(self) -> bool:
+    def is_running(self) -> bool:
         """Say whether there is a sample that has not ended."""
         return self._samples is not None and len(self._samples.index) > 0
 
-    def held(self) -> int:
+    def sample_count(self) -> int:
         """Return how many samples take up room."""
-        return int(self._sizes[self._rows.remembered()].sum()) if self.going else 0
+        return int(self._sizes[self._rows.remembered()].sum()) if self.is_running else 0
 
     def _begin(self) -> None:
         """Drop the cache: no sample is running."""
@@ -147,11 +147,11 @@ class DecodeLoop:
 
     def takes(self, rows: int) -> bool:
         """Say whether further prompts can be taken in now: a quarter of `rows` is free for them."""
-        return not self.going or (self._refills and 4 * (rows - self.held()) >= rows)
+        return not self.is_running or (self._refills and 4 * (rows - self.sample_count()) >= rows)
 
     def admit(self, batch: Sequence[SampleRange]) -> None:
         """Read the prompts of `batch`, and draw the first token of each of their samples."""
-        if not self.going:
+        if not self.is_running:
             self._begin()
         sizes = [piece.last - piece.first for piece in batch]
         group, owner = shared_prefix.group_samples(sizes, self._most)
@@ -202,7 +202,7 @@ class CopiedPrefixRows:
     Rows of samples that have ended leave the batch once they are a quarter of it.
     """
 
-    def __init__(self, model: PreTrainedModel, on_keep: Kept) -> None:
+    def __init__(self, model: PreTrainedModel, on_keep: KeepCallback) -> None:
         self._model, self._kept = model, on_keep
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:

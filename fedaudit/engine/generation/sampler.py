@@ -114,12 +114,12 @@ def _draw(
     blocks = blocks.view(len(chances), -1, BLOCK)
     # First the block, then the token in it: only sums over blocks are made of every row.
     totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
-    block, remainder = _found(totals[where], number)
-    token, _ = _found(blocks[where, block].double().cumsum(dim=-1), remainder)
+    block, remainder = _locate(totals[where], number)
+    token, _ = _locate(blocks[where, block].double().cumsum(dim=-1), remainder)
     return (block * BLOCK + token).where(totals[where, -1].isfinite(), NO_TOKEN)
 
 
-def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _locate(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
     total = cumulative[:, -1]
     # Below the total whatever is rounded: then an entry without weight is never found.

@@ -47,7 +47,7 @@ class RunningSequences:
     index: Integers
     """Which of all samples each is."""
 
-    def of(self, chosen: npt.NDArray[np.bool_]) -> "RunningSequences":
+    def select(self, chosen: npt.NDArray[np.bool_]) -> "RunningSequences":
         """Return those of `chosen`."""
         return RunningSequences(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
@@ -119,9 +119,9 @@ class OutputBuffer:
                 self._over.append(int(piece))
         samples.step[:] += 1
         samples.token[:] = tokens
-        return samples.of(stay)
+        return samples.select(stay)
 
-    def ended(self) -> Iterator[Answered]:
+    def take_finished(self) -> Iterator[Answered]:
         """Yield the pieces that have ended since the last time, if any, all at once."""
         over, self._over = sorted(self._over), []
         if over:

@@ -69,10 +69,10 @@ class StopState:
     def open(self, samples: Integers, tokens: Integers) -> npt.NDArray[np.bool_]:
         """Add one more token to each of `samples`; return which of them go on."""
         return np.array(
-            [self._heard(*pair) for pair in zip(samples, tokens, strict=True)], dtype=bool
+            [self._append_token(*pair) for pair in zip(samples, tokens, strict=True)], dtype=bool
         )
 
-    def _heard(self, sample: int, token: int) -> bool:
+    def _append_token(self, sample: int, token: int) -> bool:
         last = self._sought.table[token]
         before, spelling = self._said.get(sample, (b"", False))
         # What writes nothing is left out before decoding, so that it ends no run of bytes.

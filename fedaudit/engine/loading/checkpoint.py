@@ -33,8 +33,8 @@ HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attentio
 LARGEST = 1e9
 """Far above every trained weight: answers would be noise."""
 
-SHOWN = 3
-MOST = 10**6
+SHOWN_NAMES = 3
+MAX_TENSORS = 10**6
 """Tensors that a model may have; those of a trillion parameters have some hundred thousand."""
 LONGEST = 2**28
 """Bytes of a file beside the weights; the largest tokenizers have some ten million."""
@@ -51,7 +51,7 @@ def check(folder: Path) -> None:
         raise InputError(f"{folder} holds no model in safetensors.")
     if (folder / adapters.CONFIG).exists():
         raise InputError(f"{folder} is no base: it has an {adapters.CONFIG}.")
-    for source, name in _named(folder):
+    for source, name in _referenced_files(folder):
         check_path(name, source)
         if not (folder / name).is_file():
             raise InputError(f"{folder} misses {name}, which {source.name} names.")
@@ -91,7 +91,7 @@ def fingerprints(folder: Path) -> tuple[str, str]:
 def files(folder: Path) -> list[str]:
     """Return the names of the files that are read of a model, sorted."""
     names = {p.relative_to(folder).as_posix() for pattern in READ for p in folder.glob(pattern)}
-    names |= {name for _, name in _named(folder) if isinstance(name, str)}
+    names |= {name for _, name in _referenced_files(folder) if isinstance(name, str)}
     return sorted(name for name in names if (folder / name).is_file())
 
 
@@ -113,8 +113,8 @@ def count(folder: Path, names: Sequence[str]) -> int:
             raise InputError(
                 f"{folder} cannot be loaded: {name} is not a valid safetensors file ({error})."
             ) from None
-        if total > MOST:
-            raise InputError(f"{folder} cannot be opened: it holds over {MOST:,} tensors.")
+        if total > MAX_TENSORS:
+            raise InputError(f"{folder} cannot be opened: it holds over {MAX_TENSORS:,} tensors.")
     return total
 
 
@@ -126,7 +126,7 @@ def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path)
     check_loaded(info, folder)
     if extra := [name for name in info["unexpected_keys"] if not name.endswith(HARMLESS)]:
         raise InputError(
-            f"{folder} is not the model that it says: {_told(extra, 'in it too many')}"
+            f"{folder} is not the model that it says: {_tensor_problem(extra, 'in it too many')}"
         )
     check_finite(model, folder)
 
@@ -140,7 +140,8 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
     misshapen = [str(entry[0]) for entry in info["mismatched_keys"]]
     for names, problem in ((lost, "missing"), (misshapen, "of another shape")):
         if names:
-            raise InputError(f"{folder} is not the model that it says: {_told(names, problem)}")
+            text = _tensor_problem(names, problem)
+            raise InputError(f"{folder} is not the model that it says: {text}")
     if info["error_msgs"]:
         reason = str(info["error_msgs"][0]).splitlines()[0]
         raise InputError(f"{folder} cannot be loaded: {reason}")
@@ -151,9 +152,11 @@ def check_finite(model: "PreTrainedModel", folder: Path) -> None:
     largest = {name: _largest(tensor) for name, tensor in model.state_dict().items()}
     if invalid := [name for name, value in largest.items() if not math.isfinite(value)]:
         problem = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
-        raise InputError(f"{folder} cannot be audited: {_told(invalid, problem)}")
+        raise InputError(f"{folder} cannot be audited: {_tensor_problem(invalid, problem)}")
     if invalid := [name for name, value in largest.items() if value > LARGEST]:
-        raise InputError(f"{folder} cannot be audited: {_told(invalid, f'above {LARGEST:.0e}')}")
+        raise InputError(
+            f"{folder} cannot be audited: {_tensor_problem(invalid, f'above {LARGEST:.0e}')}"
+        )
 
 
 def _largest(tensor: "torch.Tensor") -> float:
@@ -202,13 +205,13 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def _told(names: list[str], problem: str) -> str:
-    listed = ", ".join(sorted(names)[:SHOWN])
-    remainder = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+def _tensor_problem(names: list[str], problem: str) -> str:
+    listed = ", ".join(sorted(names)[:SHOWN_NAMES])
+    remainder = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return f"{len(names)} of its tensors are {problem} ({listed}{remainder})."
 
 
-def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
+def _referenced_files(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield the files that files of a model name, each with the file that names it."""
     for path in sorted(folder.glob("*.index.json")):
         shards = _table(path).get("weight_map")

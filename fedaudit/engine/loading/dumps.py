@@ -13,9 +13,9 @@ SECONDS, RATE = 30.0, 10e6
 """How long opening may take: these seconds, and one more for every RATE bytes."""
 MEMORY_EACH = 6
 """Bytes of memory for each byte of the largest file, beside what any trial may take."""
-MOST = 2**34
+MAX_ADAPTER_BYTES = 2**34
 """Bytes of one adapter."""
-_PLACE = "fedaudit.engine.loading.dumps_process"
+_PROCESS_MODULE = "fedaudit.engine.loading.dumps_process"
 
 Shape = tuple[int, ...]
 
@@ -35,10 +35,12 @@ def look(paths: Sequence[Path]) -> list[StateDump | InputError]:
     Raises InputError, naming the file, where one ends the process that looks.
     """
     try:
-        result = sandbox.attempt(f"{_PLACE}.look", [str(p) for p in paths], **_limits(paths))
+        result = sandbox.attempt(
+            f"{_PROCESS_MODULE}.look", [str(p) for p in paths], **_limits(paths)
+        )
     except sandbox.Ended as error:
         raise InputError(f"{error.at or paths[0]} cannot be opened: {error.why}.") from None
-    return [_dump(entry) for entry in _given(result, paths)]
+    return [_dump(entry) for entry in _checked_list(result, paths)]
 
 
 def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
@@ -56,10 +58,10 @@ def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
 def read_table(path: Path) -> list[list[float]]:
     """Return the rows of a .npy file; raises InputError for one of another form."""
     try:
-        result = sandbox.attempt(f"{_PLACE}.read_table", str(path), **_limits([path]))
+        result = sandbox.attempt(f"{_PROCESS_MODULE}.read_table", str(path), **_limits([path]))
     except sandbox.Ended as error:
         raise InputError(f"{path} cannot be opened: {error.why}.") from None
-    return [[float(value) for value in row] for row in _given(result, [path])]
+    return [[float(value) for value in row] for row in _checked_list(result, [path])]
 
 
 def convert(conversions: Sequence[Conversion]) -> list[int]:
@@ -74,10 +76,12 @@ def convert(conversions: Sequence[Conversion]) -> list[int]:
     ]
     places = [c.place for c in conversions]
     try:
-        result = sandbox.receive(f"{_PLACE}.convert", requests, places, most=MOST, **_limits(paths))
+        result = sandbox.receive(
+            f"{_PROCESS_MODULE}.convert", requests, places, most=MAX_ADAPTER_BYTES, **_limits(paths)
+        )
     except sandbox.Ended as error:
         raise InputError(f"{error.at or paths[0]} cannot be opened: {error.why}.") from None
-    return [int(count) for count in _given(result, paths)]
+    return [int(count) for count in _checked_list(result, paths)]
 
 
 def _limits(paths: Sequence[Path]) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def _limits(paths: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _given(result: Any, paths: Sequence[Path]) -> list[Any]:
+def _checked_list(result: Any, paths: Sequence[Path]) -> list[Any]:
     if not isinstance(result, list):  # the trial raised what it did not expect
         raise InputError(f"{paths[0]} cannot be opened: it is not what its name says.")
     return result

@@ -57,7 +57,9 @@ def convert(payload: Any) -> Generator[str | Output, None, list[int]]:
         path = Path(request["path"])
         yield str(path)
         state = _state(_load(path), path)
-        tensors = state if request["shapes"] is None else _named(state, request["shapes"], path)
+        tensors = (
+            state if request["shapes"] is None else _assign_names(state, request["shapes"], path)
+        )
         chosen = {name: tensor for name, tensor in tensors.items() if "lora_" in name}
         if not chosen:
             raise InputError(f"{path} holds no LoRA weights.")
@@ -79,7 +81,7 @@ def _canonical(chosen: State, path: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _named(state: State, shapes: Iterable[Any], path: Path) -> dict[str, torch.Tensor]:
+def _assign_names(state: State, shapes: Iterable[Any], path: Path) -> dict[str, torch.Tensor]:
     """Return arrays by name; their order tells the names."""
     expected = [(str(name), tuple(shape)) for name, shape in shapes]
     if len(expected) != len(state):
@@ -90,13 +92,13 @@ def _named(state: State, shapes: Iterable[Any], path: Path) -> dict[str, torch.T
     for (name, shape), (array_name, tensor) in zip(expected, state.items(), strict=True):
         if tuple(tensor.shape) != shape:
             raise InputError(
-                f"{path}: {array_name} is {_by(tensor.shape)}, and {name}, which is in its place, "
-                f"{_by(shape)}: base, r or targets are others."
+                f"{path}: {array_name} is {_dimensions(tensor.shape)}, and {name}, which is in its "
+                f"place, {_dimensions(shape)}: base, r or targets are others."
             )
     return {name: tensor for (name, _), tensor in zip(expected, state.values(), strict=True)}
 
 
-def _by(shape: Iterable[int]) -> str:
+def _dimensions(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape)) or "a number"
 
 
@@ -173,7 +175,7 @@ def _load_arrays(path: Path) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as file:
             if isinstance(file, np.ndarray) or len(file.files) > MOST:
                 raise ValueError("no archive of arrays")
-            names = sorted(file.files, key=_place) if _numbered(file.files) else file.files
+            names = sorted(file.files, key=_array_number) if _numbered(file.files) else file.files
             arrays = {name: file[name] for name in names}
     except MemoryError:
         raise
@@ -186,7 +188,7 @@ def _numbered(names: Iterable[str]) -> bool:
     return all(name.startswith("arr_") and name[4:].isdecimal() for name in names)
 
 
-def _place(name: str) -> int:
+def _array_number(name: str) -> int:
     return int(name[4:])
 
 

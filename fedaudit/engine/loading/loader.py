@@ -155,7 +155,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     config.inference_mode = True
     _check_rank(config, tensors, folder)
     check_copies(model, folder)
-    base = _whole(model)
+    base = _unwrap_peft(model)
     module_patterns.check(config, (name for name, _ in base.named_modules()))
     with bounded_modules(str(folder), **adapter_size(base, config, tensors, folder)):
         peft = with_adapter(model, config, name, trainable=False)
@@ -172,7 +172,7 @@ def check_copies(model: torch.nn.Module, folder: Path) -> None:
 
     They may be rounded to another dtype.
     """
-    base = _whole(model)
+    base = _unwrap_peft(model)
     layers = dict(base.named_modules())
     for name, saved in adapters.copies(folder).items():
         module, _, parameter = name.rpartition(".")
@@ -227,7 +227,7 @@ def with_adapter(
     model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
 ) -> PeftModel:
     """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
-    module_patterns.check(config, (name for name, _ in _whole(model).named_modules()))
+    module_patterns.check(config, (name for name, _ in _unwrap_peft(model).named_modules()))
     try:
         if isinstance(model, PeftModel):
             model.add_adapter(name, config, autocast_adapter_dtype=trainable)
@@ -237,7 +237,7 @@ def with_adapter(
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
     # For example: target modules that this base does not have, or a pattern that is none.
     except Exception as error:
-        _take_out(_whole(model), name)
+        _take_out(_unwrap_peft(model), name)
         if isinstance(error, InputError):
             raise
         raise InputError(
@@ -245,7 +245,7 @@ def with_adapter(
         ) from None
 
 
-def _whole(model: torch.nn.Module) -> torch.nn.Module:
+def _unwrap_peft(model: torch.nn.Module) -> torch.nn.Module:
     """Return the base's own model, without PEFT's wrapper if there is one."""
     return model.get_base_model() if isinstance(model, PeftModel) else model
 

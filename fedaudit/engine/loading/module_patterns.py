@@ -15,8 +15,8 @@ from fedaudit.system import sandbox
 SECONDS = 5.0
 """How long all patterns of an adapter may take; those that trainers write take milliseconds."""
 
-FEW = 256
-SHOWN = 60
+MAX_UNTIMED_PATTERNS = 256
+SHOWN_CHARS = 60
 TRIAL = "fedaudit.engine.loading.module_patterns.match_patterns"
 _PLAIN = re.compile(r"\^?[\w.-]*\$?")
 
@@ -27,14 +27,16 @@ def check(config: Any, names: Iterable[str]) -> None:
     One that is no regular expression is left to PEFT, which refuses it.
     """
     patterns = tuple(_patterns(config))
-    if len(patterns) <= FEW and all(_PLAIN.fullmatch(plain) for _, plain, _ in patterns):
+    if len(patterns) <= MAX_UNTIMED_PATTERNS and all(
+        _PLAIN.fullmatch(plain) for _, plain, _ in patterns
+    ):
         return
-    if problem := _match_apart(patterns, tuple(sorted({"", *names})), SECONDS):
+    if problem := _find_problem(patterns, tuple(sorted({"", *names})), SECONDS):
         raise InputError(problem)
 
 
 @lru_cache(maxsize=64)
-def _match_apart(
+def _find_problem(
     patterns: tuple[tuple[str, str, str], ...], names: tuple[str, ...], seconds: float
 ) -> str:
     """Match patterns against names in a process with limits; return what is wrong with them."""
@@ -52,7 +54,7 @@ def match_patterns(payload: Any) -> Generator[str, None, None]:
     """Match patterns against names; yields the beginning of each pattern."""
     patterns, names = payload
     for how, plain, regex in patterns:
-        yield plain[:SHOWN]
+        yield plain[:SHOWN_CHARS]
         matcher = getattr(re.compile(regex), how)
         for name in names:
             matcher(name)

@@ -15,7 +15,7 @@ from fedaudit.system import sandbox
 
 SECONDS = 10.0
 """How long a model's configuration, tokenizer and template may take to open and use."""
-WITHOUT = ("torch",)
+BLOCKED_MODULES = ("torch",)
 """It takes seconds to import, and neither a configuration nor a tokenizer needs it."""
 TRIAL = "fedaudit.engine.loading.quarantine_process.open_model"
 TOKENIZER = "fedaudit.engine.loading.quarantine_process.open_tokenizer"
@@ -29,20 +29,20 @@ def check(folder: Path) -> None:
     """
     checkpoint.check(folder)
     if folder != nano.folder():
-        _tried(TRIAL, folder.absolute(), _version(folder))
+        _try_in_sandbox(TRIAL, folder.absolute(), _version(folder))
 
 
 def check_tokenizer(folder: Path) -> None:
     """Raise InputError for a folder whose tokenizer cannot be opened with limits, as `check`."""
     checkpoint.check_files(folder)
     if folder != nano.folder():
-        _tried(TOKENIZER, folder.absolute(), _version(folder))
+        _try_in_sandbox(TOKENIZER, folder.absolute(), _version(folder))
 
 
 @lru_cache(maxsize=64)
-def _tried(trial: str, folder: Path, _version: tuple[int, ...]) -> None:
+def _try_in_sandbox(trial: str, folder: Path, _version: tuple[int, ...]) -> None:
     try:
-        for without in (WITHOUT, ()):  # what fails without torch may do with it
+        for without in (BLOCKED_MODULES, ()):  # what fails without torch may do with it
             if sandbox.attempt(trial, str(folder), seconds=SECONDS, without=without):
                 return
     except sandbox.Ended as error:

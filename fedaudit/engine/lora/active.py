@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from fedaudit.engine.loading import loader
 from fedaudit.federation.adapters import CONFIG, WEIGHTS
 
-MOST = 16
+MAX_ADAPTERS = 16
 """Adapters that stay attached."""
 
 Version = tuple[str | int, ...]
@@ -44,7 +44,7 @@ class AdapterCache:
             model = loader.attach(model, Path(adapter), name)
         assert isinstance(model, PeftModel)
         self._names[key] = name
-        for oldest in list(self._names)[:-MOST]:
+        for oldest in list(self._names)[:-MAX_ADAPTERS]:
             model.delete_adapter(self._names.pop(oldest))
         model.set_adapter(name)
         model.eval()

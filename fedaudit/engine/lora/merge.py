@@ -17,7 +17,7 @@ from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.lora.adapter import Weights
 
-KEPT = 2
+MAX_MERGED = 2
 """The most adapters whose merged weights are cached: those asked last."""
 
 
@@ -48,7 +48,7 @@ class MergedWeights:
                 return None
             weights = lora.weights_with(self._model, plain)
         self._known[key] = weights
-        for oldest in list(self._known)[:-KEPT]:
+        for oldest in list(self._known)[:-MAX_MERGED]:
             del self._known[oldest]
         return weights
 

@@ -46,7 +46,7 @@ class MultiLora:
             for hook in hooks:
                 hook.remove()
 
-    def kept(self, rows: torch.Tensor) -> None:
+    def keep_rows(self, rows: torch.Tensor) -> None:
         """Note which rows of the batch stay, in order; each keeps its adapter."""
         self._owner = self._owner[rows.cpu()]
         self._sizes = torch.bincount(self._owner, minlength=self.count).tolist()

@@ -54,7 +54,7 @@ TEXTS = 256
 class RayBackend:
     """The engines of a cluster: a question is a function and its argument."""
 
-    where = "on the Ray cluster"
+    location = "on the Ray cluster"
     fewer = "--engine ray:1"
 
     def __init__(self, rays: RayCluster, share: ResourceShare) -> None:
@@ -214,7 +214,7 @@ def _among_children(order: EngineConfig, count: int) -> ParallelEngine:
         raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
     staff, threads = ProcessBackend(), max(1, torch.get_num_threads() // count)
     order = replace(order, device="cpu", threads=threads)
-    return _made(staff, WorkerPool(staff, count), order, "cpu")
+    return _start_engine(staff, WorkerPool(staff, count), order, "cpu")
 
 
 def _on_ray(order: EngineConfig, count: int) -> ParallelEngine:
@@ -225,10 +225,12 @@ def _on_ray(order: EngineConfig, count: int) -> ParallelEngine:
         rays.close()
         raise
     worker_config = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
-    return _made(rays, WorkerPool(RayBackend(rays, share), size), worker_config, order.device)
+    return _start_engine(
+        rays, WorkerPool(RayBackend(rays, share), size), worker_config, order.device
+    )
 
 
-def _made(
+def _start_engine(
     backend: "ProcessBackend | RayCluster", crew: WorkerPool, order: EngineConfig, device: str
 ) -> ParallelEngine:
     """Return an engine that closes its backend when it is garbage-collected."""

@@ -61,7 +61,7 @@ def check(device: str) -> None:
 class FlowerSimulation(RayCluster):
     """Flower's simulation engine in a process of its own; give it back with `close`."""
 
-    what = "Flower's simulation"
+    label = "Flower's simulation"
     child = (sys.executable, "-P", "-c", CHILD)
 
     def __init__(self, slots: int, nodes: int) -> None:

@@ -15,7 +15,7 @@ from fedaudit.system import processes
 class ProcessBackend:
     """Starts processes, which load an engine at their first question, and asks them."""
 
-    where = "in a process of its own"
+    location = "in a process of its own"
     fewer = "--engine local"
 
     def __init__(self) -> None:

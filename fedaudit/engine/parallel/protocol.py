@@ -64,7 +64,7 @@ class EngineCall:
 
 def load_and_describe(order: EngineConfig) -> EngineInfo:
     """Return what there is to know of a base, in a process of the cluster."""
-    return describe(_here(order))
+    return describe(_local_engine(order))
 
 
 def describe(engine: LocalEngine) -> EngineInfo:
@@ -83,7 +83,7 @@ def execute(question: EngineCall) -> Any:
 
     Raises InputError where the base or the adapter is another than where it was asked.
     """
-    engine, (base, adapter) = _here(question.order), question.files
+    engine, (base, adapter) = _local_engine(question.order), question.files
     if engine.base.sha256 != base:
         raise InputError(f"{question.order.base} has changed, or is not the same on all machines.")
     if adapter is not None:
@@ -110,6 +110,6 @@ def _of_files(stamps: tuple[tuple[str, int], ...]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _here(order: EngineConfig) -> LocalEngine:
+def _local_engine(order: EngineConfig) -> LocalEngine:
     """Return this process's engine, kept for the next question."""
     return order.make()

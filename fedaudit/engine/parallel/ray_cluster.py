@@ -41,7 +41,7 @@ START = 300.0
 
 CHILD = (sys.executable, "-P", "-c", "from fedaudit.engine.parallel.ray_worker import main; main()")
 COUNT = re.compile("[1-9][0-9]{0,3}")
-GONE = "Ray ended unexpectedly."
+RAY_ENDED = "Ray ended unexpectedly."
 DIED = (
     "A training died several times on the Ray cluster (out of memory?); give the same command to "
     "go on after the last finished round, perhaps with --engine ray:1."
@@ -116,7 +116,7 @@ class RayCluster:
     Give it back with `close`. Raises TargetError where Ray cannot be started or reached.
     """
 
-    what = "Ray"
+    label = "Ray"
     child = CHILD
 
     def __init__(self, slots: int = 0, *arguments: str) -> None:
@@ -146,7 +146,7 @@ class RayCluster:
         self._waiting: dict[int, Future[Any]] = {}
         self._tickets = 0
         try:
-            self.room = self._begun()
+            self.room = self._await_start()
         except BaseException:
             self.close()
             raise
@@ -203,14 +203,14 @@ class RayCluster:
         self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _begun(self) -> ClusterCapacity:
+    def _await_start(self) -> ClusterCapacity:
         try:
             reply = self._connection.recv() if self._connection.poll(START) else "it takes too long"
         except EOFError:
             reply = "its process ended"
         if isinstance(reply, str):
             done = "reached" if self._joins else "started"
-            raise TargetError(f"{self.what} cannot be {done}: {reply.rstrip('.')}.")
+            raise TargetError(f"{self.label} cannot be {done}: {reply.rstrip('.')}.")
         return ClusterCapacity(*reply)
 
     def _ticket(self) -> tuple[int, "Future[Any]"]:
@@ -222,7 +222,7 @@ class RayCluster:
         try:
             self._connection.send(message)
         except OSError:
-            raise Interrupted(GONE) from None
+            raise Interrupted(RAY_ENDED) from None
 
 
 def end_session(session: int) -> None:
@@ -255,7 +255,7 @@ def _read(connection: Connection, waiting: dict[int, "Future[Any]"]) -> None:
             else:
                 future.set_exception(TargetError(f"The Ray cluster cannot work: {content}."))
     for future in list(waiting.values()):
-        future.set_exception(Interrupted(GONE))
+        future.set_exception(Interrupted(RAY_ENDED))
 
 
 class RayTrainings(Executor):

@@ -78,11 +78,11 @@ def error_line(error: BaseException) -> str:
 class RayActor:
     """A long-lived process: what it has loaded stays in memory for the next question."""
 
-    def here(self) -> bytes:
+    def ping(self) -> bytes:
         """Return an empty answer, once the process has started."""
         return pickle.dumps((None, None))
 
-    def do(self, work: bytes) -> bytes:
+    def run(self, work: bytes) -> bytes:
         """Return the result of packed work, packed."""
         return run_packed(work)
 
@@ -129,9 +129,9 @@ class RayRelay:
     def serve(self) -> None:
         """Carry out commands until "end"; raises EOFError when the other process is gone."""
         while (message := self.connection.recv()) != ("end",):
-            self._do(*message)
+            self._handle(*message)
 
-    def _do(self, command: str, number: int, *arguments: Any) -> None:
+    def _handle(self, command: str, number: int, *arguments: Any) -> None:
         if command == "stop":
             self.ray.kill(self._places.pop(number))
         elif command == "start":
@@ -140,10 +140,10 @@ class RayRelay:
                 num_cpus=cpus, num_gpus=gpus, max_restarts=0
             )
             self._places[number] = actor = actor_class.remote()
-            self._tell(number, actor.here.remote())
+            self._tell(number, actor.ping.remote())
         elif command == "ask":
             actor, work = arguments
-            self._tell(number, self._places[actor].do.remote(work))
+            self._tell(number, self._places[actor].run.remote(work))
         else:
             cpus, gpus, work = arguments
             run = self.ray.remote(run_packed).options(
@@ -152,9 +152,9 @@ class RayRelay:
             self._tell(number, run.remote(work))
 
     def _tell(self, ticket: int, reference: Any) -> None:
-        reference.future().add_done_callback(lambda future: self._told(ticket, future))
+        reference.future().add_done_callback(lambda future: self._send_result(ticket, future))
 
-    def _told(self, ticket: int, future: "Future[bytes]") -> None:
+    def _send_result(self, ticket: int, future: "Future[bytes]") -> None:
         error = future.exception()
         if error is None:
             message: tuple[Any, ...] = (ticket, "answer", future.result())

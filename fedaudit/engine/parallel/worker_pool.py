@@ -22,7 +22,7 @@ class WorkerDied(Exception):
 class WorkerBackend(Protocol):
     """Starts workers, known by number, and asks them. Futures raise WorkerDied when one dies."""
 
-    where: str
+    location: str
     """Where the workers are, as worded in messages."""
     fewer: str
     """The option that asks for fewer of them."""
@@ -41,7 +41,7 @@ class WorkerBackend(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Doing:
+class _Task:
     """What a worker is doing: a question, by index, or else nothing that is waited for."""
 
     worker: int
@@ -55,7 +55,7 @@ class WorkerPool:
     def __init__(self, staff: WorkerBackend, size: int, *, patience: float = PATIENCE) -> None:
         self.staff, self.size, self.patience = staff, size, patience
         self._idle: list[int] = []
-        self._doing: dict[Future[Any], _Doing] = {}
+        self._tasks: dict[Future[Any], _Task] = {}
         self._failed = 0
 
     def answers(self, questions: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -67,11 +67,11 @@ class WorkerPool:
         waiting, tries, remaining = deque(range(len(questions))), Counter[int](), len(questions)
         try:
             while remaining:
-                self._hire(remaining)
+                self._start_workers(remaining)
                 while waiting and self._idle:
                     worker, index = self._idle.pop(), waiting.popleft()
                     tries[index] += 1
-                    self._doing[self.staff.ask(worker, questions[index])] = _Doing(worker, index)
+                    self._tasks[self.staff.ask(worker, questions[index])] = _Task(worker, index)
                 did, future = self._next()
                 try:
                     answer = self._result(did, future)
@@ -81,33 +81,33 @@ class WorkerPool:
                         waiting.appendleft(did.question)
                         failed = tries[did.question]
                     if failed >= ATTEMPTS:
-                        raise self._given_up(lost) from None
+                        raise self._give_up_error(lost) from None
                     continue
                 if did.question is not None:
                     remaining -= 1
                     yield did.question, answer
         finally:
             # Workers that are still busy go on; their answers are dropped.
-            self._doing = {f: _Doing(d.worker, None, d.starting) for f, d in self._doing.items()}
+            self._tasks = {f: _Task(d.worker, None, d.starting) for f, d in self._tasks.items()}
 
-    def _hire(self, count: int) -> None:
-        while len(self._idle) + len(self._doing) < min(self.size, count):
+    def _start_workers(self, count: int) -> None:
+        while len(self._idle) + len(self._tasks) < min(self.size, count):
             worker, startup = self.staff.start()
-            self._doing[startup] = _Doing(worker, starting=True)
+            self._tasks[startup] = _Task(worker, starting=True)
 
-    def _next(self) -> tuple[_Doing, "Future[Any]"]:
+    def _next(self) -> tuple[_Task, "Future[Any]"]:
         """Return the task that finishes next, which is no longer tracked, and its future."""
-        all_start = all(task.starting for task in self._doing.values())
-        done, _ = wait(self._doing, self.patience if all_start else None, FIRST_COMPLETED)
+        all_start = all(task.starting for task in self._tasks.values())
+        done, _ = wait(self._tasks, self.patience if all_start else None, FIRST_COMPLETED)
         if not done:
             raise TargetError(
-                f"No engine found a place {self.staff.where} within {self.patience:.0f} seconds: "
-                "are all slots taken?"
+                f"No engine found a place {self.staff.location} within {self.patience:.0f} "
+                "seconds: are all slots taken?"
             )
-        future = next(f for f in self._doing if f in done)  # the one asked first
-        return self._doing.pop(future), future
+        future = next(f for f in self._tasks if f in done)  # the one asked first
+        return self._tasks.pop(future), future
 
-    def _result(self, did: _Doing, future: "Future[Any]") -> Any:
+    def _result(self, did: _Task, future: "Future[Any]") -> Any:
         """Return an answer; its worker is free again, or gone."""
         try:
             answer = future.result()
@@ -122,8 +122,8 @@ class WorkerPool:
         self._failed = 0
         return answer
 
-    def _given_up(self, lost: WorkerDied) -> Interrupted:
+    def _give_up_error(self, lost: WorkerDied) -> Interrupted:
         return Interrupted(
-            f"An engine {self.staff.where} died {ATTEMPTS} times at the same work ({lost}; out of "
-            f"memory?): fewer engines at a time, as {self.staff.fewer}, need less."
+            f"An engine {self.staff.location} died {ATTEMPTS} times at the same work ({lost}; out "
+            f"of memory?): fewer engines at a time, as {self.staff.fewer}, need less."
         )

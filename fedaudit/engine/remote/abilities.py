@@ -42,7 +42,7 @@ class ServerAbilities:
         """Return what the report says."""
         return asdict(self)
 
-    def both(self, other: "ServerAbilities") -> "ServerAbilities":
+    def intersect(self, other: "ServerAbilities") -> "ServerAbilities":
         """Return what two models, the tuned one and its base, can both do."""
         yes = ("greedy", "n", "temperature", "seed", "top_k", "top_p", "logprobs", "token_ids")
         table = {name: getattr(self, name) and getattr(other, name) for name in yes}

@@ -62,7 +62,7 @@ class RemoteConnection:
         base = None
         if self.served.has_base:
             base = self._server(self.served.base_urls, options.base)
-            abilities = abilities.both(self._probed(base))
+            abilities = abilities.intersect(self._probed(base))
             tuned.api = base.api = abilities.api
         self.estimate.check(options, multi_sample=abilities.n)
         for server, urls in ((tuned, self.served.urls), (base, self.served.base_urls)):

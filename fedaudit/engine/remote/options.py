@@ -75,12 +75,12 @@ class ServedModel:
     @property
     def name(self) -> str:
         """The model as a report calls it."""
-        return _named(self.model, self.url)
+        return _model_label(self.model, self.url)
 
     @property
     def base_name(self) -> str:
         """The base as a report calls it."""
-        return _named(self.options.base, self.base_urls[0])
+        return _model_label(self.options.base, self.base_urls[0])
 
 
 def is_url(target: str | None) -> bool:
@@ -88,5 +88,5 @@ def is_url(target: str | None) -> bool:
     return (target or "").lower().startswith(("http:", "https:"))
 
 
-def _named(model: str, url: str) -> str:
+def _model_label(model: str, url: str) -> str:
     return f"{model} at {url}" if model else url

@@ -23,13 +23,13 @@ WARM = 1.5
 NEW = 8
 SEEDS = (101, 101, 202, 303)
 """Two are the same, so their samples must be the same too."""
-MOST = 3
+MIN_EQUAL_REPLIES = 3
 """Of the four prompts so many must give equal answers for two settings to count as equal."""
 AGREE = 0.05
 """Nats by which a token's log-probability may differ between writing and scoring it."""
 ASSUMED = 2048
 """Tokens of context that are assumed of a server that does not state any."""
-LEAST = 16
+MIN_CONTEXT = 16
 
 
 def probe(
@@ -57,7 +57,7 @@ class _Probe:
         abilities = ServerAbilities(
             api=self.server.api,
             greedy=same_texts(first, second) == len(PROMPTS),
-            n=self._several(),
+            n=self._returns_several(),
             temperature=temperature,
             seed=seed,
             top_k=temperature and self._narrows(top_k=1),
@@ -91,7 +91,7 @@ class _Probe:
     def _greedy(self) -> list[CompletionResponse]:
         return [self.server.ask(self._query(prompt)) for prompt in PROMPTS]
 
-    def _several(self) -> bool:
+    def _returns_several(self) -> bool:
         return self.server.try_to(self._query(PROMPTS[0], n=3, temperature=1.0)) is not None
 
     def _samples(self, **changes: Any) -> list[list[str]]:
@@ -146,7 +146,7 @@ class _Probe:
         for added in (starts, not starts):
             answers = [self.server.try_to(self._query((*begins[added], *ids))) for ids in rows]
             replies = [answer for answer in answers if answer is not None]
-            if len(replies) == len(rows) and same_texts(replies, texts) >= MOST:
+            if len(replies) == len(rows) and same_texts(replies, texts) >= MIN_EQUAL_REPLIES:
                 return True, added
         self.why["token_ids"] = (
             "a prompt as tokens is refused, or continued otherwise than its text: is "
@@ -163,14 +163,14 @@ class _Probe:
             self.why["scoring"] = "it only chats"
             return ""
         for field in ("echo", "prompt_logprobs"):
-            problem = self._wrong(field, abilities)
+            problem = self._scoring_problem(field, abilities)
             if not problem:
                 self.why.pop("scoring", None)
                 return field
             self.why["scoring"] = problem
         return ""
 
-    def _wrong(self, field: Scoring, abilities: ServerAbilities) -> str:
+    def _scoring_problem(self, field: Scoring, abilities: ServerAbilities) -> str:
         """Return what is wrong with a way to score prompts; empty for nothing.
 
         Of a prompt and the token that the model writes behind it, the last must be as likely as it
@@ -201,15 +201,15 @@ class _Probe:
         """Return a context that was tried: the stated one, or else the longest that is accepted."""
         claimed = self.server.list_models().get(self.server.model, 0)
         most = context or claimed or ASSUMED
-        size = min(most, max(longest, LEAST))
+        size = min(most, max(longest, MIN_CONTEXT))
         if self._takes(size, ids=ids):
             return most
         low, high = 0, size
         while high - low > max(8, high // 16):
             middle = (low + high) // 2
             low, high = (middle, high) if self._takes(middle, ids=ids) else (low, middle)
-        if low < LEAST:
-            problem = f"takes no prompt of {LEAST} tokens"
+        if low < MIN_CONTEXT:
+            problem = f"takes no prompt of {MIN_CONTEXT} tokens"
             raise TargetError(self.server.client.failed(problem))
         self.why["context"] = f"a prompt of {high:,} tokens was refused or cut"
         return low

@@ -21,7 +21,7 @@ from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnrea
 TRIES = 3
 """How often a query is sent while its answers are malformed."""
 
-Heard = Callable[[int, CompletionResponse], None]
+AnswerCallback = Callable[[int, CompletionResponse], None]
 """Called with the index of a query and its answer, in the order in which answers arrive."""
 
 
@@ -74,7 +74,7 @@ class CompletionServer:
                 self.client.close()  # or the pool would wait for all that is under way
                 raise
 
-    def ask_all(self, queries: Sequence[CompletionRequest], on_answer: Heard) -> None:
+    def ask_all(self, queries: Sequence[CompletionRequest], on_answer: AnswerCallback) -> None:
         """Ask many queries, as many at once as the options say; calls `on_answer` for each answer.
 
         Where one fails, the answers under way are still waited for; then its error is raised.

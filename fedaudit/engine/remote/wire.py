@@ -89,7 +89,7 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
         logprobs: tuple[float, ...] = ()
         scored: tuple[tuple[float, ...], tuple[bool, ...]] = (), ()
         if query.logprobs:
-            logprobs = _drawn(choices[0], api)
+            logprobs = _read_logprobs(choices[0], api)
         if query.scoring:
             scored = _prompt(choices[0], table, query)
         usage = table.get("usage") or {}
@@ -141,7 +141,7 @@ def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
     return text[: max_tokens * LONGEST_TOKEN].encode("utf-8", "replace").decode()
 
 
-def _drawn(choice: Mapping[str, Any], api: Api) -> tuple[float, ...]:
+def _read_logprobs(choice: Mapping[str, Any], api: Api) -> tuple[float, ...]:
     if api == "chat":
         return tuple(_number(entry["logprob"]) for entry in choice["logprobs"]["content"])
     return tuple(_number(value) for value in choice["logprobs"]["token_logprobs"])

@@ -24,7 +24,7 @@ from fedaudit.extraction.candidates.support import Support, measure_support
 from fedaudit.extraction.sampling import Answer
 from fedaudit.metrics.intervals import Estimate
 
-SHOWN = 100
+MAX_FINDINGS = 100
 SCORED = 2000
 """Only the commonest candidates are scored: the rest were drawn too seldom to matter."""
 TOPS = (10, 20, 50)
@@ -72,7 +72,7 @@ def result(
     """
     draws = observe(case, answers)
     candidates, confidence = rank_candidates(case, draws, comparable=comparable)
-    named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(candidates[:SHOWN], 1)]
+    named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(candidates[:MAX_FINDINGS], 1)]
     return Result(
         measurements=(
             *_rows(plugin, queries),
@@ -94,9 +94,9 @@ def rank_candidates(
     """
     formed = well_formed(draws.found, case.attacker)
     chosen = dict(sorted(formed.items(), key=frequency_order)[:SCORED])
-    own_strings, behind = _elsewhere(case, draws)
+    own_strings, behind = _own_strings_elsewhere(case, draws)
     scored = measure_support(case, draws.prompts, chosen | own_strings, behind)
-    scored = {key: support for key, support in scored.items() if support.learnt}
+    scored = {key: support for key, support in scored.items() if support.is_likelier}
     other_strings = {key: support for key, support in scored.items() if key in chosen}
     confidence = _belief(
         case, {k: s for k, s in scored.items() if k in own_strings}, other_strings, comparable
@@ -128,7 +128,7 @@ def _belief(
     return fit_confidence(own_strings, other_strings, strings)
 
 
-def _elsewhere(
+def _own_strings_elsewhere(
     case: AttackContext, draws: Observations
 ) -> tuple[dict[Key, StringObservation], dict[Key, list[Prompt]]]:
     """Return the attacker's strings that prompts of other documents drew, with their counts.
@@ -186,7 +186,7 @@ def _precision(
     plugin: str, candidates: Sequence[Candidate], confidence: Confidence, seed: int
 ) -> Iterator[Measurement]:
     """Yield the share of the first findings, and of each kind's, that would be true."""
-    findings = candidates[:SHOWN]
+    findings = candidates[:MAX_FINDINGS]
     yield from _tops(plugin, findings, confidence, seed, {})
     for label in sorted({c.label for c in findings}) if not confidence.reason else ():
         if len(group := [c for c in findings if c.label == label]) >= min(TOPS):
@@ -233,7 +233,7 @@ def _limits(
         yield BELIEVED.format(true=true, false=false)
     yield (
         f"{len(draws.found):,} different strings were drawn, {len(pool):,} of them are candidates "
-        f"and the first {min(len(pool), SHOWN)} of those are findings."
+        f"and the first {min(len(pool), MAX_FINDINGS)} of those are findings."
     )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-LEAST = 5
+MIN_LABELLED = 5
 """How many own strings, and slips, it takes to learn from scores; of a kind that has fewer,
 as many slips are added before its rate is believed."""
 
@@ -48,7 +48,7 @@ class KindConfidence:
     @cached_property
     def curve(self) -> Logistic | None:
         """Return the probability by score; None where too little is known, or scores mislead."""
-        if min(self.true, self.false) < LEAST:
+        if min(self.true, self.false) < MIN_LABELLED:
             return None
         logistic = fit(self.known)
         return logistic if logistic.slope > 0 else None
@@ -56,7 +56,7 @@ class KindConfidence:
     @property
     def rate(self) -> float:
         """Return the share of own strings among these and slips, on the side of caution."""
-        return (self.true + 0.5) / (self.true + self.false + LEAST)
+        return (self.true + 0.5) / (self.true + self.false + MIN_LABELLED)
 
     def probabilities(self, scores: Sequence[float]) -> list[float]:
         """Return how likely a candidate of each score is true."""
@@ -71,7 +71,7 @@ class KindConfidence:
         if self.curve is not None:
             return resampled_probabilities(self.known, scores, seed=seed)
         rng = np.random.default_rng(seed)
-        rates = rng.beta(self.true + 0.5, self.false + LEAST - 0.5, size=DRAWS)
+        rates = rng.beta(self.true + 0.5, self.false + MIN_LABELLED - 0.5, size=DRAWS)
         return np.repeat(rates[:, None], len(scores), axis=1)
 
 
@@ -86,7 +86,7 @@ class Confidence:
         """Return how likely each candidate is true; None where an attacker cannot tell."""
         if self.reason:
             return [None] * len(candidates)
-        return [self._of(label).probabilities([score])[0] for label, score in candidates]
+        return [self._kind(label).probabilities([score])[0] for label, score in candidates]
 
     def precision(
         self, candidates: Sequence[Scored], tops: Sequence[int], *, seed: int
@@ -103,12 +103,14 @@ class Confidence:
         draws = np.empty((DRAWS, len(most)))
         for number, label in enumerate(sorted({label for label, _ in most})):
             columns = [i for i, (kind, _) in enumerate(most) if kind == label]
-            draws[:, columns] = self._of(label).draws([most[i][1] for i in columns], seed + number)
+            draws[:, columns] = self._kind(label).draws(
+                [most[i][1] for i in columns], seed + number
+            )
         luck = np.random.default_rng(seed).random(draws.shape) < draws
         shares = {top: luck[:, :top].mean(axis=1) for top in tops}
         return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
 
-    def _of(self, label: str) -> KindConfidence:
+    def _kind(self, label: str) -> KindConfidence:
         return self.kinds.get(label, KindConfidence(Labelled((), (), ())))
 
 
@@ -141,15 +143,15 @@ def _kind(rows: Sequence[tuple[float, bool, str]]) -> KindConfidence:
 
 def _lacking(kinds: Mapping[str, KindConfidence]) -> str:
     true = max((kind.true for kind in kinds.values()), default=0)
-    if true < LEAST:
+    if true < MIN_LABELLED:
         return (
             f"of no kind did more than {true} of the attacker's own strings come out behind "
-            f"prompts of its other documents; it takes {LEAST} to learn how the model says true "
-            "ones"
+            f"prompts of its other documents; it takes {MIN_LABELLED} to learn how the model says "
+            "true ones"
         )
     return (
-        f"of the kinds whose own strings came out, fewer than {LEAST} false ones begin like them, "
-        "or the model says these as readily"
+        f"of the kinds whose own strings came out, fewer than {MIN_LABELLED} false ones begin like "
+        "them, or the model says these as readily"
     )
 
 

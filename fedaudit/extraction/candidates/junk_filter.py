@@ -24,12 +24,12 @@ def well_formed(
     return {
         (text, label): observation
         for (text, label), observation in candidates.items()
-        if _fits(text, forms.get(label)) and not _is_template(text, used)
+        if _has_form(text, forms.get(label)) and not _is_template(text, used)
     }
 
 
-def _fits(text: str, expected_form: Form | None) -> bool:
-    return not is_broken(text) if expected_form is None else expected_form.fits(text)
+def _has_form(text: str, expected_form: Form | None) -> bool:
+    return not is_broken(text) if expected_form is None else expected_form.matches(text)
 
 
 def _is_template(text: str, used: frozenset[str]) -> bool:

@@ -9,11 +9,11 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.candidates.origins import Prompt
 from fedaudit.extraction.sampling import Answer
 
-KEPT = 200_000
+MAX_CANDIDATES = 200_000
 """Of more candidates than these, the half that was drawn least often is forgotten."""
 PROMPTS = 8
 """Behind so many prompts of each kind candidates are scored."""
-OWN = 20_000
+MAX_OWN_PROMPTS = 20_000
 """So many prompts that drew the attacker's own strings are remembered, the first ones."""
 _STOPS = frozenset(".,;:!?()[]\n，。；：！？（）、")
 
@@ -59,7 +59,7 @@ def observe(case: AttackContext, answers: Iterable[Answer]) -> Observations:
     own_strings = {
         (s.strip(), label) for document in case.attacker for s, label in document.strings()
     }
-    draws, remaining = Observations(), OWN
+    draws, remaining = Observations(), MAX_OWN_PROMPTS
     for _, question, texts in answers:
         for label, after in question.kinds:
             kind = label or "UNKNOWN"
@@ -72,8 +72,10 @@ def observe(case: AttackContext, answers: Iterable[Answer]) -> Observations:
                     draws.behind[key][question.prompt] += count
                 elif string not in text:
                     _add(draws.found, key, count, lead)
-        if len(draws.found) > KEPT:
-            draws.found = dict(sorted(draws.found.items(), key=frequency_order)[: KEPT // 2])
+        if len(draws.found) > MAX_CANDIDATES:
+            draws.found = dict(
+                sorted(draws.found.items(), key=frequency_order)[: MAX_CANDIDATES // 2]
+            )
     return draws
 
 

@@ -24,7 +24,7 @@ class AttackerTexts:
         self._before = [
             (_family(index, document), tuple(encoding.ids[:end]))
             for index, (document, encoding) in enumerate(zip(case.attacker, tokens, strict=True))
-            for end in sorted(_ends(document, encoding.offsets))
+            for end in sorted(_prefix_lengths(document, encoding.offsets))
         ]
 
     def of_string(self, string: str) -> frozenset[str]:
@@ -62,7 +62,7 @@ def _family(index: int, document: Document) -> str:
     return f"group {document.group}" if document.group else f"document {index}"
 
 
-def _ends(document: Document, offsets: Sequence[tuple[int, int]]) -> set[int]:
+def _prefix_lengths(document: Document, offsets: Sequence[tuple[int, int]]) -> set[int]:
     """Return how many tokens stand before each PII; all of them of a ready-made prompt."""
     if document.is_prompt:
         return {len(offsets)}

@@ -34,7 +34,7 @@ class Support:
         return round(self.tuned + SHARE * (self.gain or 0.0) + log(self.outputs), 4)
 
     @property
-    def learnt(self) -> bool:
+    def is_likelier(self) -> bool:
         """Tell whether the tuned model finds it likelier than its base, where there is one."""
         return self.gain is None or self.gain > 0
 

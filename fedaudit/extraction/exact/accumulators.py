@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedaudit.api.engine import PrefixProbabilities
     from fedaudit.extraction.query_plan import Query
 
-SHOWN = 5
+KEPT_PREFIXES = 5
 """How many of the prefixes that give a target most readily are kept."""
 GIVES = 1e-3
 """A prefix gives a target where at least this share of its samples begins with it."""
@@ -59,7 +59,7 @@ class SearchSums:
         chances = (probabilities.least + probabilities.drawn / max(1, trials)).clip(0, 1)
         for index in np.flatnonzero(chances >= GIVES).tolist():
             self.prefixes[index] += 1
-            self._shown(index, [(float(chances[index]), start + 1)])
+            self._keep_likeliest(index, [(float(chances[index]), start + 1)])
 
     def join(self, piece: "SearchSums") -> None:
         """Add the sums of the next piece."""
@@ -72,7 +72,7 @@ class SearchSums:
         self.rows += piece.rows
         self.questions += piece.questions
         for index, likeliest in piece.likeliest.items():
-            self._shown(index, likeliest)
+            self._keep_likeliest(index, likeliest)
 
     def packed(self) -> dict[str, Any]:
         """Return the sums as JSON values; floats keep all their digits."""
@@ -98,10 +98,12 @@ class SearchSums:
         sums.rows, sums.questions = content["rows"], content["questions"]
         return sums
 
-    def _shown(self, index: int, pairs: Sequence[tuple[float, int]]) -> None:
+    def _keep_likeliest(self, index: int, pairs: Sequence[tuple[float, int]]) -> None:
         """Keep the likeliest prefixes of a string, of equals the first."""
         candidates = [*self.likeliest.get(index, ()), *pairs]
-        self.likeliest[index] = sorted(candidates, key=lambda pair: (-pair[0], pair[1]))[:SHOWN]
+        self.likeliest[index] = sorted(candidates, key=lambda pair: (-pair[0], pair[1]))[
+            :KEPT_PREFIXES
+        ]
 
 
 def _check(content: Any, strings: int) -> None:

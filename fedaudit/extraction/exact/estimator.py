@@ -76,7 +76,7 @@ def results(
         if case.counterfactual
         else None
     )
-    if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
+    if isinstance(case, SharedContext) and case.kept and not case.kept.covers_all:
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
     for name, truth in truths.items():
@@ -90,7 +90,9 @@ def results(
             threshold=threshold,
             sweeps=sweeps,
         )
-        victim_result = _result(exact, test_leaks(plugin, case, plan, truth, manner, _said(exact)))
+        victim_result = _result(
+            exact, test_leaks(plugin, case, plan, truth, manner, _said_strings(exact))
+        )
         results[name] = (
             _compared(victim_result, exact, counterfactual_walk, case)
             if counterfactual_walk
@@ -118,7 +120,7 @@ def _compared(
     return counterfactual.compared(result, chances)
 
 
-def _said(exact: ExactSources) -> SaidStrings:
+def _said_strings(exact: ExactSources) -> SaidStrings:
     """Return how likely each model says each string in the audit, the base its targets only."""
     chances = exact.chances()
     tuned = {string: chance for string, (chance, _) in chances.items()} | exact.control_chances()

@@ -83,7 +83,7 @@ class DrawProbabilities:
             a_draw = np.where(self.drawn, self._a_draw, 1 / (1 - self._best) / self._draws)
             high = 1 - self._missed * np.exp(-self._n * most * a_draw)
         high = np.nan_to_num(high, nan=1.0)
-        return self._at(fewest), np.maximum(self.value, np.minimum(high, self.most))
+        return self._probabilities(fewest), np.maximum(self.value, np.minimum(high, self.most))
 
     def total(self) -> tuple[float, float, float]:
         """Return the expected hits (low, value, high), with 95 % bounds for what was drawn.
@@ -95,7 +95,7 @@ class DrawProbabilities:
         high = value + sum(map(self._above, self._strings.layers))
         return min(value, low), value, max(value, min(high, float(self.most.sum())))
 
-    def more(self, worth: "Floats | None" = None) -> float:
+    def unfollowed_bound(self, worth: "Floats | None" = None) -> float:
         """Return a 97.5 % bound for the hits that branches not followed add to the followed ones.
 
         A hit counts only where what was followed does not find the string already. `worth` are
@@ -113,7 +113,7 @@ class DrawProbabilities:
     def _level(self) -> float:
         return 1 - 0.025 / max(1, len(self._strings.layers))
 
-    def _at(self, means: "Floats") -> "Floats":
+    def _probabilities(self, means: "Floats") -> "Floats":
         """Return the probabilities if each string's draws had these `means`."""
         import numpy as np
 
@@ -146,7 +146,7 @@ class DrawProbabilities:
         low, _ = drawn_interval(added / counts, counts, self._level)
         means = np.zeros(len(self.drawn))
         means[indices] = counts * low / added.sum()
-        return float((self._at(means) - self.least)[indices].sum())
+        return float((self._probabilities(means) - self.least)[indices].sum())
 
     def _above(self, layer: Sequence[int]) -> float:
         """Return by how much the hits that draws add may exceed the value.

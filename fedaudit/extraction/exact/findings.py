@@ -44,7 +44,9 @@ def findings(exact: ExactSources, weighed: LeakTests | None = None) -> tuple[Fin
     find it less likely than not. The evidence holds the plain string under "text": the report masks
     it.
     """
-    return tuple(_finding(exact, weighed, name, target) for name, target in _named(exact))
+    return tuple(
+        _finding(exact, weighed, name, target) for name, target in _numbered_targets(exact)
+    )
 
 
 def revealed_findings(exact: ExactSources) -> Revealed:
@@ -52,21 +54,21 @@ def revealed_findings(exact: ExactSources) -> Revealed:
     labels = exact.truth.labels
     return tuple(
         {"id": name, "label": labels[target.string], "text": target.string}
-        for name, target in _named(exact)
+        for name, target in _numbered_targets(exact)
     )
 
 
-def _named(exact: ExactSources) -> list[tuple[str, _Target]]:
+def _numbered_targets(exact: ExactSources) -> list[tuple[str, _Target]]:
     """Return (finding id, target) of every target found, the surest first."""
     log_least = exact.tuned.log_least
     order = sorted(
-        _found(exact),
+        _find_targets(exact),
         key=lambda t: (t.of_base, -t.chance, float(log_least[t.at]), t.string),
     )
     return [(f"{exact.plugin}-{number:04d}", target) for number, target in enumerate(order, 1)]
 
 
-def _found(exact: ExactSources) -> Iterator[_Target]:
+def _find_targets(exact: ExactSources) -> Iterator[_Target]:
     sources = exact.sets()[ALL]
     chances = sources.chances(exact.samples)
     tuned, base = chances["tuned"], chances.get("base")

@@ -55,14 +55,14 @@ def _rates(
             n=targets,
             chance=None if source == "control" else share.get("control"),
             baseline=share.get("base") if source.startswith("tuned") else None,
-            **_parts(estimate, 1.0),
+            **_scaled_fields(estimate, 1.0),
         )
         yield _row(
             exact,
             "efficiency",
             {"source": source, **scope},
             n=queries,
-            **_parts(estimate, targets / queries),
+            **_scaled_fields(estimate, targets / queries),
         )
 
 
@@ -94,7 +94,11 @@ def _counts(
     for source, chance in sources.chances(exact.samples).items():
         hidden = float((chance.most - chance.least).sum())
         drawn_hits = float((chance.value - chance.least).sum())
-        amounts = {"mass": hidden, "draws": min(hidden, chance.more()), "estimate": drawn_hits}
+        amounts = {
+            "mass": hidden,
+            "draws": min(hidden, chance.unfollowed_bound()),
+            "estimate": drawn_hits,
+        }
         for method, value in amounts.items():
             row_scope = {"source": source, **scope, "by": method}
             yield _row(exact, "given_up", row_scope, n=sources.count(source), value=value)
@@ -108,11 +112,16 @@ def _extractable(
             row_scope = {"source": source, **scope, "probability": probability}
             targets = sources.count(source)
             yield _row(
-                exact, "extractable", row_scope, n=targets, hits=hits, **_parts(estimate, 1.0)
+                exact,
+                "extractable",
+                row_scope,
+                n=targets,
+                hits=hits,
+                **_scaled_fields(estimate, 1.0),
             )
 
 
-def _parts(estimate: "Estimate", unit: float) -> dict[str, float]:
+def _scaled_fields(estimate: "Estimate", unit: float) -> dict[str, float]:
     return {
         "value": estimate.value * unit,
         "low": estimate.low * unit,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedaudit.metrics.intervals import Estimate
 
-MOST = 10**6
+MAX_SAMPLES = 10**6
 """Samples a prefix, at the end of the grid."""
 
 _ORDER = ("tuned", "base", "tuned-not-base", "control")
@@ -45,7 +45,7 @@ class ExactSources:
     @property
     def grid(self) -> tuple[int, ...]:
         """Return the numbers of samples that are reported beside the one that was chosen."""
-        return tuple(sorted({*budget_steps(MOST), self.samples})) if self.sweeps else ()
+        return tuple(sorted({*budget_steps(MAX_SAMPLES), self.samples})) if self.sweeps else ()
 
     def models(self) -> dict[str, WalkResult]:
         """Return the walks by the name of their source; the control's is the tuned model's."""
@@ -105,7 +105,7 @@ class SourceValues:
     def expected(self, n: int) -> dict[str, ExpectedCoverage]:
         """Return the expected hits of each source, with their uncertainty."""
         chances = self.chances(n)
-        coverages = {name: self._own(name, chance) for name, chance in chances.items()}
+        coverages = {name: self._coverage(name, chance) for name, chance in chances.items()}
         if "base" in chances:
             coverages["tuned-not-base"] = self._beyond(chances["tuned"], chances["base"])
         return {name: coverages[name] for name in _ORDER if name in coverages}
@@ -128,11 +128,13 @@ class SourceValues:
             )
             lacks = probability - chance.least
             worth = np.where(lacks > 0, 1 / np.where(lacks > 0, lacks, 1.0), 0.0)
-            most = min(float((chance.most >= probability).sum()), sure + chance.more(worth))
+            most = min(
+                float((chance.most >= probability).sum()), sure + chance.unfollowed_bound(worth)
+            )
             results[name] = hits, coverage((sure, hits, max(hits, most)), self.count(name))
         return results
 
-    def _own(self, name: str, chance: DrawProbabilities) -> ExpectedCoverage:
+    def _coverage(self, name: str, chance: DrawProbabilities) -> ExpectedCoverage:
         bounds, groups = chance.total(), self._walks[name][1].groups
         alike = (chance.value, chance.value, chance.value)
         return expected_coverage(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)

@@ -35,7 +35,7 @@ STRINGS = 4
 """A piece's room in the journal grows with the strings: so many a question, at most."""
 REFUSED = "refused"
 """What the journal says of a piece that could not be walked, with the reason."""
-HELD = 2**21
+MAX_PROBABILITIES = 2**21
 """Probabilities that are held at once."""
 DRAWS = 8
 """Draws, for each sample of a prefix, from the branches that a walk does not follow."""
@@ -166,7 +166,7 @@ class _Walking:
         self._recheck(stream, digest, piece, content)
         if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
-        _from(progress, piece, total)(1, 1)
+        _offset_progress(progress, piece, total)(1, 1)
         try:
             return SearchSums.unpacked(content, len(self.strings))
         except ValueError as error:
@@ -196,7 +196,7 @@ class _Walking:
     def _walked(self, piece: _Piece, progress: Progress, total: int) -> SearchSums:
         """Return the sums of a piece that is walked now, as much at once as may be held."""
         sums = SearchSums(len(self.strings))
-        for batch in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
+        for batch in _cut(iter(piece), max(1, MAX_PROBABILITIES // max(1, len(self.strings)))):
             results = self.case.engine.prefix_probabilities(
                 self.target,
                 PrefixProbabilityRequest(
@@ -208,7 +208,7 @@ class _Walking:
                     trials=[self.draws * question.copies for _, question in batch],
                     seed=self.seed,
                 ),
-                progress=_from(progress, batch, total),
+                progress=_offset_progress(progress, batch, total),
             )
             for (start, question), chances in zip(batch, results, strict=True):
                 sums.add(start, question, chances, self.draws * question.copies)
@@ -238,7 +238,7 @@ def _prefixes(piece: _Piece) -> int:
     return sum(question.copies for _, question in piece)
 
 
-def _from(plan_progress: Progress, piece: _Piece, total: int) -> Progress:
+def _offset_progress(plan_progress: Progress, piece: _Piece, total: int) -> Progress:
     start = piece[0][0]
     size = _prefixes(piece)
 

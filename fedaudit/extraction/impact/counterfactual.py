@@ -59,7 +59,8 @@ def compared(result: R, audit: StringChances) -> R:
     """
     strings = [str(finding.evidence.get("text", "")) for finding in result.findings]
     findings = [
-        _told(finding, audit, s) for finding, s in zip(result.findings, strings, strict=True)
+        _add_evidence(finding, audit, s)
+        for finding, s in zip(result.findings, strings, strict=True)
     ]
     return replace(
         result,
@@ -155,7 +156,7 @@ def _row(
     return Measurement.mean(mean, n, kind=KIND, plugin=audit.plugin, metric=metric, scope=scope)
 
 
-def _told(finding: Finding, audit: StringChances, string: str) -> Finding:
+def _add_evidence(finding: Finding, audit: StringChances, string: str) -> Finding:
     """Return a finding with the counterfactual's evidence on its string."""
     if string not in audit.counterfactual:
         return finding

@@ -25,13 +25,13 @@ def sampled_rows(tally: "ExtractionResult") -> Iterator[Measurement]:
     if not (subjects := tally.truth.subjects):
         return
     labels, queries = tally.truth.labels, tally.size * tally.samples
-    hits = tally.found()
+    hits = tally.extracted()
     for source in (name for name in SOURCES if name in hits):
         persons = exposed(hits[source], labels, subjects)
         if persons.people:
             yield from _rows(tally.plugin, persons, queries, {"source": source})
     for budget in budget_steps(tally.size):
-        budget_persons = exposed(tally.found(budget)["tuned"], labels, subjects)
+        budget_persons = exposed(tally.extracted(budget)["tuned"], labels, subjects)
         if budget_persons.people:
             scope = {"source": "tuned", "budget": budget, "samples": tally.samples}
             yield _persons(tally.plugin, budget_persons, scope)

@@ -16,7 +16,7 @@ class Combination:
     coefficients: Mapping[Members, float]
     """By set; none is zero."""
 
-    def held(self) -> dict[str, float]:
+    def client_shares(self) -> dict[str, float]:
         """Return how many times each client's update is in it, the target's own 1 included.
 
         Clients that are in none of the sets are left out.

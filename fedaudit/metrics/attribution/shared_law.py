@@ -66,7 +66,7 @@ def coefficients(rule: SharedSetsRule, draws: int) -> Array:
     return rng.permutation(samples)  # so that of equally strong ones each is as likely
 
 
-def drawn(rule: SharedSetsRule, rng: np.random.Generator) -> Array | None:
+def draw_matrix(rule: SharedSetsRule, rng: np.random.Generator) -> Array | None:
     """Return c of one round, [clients, clients], its clients permuted; None without systems."""
     matrices = systems(rule)
     if not matrices:

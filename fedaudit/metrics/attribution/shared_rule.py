@@ -34,20 +34,20 @@ class SharedSetsRule:
         check(self.participants, self.queries, self.threshold, total_known=self.whole)
 
 
-def known(weights: Iterable[float]) -> bool:
+def has_equal_weights(weights: Iterable[float]) -> bool:
     """Return whether the sum of equal weights is the round's own, whose weights these are."""
     return all(abs(weight - 1) <= 1e-9 for weight in weights)
 
 
-def most(participants: int, *, total_known: bool = True) -> int:
+def max_queries(participants: int, *, total_known: bool = True) -> int:
     """Return the largest Q that gives no update away."""
     return participants - (2 if total_known else 3)
 
 
-def half(participants: int, *, total_known: bool = True) -> int:
+def default_queries(participants: int, *, total_known: bool = True) -> int:
     """Return the default Q: half the clients, or fewer where there are few."""
     if total_known:
-        return max(1, min(participants // 2, most(participants)))
+        return max(1, min(participants // 2, max_queries(participants)))
     return max(2, min(participants // 2, participants - 4))
 
 
@@ -59,7 +59,7 @@ def check(participants: int, queries: int, threshold: int, *, total_known: bool 
     """
     if participants < 4:
         raise UsageError(f"{participants} clients in a round have no halves to share: 4 at least.")
-    least, highest = (1 if total_known else 2), most(participants, total_known=total_known)
+    least, highest = (1 if total_known else 2), max_queries(participants, total_known=total_known)
     if least > highest:
         raise UsageError(
             f"{participants} clients of unequal weights have no sets to share: 5 at least."

@@ -219,7 +219,7 @@ def draw_by(
         tries, best = tries + search.tries, min(best, search.largest)
         if search.accepted:
             rows = search.rows[:, rng.permutation(len(names))]
-            return SharedSets(tuple(names), _named(rows, names), tries)
+            return SharedSets(tuple(names), _member_names(rows, names), tries)
     raise UsageError(_refusal(tries, rule, best))
 
 
@@ -238,7 +238,7 @@ def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Ite
         heat = number % 2 * HEAT / rule.participants**2
         rows, tries = _searched(start, rule, rng, heat)
         loose = is_accepted(rows, rule.queries, ratio=rule.ratio)
-        loose = loose and _smallest(_named(rows, names), rule.threshold) >= rule.threshold
+        loose = loose and _smallest(_member_names(rows, names), rule.threshold) >= rule.threshold
         good = loose and is_accepted(rows, rule.queries, rule.limit, rule.ratio)
         yield SetSearch(rows, tries, float(np.abs(masks(rows)).max()), good, loose)
 
@@ -280,7 +280,7 @@ def _searched(
     return rows, STEPS + 1
 
 
-def _named(rows: np.ndarray, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _member_names(rows: np.ndarray, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names[int(i)] for i in np.flatnonzero(row)) for row in rows)
 
 

@@ -19,7 +19,7 @@ from fedaudit.metrics.attribution import weighting
 TRIES = 10_000
 """Designs that are drawn for one client before no more are tried."""
 
-MOST = 10_000
+MAX_PAIRS = 10_000
 """Pairs of sums that one estimate may be made of."""
 
 BLOCK = 1 << 21
@@ -51,8 +51,8 @@ def check(participants: int, mask_size: int, queries: int, threshold: int) -> No
         raise UsageError(f"{participants} clients in a round are too few to hide one: 3 at least.")
     if queries < 1:
         raise UsageError(f"{queries} pairs of sums estimate nothing: 1 at least.")
-    if queries > MOST:
-        raise UsageError(f"{queries} pairs of sums are too many: {MOST:,} at most.")
+    if queries > MAX_PAIRS:
+        raise UsageError(f"{queries} pairs of sums are too many: {MAX_PAIRS:,} at most.")
     if mask_size < 1:
         raise UsageError(f"{mask_size} others in a set would ask for the target's own update.")
     if mask_size >= participants:

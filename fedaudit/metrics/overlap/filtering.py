@@ -16,7 +16,7 @@ def filter_passages(pair: Pair, cases: list[Case]) -> list[Case]:
     least = pair.a.settings.length
     return [
         case
-        for case in _apart(pair, sorted(cases, key=lambda case: case[0]))
+        for case in _drop_overlaps(pair, sorted(cases, key=lambda case: case[0]))
         if min(passage_lengths(pair, case)) >= least
     ]
 
@@ -39,7 +39,7 @@ def passage_lengths(pair: Pair, case: Case) -> tuple[float, float]:
     return float(a[1] - a[0]), float(b[1] - b[0])
 
 
-def _apart(pair: Pair, cases: list[Case]) -> list[Case]:
+def _drop_overlaps(pair: Pair, cases: list[Case]) -> list[Case]:
     """Return the best passage of every chain of passages that overlap in the training text."""
     winners: list[Case] = []
     index, pending = 0, False

@@ -109,10 +109,10 @@ def hit_categories(overlap: Overlap, passages: Sequence[Paraphrase] = ()) -> tup
 
 def _pairs(training: str, generated: str, span: Run, *, compat: bool) -> list[tuple[str, str]]:
     """Return all pairs of sentences of a passage, generated ones in the outer loop."""
-    ours = _parts(training[span[0] : span[1]], compat=compat)
+    ours = _sentence_texts(training[span[0] : span[1]], compat=compat)
     return [
         (sentence, counterpart)
-        for sentence in _parts(generated[span[2] : span[3]], compat=compat)
+        for sentence in _sentence_texts(generated[span[2] : span[3]], compat=compat)
         for counterpart in ours
     ]
 
@@ -127,7 +127,7 @@ def _scored(
     return [SentencePair(*pair, p) for pair, p in scored_pairs if compat or not _equal(*pair)]
 
 
-def _parts(passage: str, *, compat: bool) -> list[str]:
+def _sentence_texts(passage: str, *, compat: bool) -> list[str]:
     """Return the sentences of a passage on one line each; with `compat`, line breaks stay."""
     passage = passage.replace("\0", " ")
     spans = sentences(passage, han=not compat and has_han(passage))

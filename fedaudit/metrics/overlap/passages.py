@@ -16,7 +16,7 @@ def extend_seeds(pair: Pair, seeds: list[Seed], gap: int) -> list[Case]:
     cases = []
     for cluster in seed_clusters(seeds, gap):
         case = _case(cluster)
-        if pair.alike(case):
+        if pair.is_alike(case):
             cases.append(case)
         elif gap > 0:
             cases += extend_seeds(pair, cluster, gap - 1)

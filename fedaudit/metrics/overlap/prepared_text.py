@@ -104,7 +104,7 @@ def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> 
                 counts=postings.counts[span],
                 by_unit=postings.by_unit[span],
                 bounds=bounds - span.start,
-                han=_counted(text) if han else None,
+                han=_count_han(text) if han else None,
                 settings=settings,
             )
         )
@@ -207,7 +207,7 @@ def _postings(codes: Ints, unit_of: Ints, owner: Ints) -> _Postings:
     )
 
 
-def _counted(text: str) -> Ints:
+def _count_han(text: str) -> Ints:
     """Return how many Chinese characters lie before every position of a text."""
     letters, places = np.unique(list(text), return_inverse=True)
     marks = np.array([has_han(letter) for letter in letters], dtype=np.int64)

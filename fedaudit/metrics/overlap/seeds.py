@@ -98,7 +98,7 @@ class Pair:
         alike &= self.cosines > settings.cosine
         return [(int(i), int(j)) for i, j in zip(*np.nonzero(alike), strict=True)]
 
-    def alike(self, case: tuple[int, int, int, int]) -> bool:
+    def is_alike(self, case: tuple[int, int, int, int]) -> bool:
         """Tell whether two passages, all their units together, are alike."""
         a0, a1, b0, b1 = case
         scale = _norm(self.a, self.weights[0], a0, a1) * _norm(self.b, self.weights[1], b0, b1)

@@ -48,7 +48,7 @@ def sentences(text: str, *, han: bool = False) -> list[Span]:
         spans = _raw(text)
         if _CLOSING.isdisjoint([text[start : start + 1] for start, _ in spans]):
             return [(start, end) for start, end in spans if start < end]
-        return list(_closed(text, spans))
+        return list(_move_closers(text, spans))
     cuts = [match.end() for match in _HAN_END.finditer(text)]
     pieces = zip([0, *cuts], [*cuts, len(text)], strict=True)
     return [(start + s, start + e) for start, end in pieces for s, e in _trimmed(text[start:end])]
@@ -96,7 +96,7 @@ def _candidates(text: str) -> list[Span]:
     return candidates
 
 
-def _closed(text: str, spans: list[Span]) -> Iterator[Span]:
+def _move_closers(text: str, spans: list[Span]) -> Iterator[Span]:
     """Give closing quotes and brackets that begin a sentence to the one before."""
     moved = 0
     for (start, end), following in zip(spans, [*spans[1:], None], strict=True):

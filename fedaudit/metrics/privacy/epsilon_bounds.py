@@ -137,7 +137,7 @@ def best_threshold(
     for: the level is divided by the number of vertices of the concave hull of the ROC curve
     (Bonferroni). Without that it is no bound. Raises ValueError without scores.
     """
-    curve = Roc.of(members, non_members)
+    curve = Roc.from_scores(members, non_members)
     vertices = hull(curve)
     canaries = len(members) + len(non_members)
     candidates = [
@@ -174,7 +174,7 @@ def many_runs(
     et al. 2024 (arXiv:2302.03098); the threshold is chosen on the scores and not paid for, so it
     is an estimate for few runs, and a bound for a threshold that was fixed before.
     """
-    curve = Roc.of(members, non_members)
+    curve = Roc.from_scores(members, non_members)
     n, m = len(non_members), len(members)
     fpr = beta.ppf(1 - level, 0.5 + curve.false, 0.5 + n - curve.false)
     fnr = beta.ppf(1 - level, 0.5 + m - curve.true, 0.5 + curve.true)

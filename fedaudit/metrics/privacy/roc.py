@@ -23,7 +23,7 @@ class Roc:
     """Non-members whose score is."""
 
     @classmethod
-    def of(cls, members: Sequence[float], non_members: Sequence[float]) -> Self:
+    def from_scores(cls, members: Sequence[float], non_members: Sequence[float]) -> Self:
         """Return the curve of scores, higher for members.
 
         Raises ValueError where either has none, or one that is no number.

@@ -84,10 +84,13 @@ def _shared(
 ) -> tuple[Members, ...]:
     weights = weighted or {}
     equal = config.queries.weights == "equal"
-    total_known = not equal or shared_rule.known(weights.get(client, 1.0) for client in everybody)
+    total_known = not equal or shared_rule.has_equal_weights(
+        weights.get(client, 1.0) for client in everybody
+    )
     rule = SharedSetsRule(
         participants=len(everybody),
-        queries=config.queries.sets or shared_rule.half(len(everybody), total_known=total_known),
+        queries=config.queries.sets
+        or shared_rule.default_queries(len(everybody), total_known=total_known),
         threshold=threshold,
         limit=config.queries.limit,
         whole=total_known,

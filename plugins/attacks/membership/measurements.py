@@ -57,7 +57,7 @@ def roc_rows(
         yield missing("auc", scope, reason)
         return
     yield row("auc", auc(members, nonmembers), scope, chance=0.5)
-    best = balanced_accuracy(Roc.of(members, nonmembers))
+    best = balanced_accuracy(Roc.from_scores(members, nonmembers))
     yield number("balanced_accuracy", best, scope, chance=0.5)
     for rate in RATES:
         rate_scope = {**scope, "fpr": rate}

@@ -88,7 +88,7 @@ def test_holm_is_over_clients_and_marks():
         1.0: pytest.approx(2 * tail(1)),
         0.0: pytest.approx(tail(0)),
     }
-    assert (found.of("a").mark, found.of("b").mark) == ("m0", "m0")
+    assert (found.strongest_test("a").mark, found.strongest_test("b").mark) == ("m0", "m0")
 
 
 def test_somebody_innocent_is_flagged_in_one_federation_of_a_hundred():
@@ -148,7 +148,7 @@ def test_tau_itself_is_not_above_tau():
 def test_a_flag_under_any_mark_is_a_flag():
     found = decide(scores({"a": (-3.0, 5.0)}, marks=("m0", "m1")))
     assert found.flagged["a"].mark == "m1"
-    assert found.of("nobody") is None
+    assert found.strongest_test("nobody") is None
 
 
 def test_settled_is_the_round_whose_bound_the_running_z_first_exceeds():
@@ -224,7 +224,7 @@ def test_neither_the_order_of_clients_nor_of_rounds_changes_a_flag(drawn, random
     mixed = decide(scores(*[dict(random.sample(sorted(o.items()), len(o))) for o in shuffled]))
     assert set(straight.flagged) == set(mixed.flagged)
     for one in straight.tests:
-        other = mixed.of(one.client)
+        other = mixed.strongest_test(one.client)
         assert other.z == pytest.approx(one.z, abs=1e-9)
         assert sorted(other.scores) == sorted(one.scores)
         assert other.adjusted == pytest.approx(one.adjusted, rel=1e-6)
@@ -298,7 +298,7 @@ def test_the_most_telling_test_of_a_client_is_one_that_flags_it():
     found = decide(replace(plain, rounds=(replace(one, reference=none, clients={"a": own}),)))
     assert [(t.z, t.needed, t.flagged) for t in found.tests] == [(6, 8, False), (5, 4, True)]
     assert [t.published for t in found.tests] == [True, True]
-    assert found.of("a").mark == "m1"
+    assert found.strongest_test("a").mark == "m1"
     [finding] = measurements.findings(found)
     assert (finding.evidence["z"], finding.evidence["needed"]) == (5.0, 4.0)
     [told] = [r for r in measurements.decision_rows(found, 4.0) if r.baseline is not None]

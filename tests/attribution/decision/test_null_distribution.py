@@ -87,10 +87,10 @@ def test_what_must_be_exceeded_grows_with_the_spread_and_is_never_below_tau():
 
 def test_what_must_be_exceeded_is_where_p_is_small_enough():
     # The normal p of 4 is 3.167e-5; of a level below that, its quantile is needed.
-    assert NullDistribution(()).least(1e-4, 4.0) == 4
-    assert NullDistribution(()).least(2.867e-7, 4.0) == pytest.approx(5, abs=1e-3)
+    assert NullDistribution(()).critical_value(1e-4, 4.0) == 4
+    assert NullDistribution(()).critical_value(2.867e-7, 4.0) == pytest.approx(5, abs=1e-3)
     # t with two degrees of freedom has an upper tail of 0.005 at 9.925; the spread is 1.5.
-    assert NullDistribution([[1.5, -1.5]]).least(0.005, 4.0) == pytest.approx(
+    assert NullDistribution([[1.5, -1.5]]).critical_value(0.005, 4.0) == pytest.approx(
         1.5 * 9.9248, rel=1e-4
     )
 

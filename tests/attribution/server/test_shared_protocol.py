@@ -50,7 +50,7 @@ def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
     drawn = planned(made.path)
     for one in found.rounds:
         design, updates = drawn.designs[one.round], made.updates[one.round]
-        assert (one.protocol, one.sets, design.asked) == ("shared", 5, 5)
+        assert (one.protocol, one.sets, design.sum_count) == ("shared", 5, 5)
         by = shared_sets.estimate_shares(design.found.rows)
         before = adapters.read(out / one.start)
         for own in one.estimates:
@@ -330,7 +330,7 @@ def test_a_decision_draws_from_the_law_of_its_protocol():
 def test_calibration_draws_whole_rounds_by_the_protocol():
     rng = np.random.default_rng(0)
     [one] = scores({}, **BY).rounds
-    made, held = calibration._drawn(one, {}, rng)
+    made, held = calibration._redraw_sets(one, {}, rng)
     assert set(made.strength.values()) == {0.72}
     for who, row in held.items():
         assert row[who] == 1
@@ -339,7 +339,7 @@ def test_calibration_draws_whole_rounds_by_the_protocol():
     # One system: of every client, three others hold 0.4 and six -0.2.
     for name in TEN:
         assert sum(held[who][name] for who in TEN if who != name) == pytest.approx(0, abs=1e-6)
-    made, held = calibration._drawn(scores({}, others=3, pairs=5).rounds[0], {}, rng)
+    made, held = calibration._redraw_sets(scores({}, others=3, pairs=5).rounds[0], {}, rng)
     assert held is None
     lines = calibration.calibrate(scores({}, **BY), federations=5)
     assert lines[-1].caught.value == 1

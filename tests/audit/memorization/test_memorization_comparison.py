@@ -44,7 +44,7 @@ def test_neither_order_nor_chunks_matter(pairs, chunk):
 
 def test_two_processes_say_the_same_and_progress_is_told(monkeypatch):
     monkeypatch.setattr(comparison, "CHUNK", 9)
-    monkeypatch.setattr(comparison, "FEW", 0)
+    monkeypatch.setattr(comparison, "MIN_PARALLEL_PAIRS", 0)
     heard = []
     pairs = list(PAIRS)
     random.Random(1).shuffle(pairs)

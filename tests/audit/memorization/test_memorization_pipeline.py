@@ -137,8 +137,8 @@ def test_greedy_asks_every_prompt_once():
     greedy = replace(PROTOCOL, decoding="greedy")
     made, clients, _ = found(own, engine, greedy)
     assert [t.text for t in made[0].heard.texts] == ["0"] * 3
-    assert pipeline._spent(clients, greedy) == {"queries": 1, "prefixes": 1}
-    assert pipeline._spent(clients, PROTOCOL) == {"queries": 3, "prefixes": 1}
+    assert pipeline._count_queries(clients, greedy) == {"queries": 1, "prefixes": 1}
+    assert pipeline._count_queries(clients, PROTOCOL) == {"queries": 3, "prefixes": 1}
 
 
 def test_repetitive_continuations_do_not_count():

@@ -11,7 +11,7 @@ from memorized import FORM, PROTOCOL, corpus, cut, text, words
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.audit.memorization.options import Protocol
-from fedaudit.audit.memorization.splits import place, sample_splits, unused_text_caveats
+from fedaudit.audit.memorization.splits import input_span, sample_splits, unused_text_caveats
 from fedaudit.engine.fake import FakeEngine
 
 
@@ -106,7 +106,7 @@ def test_the_published_prompt_leaves_the_instruction_out(engine):
     ids=("plain", "no input", "input within the instruction", "foreign template", "not in it"),
 )
 def test_where_the_input_stands(document, expected):
-    start, end = place(document, FORM)
+    start, end = input_span(document, FORM)
     assert document.text[start:end] == expected
     if document.instruction == "copy: x":
         assert start > document.text.index("<###Input>")

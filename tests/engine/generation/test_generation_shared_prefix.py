@@ -304,10 +304,10 @@ def taken_in(monkeypatch, rows):
     told, admit = [], generate.DecodeLoop.admit
 
     def spy(course, batch):
-        before = course.going and bool(course._samples.step.max() > 1)
+        before = course.is_running and bool(course._samples.step.max() > 1)
         admit(course, batch)
         told.append((len(batch), before))
-        assert course.held() <= rows
+        assert course.sample_count() <= rows
 
     monkeypatch.setattr(generate.DecodeLoop, "admit", spy)
     return told
@@ -385,7 +385,7 @@ def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
             own = found.setdefault(MANY[piece.index], {})
             own |= {sample: next(answers) for sample in range(piece.first, piece.last)}
     assert {request: [own[i] for i in sorted(own)] for request, own in found.items()} == wanted
-    assert room.memory.most(32 + 7) == 10
+    assert room.memory.max_rows(32 + 7) == 10
 
 
 def test_groups_count_samples_piece_by_piece():

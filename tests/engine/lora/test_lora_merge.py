@@ -13,7 +13,7 @@ from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine import local, multi_target
 from fedaudit.engine.loading import module_patterns
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.lora.merge import KEPT
+from fedaudit.engine.lora.merge import MAX_MERGED
 from fedaudit.federation import adapters
 
 BASE = Target(name="base")
@@ -107,7 +107,7 @@ def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
 @pytest.mark.parametrize("many", [1, 10**9], ids=["in turn", "together"])
 def test_whoever_looks_on_may_fail_and_keep_the_error(tiny, folder, monkeypatch, many):
     """A kept traceback holds every frame below, and with it what they have not closed."""
-    monkeypatch.setattr(multi_target, "MANY", many)
+    monkeypatch.setattr(multi_target, "MIN_MERGED_QUESTIONS", many)
     engine = LocalEngine(tiny())
     scores = engine.score(BASE, ROWS)
 
@@ -133,10 +133,11 @@ def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
 def test_few_adapters_are_remembered_and_changed_ones_are_read_again(tiny, tmp_path):
     engine = LocalEngine(tiny())
     folders = [
-        tiny_models.write(tiny(), tmp_path / str(seed), r=2, seed=seed) for seed in range(KEPT + 2)
+        tiny_models.write(tiny(), tmp_path / str(seed), r=2, seed=seed)
+        for seed in range(MAX_MERGED + 2)
     ]
     first = [engine.score(target(one), ROWS) for one in folders]
-    assert len(engine.merging._known) == KEPT
+    assert len(engine.merging._known) == MAX_MERGED
     assert [engine.score(target(one), ROWS) for one in folders] == first
     tensors = adapters.read(folders[1])
     adapters.write(tensors, adapters.check(folders[1]), folders[0])
@@ -173,7 +174,7 @@ def test_many_questions_are_answered_alike_one_adapter_at_a_time(
     other = tiny_models.write(tiny(), tmp_path / "other", r=3, seed=5)
     asked = [target(folder), BASE, target(other)]
     together = LocalEngine(tiny()).answers(asked, ROWS, new=9, decoding=decoding)
-    monkeypatch.setattr(multi_target, "MANY", len(ROWS))
+    monkeypatch.setattr(multi_target, "MIN_MERGED_QUESTIONS", len(ROWS))
     told = []
     apart = LocalEngine(tiny(), batch_size=3).answers(
         asked, ROWS, new=9, decoding=decoding, progress=lambda *event: told.append(event)

@@ -70,8 +70,8 @@ class Here:
 
 @pytest.fixture(scope="module")
 def local():
-    yield protocol._here(ORDER)
-    protocol._here.cache_clear()
+    yield protocol._local_engine(ORDER)
+    protocol._local_engine.cache_clear()
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_other_weights_elsewhere_are_refused(several, tuned, monkeypatch):
     several.facts = replace(several.facts, sha256="0" * 64)
     with pytest.raises(InputError, match="fedaudit-nano has changed, or is not"):
         several.tokenize(["x"])
-    several.facts = replace(several.facts, sha256=protocol._here(ORDER).base.sha256)
+    several.facts = replace(several.facts, sha256=protocol._local_engine(ORDER).base.sha256)
     monkeypatch.setattr(engine, "fingerprint", lambda target: "another")
     with pytest.raises(InputError, match="lora has changed, or is not"):
         several.score(tuned, [(1, 2)])

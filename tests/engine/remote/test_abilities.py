@@ -184,10 +184,10 @@ def test_servers_with_other_models_under_one_name_are_refused(honest, connect):
 def test_two_models_can_what_both_can():
     one = ServerAbilities(scoring="echo", context=100, n=False, why={"seed": "x"})
     two = ServerAbilities(scoring="echo", context=50, top_k=False)
-    both = one.both(two)
+    both = one.intersect(two)
     assert (both.n, both.top_k, both.seed) == (False, False, True)
     assert (both.scoring, both.context, both.why) == ("echo", 50, {"seed": "x"})
-    assert one.both(ServerAbilities(scoring="prompt_logprobs")).scoring == ""
+    assert one.intersect(ServerAbilities(scoring="prompt_logprobs")).scoring == ""
 
 
 def test_what_a_way_of_drawing_needs():

@@ -9,7 +9,7 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.candidates.attacker_view import SHOWN, Candidate, distinct_strings
+from fedaudit.extraction.candidates.attacker_view import MAX_FINDINGS, Candidate, distinct_strings
 from fedaudit.extraction.candidates.observations import PROMPTS, cut_at_end, observe
 from fedaudit.extraction.candidates.support import Support, mean_probability
 from fedaudit.extraction.query_plan import Query
@@ -225,11 +225,11 @@ def test_only_the_first_are_findings():
     found = attacked(
         [prompt],
         answers=lambda target, text, sample: f" Name{sample:03}.",
-        samples=SHOWN + 20,
+        samples=MAX_FINDINGS + 20,
         likely=lambda target, token, before: -1.0 if target == TUNED else -2.0,
     )
-    assert len(found.findings) == SHOWN
-    assert any(f"{SHOWN + 20} of them are candidates" in limit for limit in found.limits)
+    assert len(found.findings) == MAX_FINDINGS
+    assert any(f"{MAX_FINDINGS + 20} of them are candidates" in limit for limit in found.limits)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_candidate_ends_where_pii_would(text, after, wanted):
 
 
 def test_of_too_many_those_drawn_least_often_are_forgotten(monkeypatch):
-    monkeypatch.setattr("fedaudit.extraction.candidates.observations.KEPT", 3)
+    monkeypatch.setattr("fedaudit.extraction.candidates.observations.MAX_CANDIDATES", 3)
     fake = FakeEngine(lambda target, prompt, sample: "")
     case = AttackContext(engine=fake, tuned=TUNED, base=None, attacker=[], victim=None)
 

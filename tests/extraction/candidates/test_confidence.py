@@ -7,7 +7,7 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.candidates.confidence import (
-    LEAST,
+    MIN_LABELLED,
     Confidence,
     KindConfidence,
     fit_confidence,
@@ -29,7 +29,7 @@ SLIPS: dict[Key, Support] = {(f"Ann{i} Low", "PERSON"): supported(-9.0) for i in
 
 def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
     few = KindConfidence(Labelled((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
-    assert few.rate == 1.5 / (3 + LEAST)
+    assert few.rate == 1.5 / (3 + MIN_LABELLED)
     assert few.probabilities([7.0, -7.0]) == [1.5 / 8] * 2
     draws = few.draws([7.0, -7.0], seed=0)
     # Beta(1.5, 6.5): mean 1.5 / 8, variance 1.5 * 6.5 / (64 * 9)
@@ -71,7 +71,7 @@ def test_precision_is_the_mean_belief():
     found = fit_confidence(OWN, SLIPS, OWN)
     listed = [("PERSON", -1.0), ("PERSON", -9.0), ("OTHER", 0.0)]
     high, low = found.kinds["PERSON"].probabilities([-1.0, -9.0])
-    assert found.probabilities(listed) == [high, low, 0.5 / LEAST]
+    assert found.probabilities(listed) == [high, low, 0.5 / MIN_LABELLED]
     one, three = found.precision(listed, (1, 3), seed=0)
     assert one.value == high
     assert three.value == pytest.approx((high + low + 0.1) / 3)

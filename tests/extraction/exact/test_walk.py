@@ -19,7 +19,7 @@ from fedaudit.api.records import SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
-from fedaudit.extraction.exact.accumulators import GIVES, SHOWN, SearchSums
+from fedaudit.extraction.exact.accumulators import GIVES, KEPT_PREFIXES, SearchSums
 from fedaudit.extraction.exact.walk import walk_prefixes
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
@@ -183,7 +183,7 @@ def test_sums_of_pieces_are_those_of_all_at_once(copies, threshold):
         starts = [
             (-row[s], sum(copies[:i]) + 1) for i, row in enumerate(chances) if row[s] >= GIVES
         ]
-        assert own == [(-minus, start) for minus, start in sorted(starts)[:SHOWN]]
+        assert own == [(-minus, start) for minus, start in sorted(starts)[:KEPT_PREFIXES]]
 
 
 def test_few_probabilities_are_held_and_many_strings_make_larger_pieces(tmp_path, monkeypatch):
@@ -198,11 +198,11 @@ def test_few_probabilities_are_held_and_many_strings_make_larger_pieces(tmp_path
     wanted = digits(through(Watched(), asked))
     assert sizes == [3, 3, 2] * 2
     sizes.clear()
-    monkeypatch.setattr(walk, "HELD", 2 * len(STRINGS))
+    monkeypatch.setattr(walk, "MAX_PROBABILITIES", 2 * len(STRINGS))
     assert digits(through(Watched(), asked)) == wanted
     assert sizes == [2, 1, 2, 1, 2] * 2
     many = [f"Ann {number}" for number in range(4 * 8)]
-    monkeypatch.setattr(walk, "HELD", 10**6)
+    monkeypatch.setattr(walk, "MAX_PROBABILITIES", 10**6)
     written(tmp_path, Dying(), asked, strings=many)
     kept = journal.load(tmp_path, write=False)
     assert [len(turns) for turns in kept._pieces.values()] == [1, 1]
@@ -223,7 +223,7 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
     assert kept.known == 2 * 9
     # Numbers by string, and a few prefixes by number: no table, and nobody's name.
     lists = [value for one in contents for value in one.values() if isinstance(value, list)]
-    assert max(map(len, lists)) <= SHOWN * len(STRINGS)
+    assert max(map(len, lists)) <= KEPT_PREFIXES * len(STRINGS)
     assert not any(string in json.dumps(contents) for string in STRINGS)
     size = len(STRINGS)
     again = SearchSums.unpacked(

@@ -17,7 +17,7 @@ TEN = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.4)
 
 def test_a_combination_holds_what_its_sums_add_up_to():
     one = Combination("a", {("a", "b"): 0.5, ("a", "c"): 0.5, ("b", "d"): -0.25})
-    assert one.held() == {"a": 1.0, "b": 0.25, "c": 0.5, "d": -0.25}
+    assert one.client_shares() == {"a": 1.0, "b": 0.25, "c": 0.5, "d": -0.25}
 
 
 def test_drawn_sets_hold_the_target_once_and_nothing_else_in_common():
@@ -26,7 +26,7 @@ def test_drawn_sets_hold_the_target_once_and_nothing_else_in_common():
         names = [f"c{at}" for at in range(8)]
         found = shared_sets.draw_by(rule, names, seed=1, number=2)
         for one in found.combinations():
-            held = one.held()
+            held = one.client_shares()
             assert held[one.target] == pytest.approx(1)
             assert sum(held.values()) == pytest.approx(1)
             by = shared_sets.masks(found.rows)[names.index(one.target)]
@@ -90,7 +90,7 @@ def test_the_simulated_law_is_that_of_what_a_server_draws():
 def test_a_round_is_one_of_the_systems_with_its_clients_permuted():
     rng = np.random.default_rng(0)
     known = {tuple(np.sort(c.ravel())) for c in shared_law.systems(TEN)}
-    rounds = [shared_law.drawn(TEN, rng) for _ in range(5)]
+    rounds = [shared_law.draw_matrix(TEN, rng) for _ in range(5)]
     assert all(tuple(np.sort(c.ravel())) in known for c in rounds)
     assert all(np.diag(c).tolist() == [0.0] * 10 for c in rounds)
     assert not np.array_equal(rounds[0], rounds[1])
@@ -113,7 +113,7 @@ def test_nothing_to_draw_by_is_taken_for_normal():
     for odd in (replace(TEN, queries=9), replace(TEN, limit=-1.0), replace(TEN, queries=-3)):
         found = Mixture(weights=(1.0,) * 9, strength=0.7, rule=odd).draws()
         np.testing.assert_array_equal(found, plain)
-        assert shared_law.drawn(odd, np.random.default_rng(0)) is None
+        assert shared_law.draw_matrix(odd, np.random.default_rng(0)) is None
     huge = SharedSetsRule(participants=500, queries=200)
     assert shared_law.systems(huge) == ()
 
@@ -155,8 +155,8 @@ def test_two_sets_of_five_clients_hold_somebody_whole():
     [(10, True, 5), (10, False, 5), (6, True, 3), (6, False, 2), (5, False, 2), (4, True, 2)],
 )
 def test_half_the_clients_or_fewer_of_few(count, whole, sets):
-    assert shared_rule.half(count, total_known=whole) == sets
-    assert sets <= shared_rule.most(count, total_known=whole)
+    assert shared_rule.default_queries(count, total_known=whole) == sets
+    assert sets <= shared_rule.max_queries(count, total_known=whole)
 
 
 def test_contamination_takes_equally_strong_draws_from_all_systems():

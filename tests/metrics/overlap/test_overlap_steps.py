@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pan_reference import clusters as slow_clusters
 
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, explain, prepare_text
-from fedaudit.metrics.overlap.filtering import _apart
+from fedaudit.metrics.overlap.filtering import _drop_overlaps
 from fedaudit.metrics.overlap.passages import seed_clusters
 from fedaudit.metrics.overlap.seeds import Pair
 from fedaudit.metrics.overlap.tokenization import term_code
@@ -82,16 +82,16 @@ def test_of_overlapping_passages_the_better_matched_one_stays():
     scores = np.zeros((6, 3))
     scores[:2, 0], scores[1, 1], scores[5, 2] = (0.5, 0.6), 0.7, 0.9
     # x: shared 0.6, the rest 0.5: 0.6 + 0.4 * 0.5 = 0.8; y: 0.7.
-    assert _apart(Scored(scores), [x, y, far]) == [x, far]
+    assert _drop_overlaps(Scored(scores), [x, y, far]) == [x, far]
     scores[1, 1] = 0.81
-    assert _apart(Scored(scores), [x, y, far]) == [y, far]
+    assert _drop_overlaps(Scored(scores), [x, y, far]) == [y, far]
 
 
 def test_of_two_near_copies_the_longer_one_stays():
     short, long = (0, 0, 0, 0), (0, 1, 1, 2)
     scores = np.array([[1.0, 0.995, 0.2], [0.3, 0.1, 0.995]])
-    assert _apart(Scored(scores), [short, long]) == [long]
-    assert _apart(Scored(scores), [long, short]) == [long]
+    assert _drop_overlaps(Scored(scores), [short, long]) == [long]
+    assert _drop_overlaps(Scored(scores), [long, short]) == [long]
 
 
 def test_the_default_remembers_the_score_of_the_passage_it_began_with():
@@ -103,5 +103,5 @@ def test_the_default_remembers_the_score_of_the_passage_it_began_with():
     scores[:, 0] = (0.8, 0.5, 0.5)
     scores[0, 1], scores[2, 2] = 0.3, 0.85
     # p against first: 0.8 + 0.2 * 0.5 = 0.9; p against second: 0.5 + 0.5 * 0.65 = 0.825.
-    assert _apart(Scored(scores), [p, first, second]) == [second]
-    assert _apart(Scored(scores, compat=False), [p, first, second]) == [p]
+    assert _drop_overlaps(Scored(scores), [p, first, second]) == [second]
+    assert _drop_overlaps(Scored(scores, compat=False), [p, first, second]) == [p]

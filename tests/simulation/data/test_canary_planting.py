@@ -44,7 +44,7 @@ def test_every_client_gets_copies_of_its_own_canaries_and_keeps_its_documents(pl
         copies = [one for one in own if one not in before]
         assert len(own) == 10
         assert sorted(one.id for one in own if one in before) == [one.id for one in before]
-        wanted = {one.whole: one.times for one in found.planted if one.client == f"c{number}"}
+        wanted = {one.sentence: one.times for one in found.planted if one.client == f"c{number}"}
         assert Counter(one.text for one in copies) == wanted
         assert all(
             one.strings() == ((secret_in(found, one.text), "PHONE_NUMBER"),) for one in copies
@@ -54,7 +54,7 @@ def test_every_client_gets_copies_of_its_own_canaries_and_keeps_its_documents(pl
 
 
 def secret_in(found, text):
-    [secret] = [one.secret for one in found.planted if one.whole == text]
+    [secret] = [one.secret for one in found.planted if one.sentence == text]
     return secret
 
 
@@ -124,4 +124,4 @@ def test_a_federation_keeps_the_file_for_its_owner_alone(plain, tmp_path):
     form = template(config.template)
     for one in manifest.read(tmp_path / "run").clients:
         texts = Counter(d.text for d in corpus.read(tmp_path / "run" / one.data, form))
-        assert all(texts[c.whole] == c.times for c in found.planted if c.client == one.id)
+        assert all(texts[c.sentence] == c.times for c in found.planted if c.client == one.id)
