@@ -32,10 +32,10 @@ def check(config: Any, names: Iterable[str]) -> None:
         return
     try:
         sandbox.attempt(TRIAL, [patterns, ["", *names]], seconds=SECONDS)
-    except sandbox.Ended as error:
+    except sandbox.TrialEnded as error:
         raise InputError(
-            f"The adapter's configuration has a pattern of modules, {error.at!r}, that cannot be "
-            f"matched here: {error.why}. Have the modules named."
+            f"The adapter's configuration has a pattern of modules, {error.step!r}, that cannot be "
+            f"matched here: {error.reason}. Have the modules named."
         ) from None
 
 
