@@ -44,7 +44,7 @@ def check_attribution(plugin: str, result: object) -> AttributionResult:
             raise ValueError(f"a {type(result).__name__} in place of an Attributed")
         _texts("limits", result.limits)
         for label, client in _numbered("client", result.clients):
-            _suspicion(label, client)
+            _client_score(label, client)
         for number, score in enumerate(result.marks.values(), 1):
             if not isinstance(score, Score):
                 raise ValueError(f"mark {number} has a {type(score).__name__}, no Score")
@@ -144,7 +144,7 @@ def _safe(label: str, finding: Finding) -> None:
         raise ValueError(f"{label} has {min(mask_fields)!r} in its evidence, which is the mask's")
 
 
-def _suspicion(label: str, score: object) -> None:
+def _client_score(label: str, score: object) -> None:
     if not isinstance(score, ClientScore):
         raise ValueError(f"{label} is a {type(score).__name__}, no Suspicion")
     _strings(f"the name of {label}", [score.client])

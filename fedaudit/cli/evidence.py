@@ -35,7 +35,7 @@ def sign_report(path: Path, key: Path, root: Path | None) -> int:
         print_note("Not signed: something differs from what the report says.")
         return DIFFERS
     statement = attestation.statement(report, content, _inputs(report, checks))
-    attestation_path = attestation.place(path)
+    attestation_path = attestation.attestation_path(path)
     atomic_text(attestation_path, attestation.sign(statement, signer))
     print_note(f"Written: {attestation_path}")
     return 0
@@ -62,7 +62,7 @@ def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
     from fedaudit.audit.verification.report import Check
     from fedaudit.report import attestation
 
-    attestation_path = attestation.place(path)
+    attestation_path = attestation.attestation_path(path)
     check = Check(state="not checked", kind="attestation", name=attestation_path.name)
     if key is None:
         why = "name its signer's key with --public-key"

@@ -37,7 +37,7 @@ class Refused(ValueError):
     """An attestation that does not hold; its text says why."""
 
 
-def place(report: Path) -> Path:
+def attestation_path(report: Path) -> Path:
     """Return where the attestation of a report's file lies: beside it."""
     return report.with_suffix(".intoto.json")
 

@@ -131,7 +131,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
     estimates = {row_key(row): estimate_of(row) for row in baseline["measurements"]}
     pairs = [
         (name, before, after)
-        for name, row in _judged(report).items()
+        for name, row in _judged_measurements(report).items()
         if (before := estimates.get(row_key(row))) and (after := estimate_of(row))
     ]
     spreads = [_spread(before, after) for _, before, after in pairs]
@@ -156,7 +156,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
     ]
 
 
-def _judged(report: Row) -> dict[str, Row]:
+def _judged_measurements(report: Row) -> dict[str, Row]:
     """Return the measurements that were judged, by name; each once."""
     judged_rows = (row for row in judgements(report) if row["measurement"])
     return {judged_name(row): row["measurement"] for row in judged_rows}
@@ -203,8 +203,8 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
             "No leak is in both reports: where they were masked with different keys, what appeared"
             " and what went cannot be told."
         )
-    now = _judged(report)
-    for name, row in _judged(baseline).items():
+    now = _judged_measurements(report)
+    for name, row in _judged_measurements(baseline).items():
         if row["value"] is not None and (name not in now or now[name]["value"] is None):
             yield f"{name} was measured before and is not now."
     ran = {entry["class"] for entry in baseline.get("coverage", ()) if entry["status"] == "run"}

@@ -14,7 +14,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate
 from fedaudit.report.query import Row
 
-JUDGED = frozenset(
+COMPARED_METRICS = frozenset(
     {
         *("coverage", "extraction_recall", "inference_accuracy", "mr_inter", "mr_intra"),
         *("tpr", "auc", "exposure", "maximal_exposure", "edit_distance", "rouge_l", "accuracy"),
@@ -122,7 +122,7 @@ def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
     first_rows = {row_key(row): row for row in first["measurements"]}
     for row in second["measurements"]:
         before = first_rows.get(row_key(row))
-        if before is None or row["metric"] not in JUDGED or row["scope"].keys() >= SWEPT:
+        if before is None or row["metric"] not in COMPARED_METRICS or row["scope"].keys() >= SWEPT:
             continue
         if before["value"] is None or row["value"] is None:
             continue

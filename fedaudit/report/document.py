@@ -74,7 +74,7 @@ class Report:
                 del sections[name]
         document = {name: to_plain(section, name) for name, section in sections.items()}
         # The verdict is made from what is written, so that any reader can make it again.
-        verdict = self.verdict or {"rule": RULE, **self._judged(document)}
+        verdict = self.verdict or {"rule": RULE, **self._verdict(document)}
         return {
             "schema_version": SCHEMA_VERSION,
             **document,
@@ -89,7 +89,7 @@ class Report:
         """Return the measurements as a pandas data frame; UsageError where there is no pandas."""
         return data_frame(self.to_json())
 
-    def _judged(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def _verdict(self, document: Mapping[str, Any]) -> dict[str, Any]:
         rows = judged_rows(document)
         if self.policy is None:
             return judge(*rows)

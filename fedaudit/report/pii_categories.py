@@ -47,7 +47,7 @@ def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
         elif "label" in row.scope:
             name = major_category(str(row.scope["label"]))
             groups.setdefault(_key(row, name), []).append(row)
-    return [_together(same) for key, same in groups.items() if key not in existing]
+    return [_merge_labels(same) for key, same in groups.items() if key not in existing]
 
 
 def category_of(label: str) -> dict[str, str] | None:
@@ -89,7 +89,7 @@ def relevant_clauses(report: Row) -> list[Table]:
 def _kinds(report: Row) -> dict[Category, list[str]]:
     """Return the report's minor categories with its labels of each, in the taxonomy's order."""
     kinds: dict[Category, list[str]] = {}
-    for label in _said(report):
+    for label in _labels_in_report(report):
         if kind := category(label):
             kinds.setdefault(kind, []).append(label)
     return {kind: kinds[kind] for kind in taxonomy().categories if kind in kinds}
@@ -104,7 +104,7 @@ def _line(kind: Category, kind_labels: Sequence[str]) -> dict[str, str]:
     return line
 
 
-def _said(report: Row) -> list[str]:
+def _labels_in_report(report: Row) -> list[str]:
     """Return the labels that the report counts or lists findings of."""
     counted = (
         row["scope"]["label"]
@@ -119,7 +119,7 @@ def _key(row: Measurement, name: object) -> tuple[object, ...]:
     return (row.plugin, row.metric, str(name), *sorted(scope))
 
 
-def _together(rows: Sequence[Measurement]) -> Measurement:
+def _merge_labels(rows: Sequence[Measurement]) -> Measurement:
     """Return one row for those of all labels of a category."""
     from fedaudit.metrics.intervals import wilson
 

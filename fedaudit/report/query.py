@@ -40,16 +40,16 @@ MEMORIZATION = (
     *("repetitive", "too_short", "median_length", "drawn"),
 )
 
-_WHO = frozenset({"client", "mark"})
+_CLIENT_KEYS = frozenset({"client", "mark"})
 
 _OF_A_ROUND = ("sets", "smallest_set", "determined", "estimator_variance", "effective_masks")
 ATTRIBUTION = {
     "client": {
         ("stouffer_z", frozenset({"client"})),
-        *((metric, _WHO) for metric in ("stouffer_z", "p_value", "contribution")),
-        ("p_value", _WHO | {"adjusted"}),
+        *((metric, _CLIENT_KEYS) for metric in ("stouffer_z", "p_value", "contribution")),
+        ("p_value", _CLIENT_KEYS | {"adjusted"}),
     },
-    "round": {(metric, _WHO | {"round"}) for metric in ("stouffer_z", "score")},
+    "round": {(metric, _CLIENT_KEYS | {"round"}) for metric in ("stouffer_z", "score")},
     "mean": {("stouffer_z", frozenset({"clients"}))},
     "rate": {(metric, frozenset[str]()) for metric in ("tpr", "fpr")},
     "global": {(metric, frozenset({"mark", "source"})) for metric in ("z", "p_value")},
@@ -69,7 +69,7 @@ ATTRIBUTION = {
 SUSPICION = {
     (metric, keys)
     for metric in ("stouffer_z", "p_value", "suspicion", "flagged")
-    for keys in (frozenset({"client"}), _WHO)
+    for keys in (frozenset({"client"}), _CLIENT_KEYS)
 }
 """The same for what other methods than the protocol hold against a client."""
 
@@ -79,15 +79,15 @@ _TELLING = ("tuned-not-base", "tuned", "base", "control")
 def total_coverages(report: Row) -> list[Row]:
     """Return the coverages of whole sets of PII, in reading order."""
     rows = coverages(report, labelled=False)
-    order = list(dict.fromkeys(map(place, rows)))
+    order = list(dict.fromkeys(map(scope_of, rows)))
     return sorted(
-        rows, key=lambda row: (order.index(place(row)), _rank(row, "set"), _rank(row, "source"))
+        rows, key=lambda row: (order.index(scope_of(row)), _rank(row, "set"), _rank(row, "source"))
     )
 
 
 def coverages(report: Row, *, labelled: bool) -> list[Row]:
     """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
-    rows = [row for row in _of(report, "extraction", "coverage") if not is_sweep(row)]
+    rows = [row for row in _rows_of_kind(report, "extraction", "coverage") if not is_sweep(row)]
     return [row for row in rows if _labelled(row) == labelled]
 
 
@@ -106,7 +106,7 @@ def most_telling(rows: Sequence[Row]) -> list[Row]:
 
     Those beyond the base before the tuned model's, those of all targets before a selection's.
     """
-    best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), place(row)))
+    best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), scope_of(row)))
     keys = [key for key in best["scope"] if key != "label"]
     like = [row for row in rows if scope_text(row, keys) == scope_text(best, keys)]
     return sorted(like, key=lambda r: (-(r["hits"] or 0), -(r["n"] or 0), str(r["scope"]["label"])))
@@ -186,19 +186,19 @@ def utility(report: Row) -> list[Row]:
 
 def untargeted_rows(report: Row, *, labelled: bool) -> list[Row]:
     """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
-    rows = _of(report, "extraction", "extraction_recall")
+    rows = _rows_of_kind(report, "extraction", "extraction_recall")
     rows = [row for row in rows if _labelled(row) == labelled]
     return sorted(rows, key=lambda row: _rank(row, "source"))
 
 
 def costs(report: Row) -> list[Row]:
     """Return what the run took, in reading order."""
-    return sorted(_of(report, "cost", *COSTS), key=lambda row: COSTS.index(row["metric"]))
+    return sorted(_rows_of_kind(report, "cost", *COSTS), key=lambda row: COSTS.index(row["metric"]))
 
 
 def defense_rows(report: Row, metric: str) -> list[Row]:
     """Return what a defence guarantees or decides: its rows of `metric`, as the report has them."""
-    return [row for row in _of(report, "defense", metric) if _guards(row)]
+    return [row for row in _rows_of_kind(report, "defense", metric) if _guards(row)]
 
 
 def _guards(row: Row) -> bool:
@@ -231,7 +231,7 @@ def attribution_part(row: Row) -> str:
     return "" if client_only and row["value"] is not None else part
 
 
-def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
+def _rows_of_kind(report: Row, kind: str, *metrics: str) -> list[Row]:
     return [r for r in report["measurements"] if r["kind"] == kind and r["metric"] in metrics]
 
 
@@ -239,7 +239,7 @@ def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
     metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE}
     metrics |= {"cost": COSTS, "memorization": MEMORIZATION}
-    recalled = {row["plugin"] for row in _of(report, "extraction", "extraction_recall")}
+    recalled = {row["plugin"] for row in _rows_of_kind(report, "extraction", "extraction_recall")}
     return [
         row
         for row in report["measurements"]
@@ -260,9 +260,9 @@ def scope_text(row: Row, keys: Iterable[str]) -> str:
     return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
 
 
-def place(row: Row, hidden: Collection[str] = ()) -> str:
+def scope_of(row: Row, hidden: Collection[str] = ()) -> str:
     """Return the scope of a measurement as text, without what columns show and what is `hidden`."""
-    return scope_text(row, _elsewhere(row) - set(hidden))
+    return scope_text(row, _unshown_keys(row) - set(hidden))
 
 
 def common_scope(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
@@ -272,14 +272,14 @@ def common_scope(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str
     """
     by_key: dict[str, set[str]] = {}
     for row in rows:
-        for key in _elsewhere(row) - set(hidden):
+        for key in _unshown_keys(row) - set(hidden):
             by_key.setdefault(key, set()).add(str(row["scope"][key]))
     agreed = {key for key, values in by_key.items() if len(values) == 1}
     example = {"scope": {key: next(iter(by_key[key])) for key in agreed}}
     return scope_text(example, agreed), [scope_text(row, by_key.keys() - agreed) for row in rows]
 
 
-def _elsewhere(row: Row) -> set[str]:
+def _unshown_keys(row: Row) -> set[str]:
     columns = {"source", "set", "label", "task"}
     return set(row["scope"]) - (columns | {"candidates"} if row["metric"] in INFERENCE else columns)
 

@@ -155,7 +155,7 @@ def make_visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_spelt(char) if is_hidden(char) else char for char in text)
+    return "".join(_escape(char) if is_hidden(char) else char for char in text)
 
 
 def is_hidden(char: str) -> bool:
@@ -166,5 +166,5 @@ def is_hidden(char: str) -> bool:
     return unicodedata.category(char) != "Zs"
 
 
-def _spelt(char: str) -> str:
+def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")

@@ -17,32 +17,32 @@ TIMES: Steps = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0,
 
 def size(count: float) -> str:
     """Return a number of bytes: `512 B`, `2.10 MB`; a MB is a million bytes."""
-    return _spelt(count, SIZES)
+    return _format_scaled(count, SIZES)
 
 
 def operations(count: float) -> str:
     """Return a number of floating-point operations: `1.24 TFLOP`."""
-    return _spelt(count, OPERATIONS)
+    return _format_scaled(count, OPERATIONS)
 
 
 def amount(count: float) -> str:
     """Return how many numbers a model or an adapter has: `6,144`, `2.10 million`."""
-    return _spelt(count, COUNTS)
+    return _format_scaled(count, COUNTS)
 
 
 def duration(seconds: float) -> str:
     """Return a time in seconds as people say it: `0.61 ms`, `4.20 s`, `3.50 h`."""
-    return _spelt(seconds, TIMES)
+    return _format_scaled(seconds, TIMES)
 
 
-def _spelt(value: float, steps: Steps) -> str:
+def _format_scaled(value: float, steps: Steps) -> str:
     """Return `value` in the largest unit of which it is one or more, to three significant digits.
 
     A value that rounds up to the next unit is spelt in that: 999,999 bytes are 1.00 MB. Without a
     unit it is spelt in full.
     """
     if value < 0:
-        return f"-{_spelt(-value, steps)}"
+        return f"-{_format_scaled(-value, steps)}"
     fits = [step for step in steps if _rounded(value / step[0]) >= 1] or [steps[0]]
     scale, unit = fits[-1]
     return f"{_number(value / scale, unscaled=scale == 1)} {unit}".rstrip()

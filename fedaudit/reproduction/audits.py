@@ -42,7 +42,7 @@ def audit_variant(
         request = CrossClientRequest(clients=list_clients(str(folder), ()), **common)
         yield run_audit(request, redactor, watch).report
     elif variant.clients:
-        yield from _each(variant, folder, config, common, redactor, watch)
+        yield from _client_reports(variant, folder, config, common, redactor, watch)
     else:
         extraction_request = ExtractionRequest(
             prefixes=folder / f"data/{variant.attacker}.jsonl",
@@ -71,7 +71,7 @@ def _traced(
     for number, passed in traced_rounds(variant, config):
         round_variant = replace(variant, trace=0, round=number)
         for report in audit_variant(round_variant, folder, config, redactor, watch):
-            yield _within({"round": number, "passed": passed, **model_scope}, report)
+            yield _add_scope({"round": number, "passed": passed, **model_scope}, report)
 
 
 def is_deployed(variant: Variant, folder: Path) -> bool:
@@ -118,7 +118,7 @@ def _common(variant: Variant, folder: Path, config: Simulation) -> dict[str, Any
     }
 
 
-def _each(
+def _client_reports(
     variant: Variant,
     folder: Path,
     config: Simulation,
@@ -132,13 +132,15 @@ def _each(
     for client in every if "*" in variant.clients else variant.clients:
         for name, data in _data(folder, client, variant.corpora, config.template):
             target_client = client if deployed else None
-            common = {**common, **_alone(variant, folder, config, client)}
+            common = {**common, **_local_adapter_option(variant, folder, config, client)}
             request = ExtractionRequest(prefixes=data, client=target_client, **common)
             where = {"client": client, **({"records": name} if name else {})}
-            yield _within(where, run_audit(request, redactor, watch).report)
+            yield _add_scope(where, run_audit(request, redactor, watch).report)
 
 
-def _alone(variant: Variant, folder: Path, config: Simulation, client: str) -> dict[str, str]:
+def _local_adapter_option(
+    variant: Variant, folder: Path, config: Simulation, client: str
+) -> dict[str, str]:
     """Return the client's own adapter, as an argument, where it is attacked; else nothing."""
     if variant.model != "local":
         return {}
@@ -165,7 +167,7 @@ def _frequencies(folder: Path, config: Simulation, audit: Audit) -> list[Measure
     return rows
 
 
-def _within(where: Mapping[str, object], report: "Report") -> "Report":
+def _add_scope(where: Mapping[str, object], report: "Report") -> "Report":
     """Return a report with `where` in the scope of its rows and the ids of its findings."""
     short = "-".join(map(str, where.values()))
     return replace(

@@ -17,7 +17,7 @@ _COMPARE = {
 }
 
 OVERLAP = "the intervals overlap"
-WITHIN = "the interval holds that number"
+CONTAINMENT = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
 
 
@@ -75,7 +75,7 @@ def _outcome(statement: Statement, left: _Side, right: _Side) -> tuple[bool | No
         bound = replace(bound, interval=(bound.number, bound.number))
     if not _overlap(left, bound):
         return holds, detail
-    why = WITHIN if right.exact else OVERLAP
+    why = CONTAINMENT if right.exact else OVERLAP
     return None if statement.open_where_they_overlap else holds, f"{detail}; {why}"
 
 

@@ -14,9 +14,9 @@ from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
 from fedaudit.reproduction.scheduler import default_jobs, run_tasks
 from fedaudit.reproduction.seeds import (
+    claims_with_seed_counts,
     describe_seeds,
     measured_means,
-    said_by_seed,
     untuned_seeds,
 )
 from fedaudit.reproduction.variant import VariantTask, Watch
@@ -75,18 +75,18 @@ def shared_federations(configs: Sequence[Simulation], federations: Path) -> list
     return [
         central
         if central in central_configs
-        and (_there(federations, central) or not _there(federations, config))
+        and (_exists(federations, central) or not _exists(federations, config))
         else config
         for config, central in zip(configs, beside, strict=True)
     ]
 
 
-def _place(federations: Path, config: Simulation) -> Path:
+def _federation_folder(federations: Path, config: Simulation) -> Path:
     return federations / config.sha256()[:12]
 
 
-def _there(federations: Path, config: Simulation) -> bool:
-    return _place(federations, config).exists()
+def _exists(federations: Path, config: Simulation) -> bool:
+    return _federation_folder(federations, config).exists()
 
 
 def run_study(
@@ -155,7 +155,7 @@ def _tasks(
             VariantTask(
                 variant=variant,
                 config=(config := next(configs)),
-                place=_place(federations, config),
+                place=_federation_folder(federations, config),
                 verdicts=federations.parent / VERDICTS,
                 redactor=redactor,
             )
@@ -183,7 +183,7 @@ def _measured(
         pooled = [task for task in tasks if task.variant.pool == name]
         fresh = [task for task in pooled if task.config.seed not in profile.tuned_seeds]
         names = {task.variant.name for task in fresh or pooled}
-        measured[name] = _together(name, [row for key in names for row in measured[key]])
+        measured[name] = _pooled_rows(name, [row for key in names for row in measured[key]])
     return measured
 
 
@@ -208,7 +208,7 @@ def _result(
             seed: {claim.id: claim for claim in check_claims(profile, table)}
             for seed, table in by_seed.items()
         }
-        claims = said_by_seed(check_claims(profile, measured), claims_by_seed)
+        claims = claims_with_seed_counts(check_claims(profile, measured), claims_by_seed)
         limits.append(describe_seeds(list(by_seed), profile.tuned_seeds))
     return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),
@@ -227,7 +227,7 @@ def _result(
     )
 
 
-def _together(name: str, rows: Sequence[Measurement]) -> list[Measurement]:
+def _pooled_rows(name: str, rows: Sequence[Measurement]) -> list[Measurement]:
     """Return the counts and means of the variants that share a name, over all of them."""
     poolers = (pool_counts, average_means, average_ratios)
     return [row for pool in poolers for row in pool(rows, "variant", name)]

@@ -90,7 +90,7 @@ def interval(
     return max(least, mean - margins[0]), mean + margins[1]
 
 
-def said_by_seed(
+def claims_with_seed_counts(
     claims: Iterable[Claim], by_seed: Mapping[int, Mapping[str, Claim]]
 ) -> list[Claim]:
     """Return claims about means over seeds, each with how many seeds support it alone."""

@@ -9,7 +9,7 @@ from fedaudit.federation.counterfactual import place_of
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.runner import existing_manifest
 
-ALIKE = (
+CAVEAT = (
     "This is a counterfactual federation: the one in {run} trained again without {who}, with the "
     "same seeds, settings and other clients. It answers what the model would know if {who} had "
     "never joined, by one training each: what chance in training does is not averaged out."
@@ -42,4 +42,4 @@ def caveat(config: Simulation, run: Path) -> tuple[str, ...]:
     """Return what a counterfactual federation is, for its report; nothing for any other."""
     if not config.without:
         return ()
-    return (ALIKE.format(run=run, who=", ".join(config.without)),)
+    return (CAVEAT.format(run=run, who=", ".join(config.without)),)

@@ -15,7 +15,7 @@ from fedaudit.federation import manifest
 from fedaudit.federation.folder import DEPLOYED
 from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation.client import local_round
-from fedaudit.simulation.client.private_state import PRIVATE, place
+from fedaudit.simulation.client.private_state import PRIVATE, private_folder
 from fedaudit.simulation.client.trainer import steps_of
 from fedaudit.simulation.context import Run
 from fedaudit.simulation.data.datasets import ClientDocuments
@@ -135,7 +135,7 @@ def _party(run: Run, finished: Manifest, client: str, material: ClientDocuments)
         documents=material.documents,
         prepared=material.prepared,
         shared=out / last.clients.get(client, last.adapter),
-        private={name: place(out, client, name, last.round) for name in material.private},
+        private={name: private_folder(out, client, name, last.round) for name in material.private},
         rounds=len(took_part),
         steps=steps_of(run.config.training, len(run.tokens.shared[client])),
         turns=dict(local_round.round_folders(out / PRIVATE / client, [r.round for r in took_part])),

@@ -96,7 +96,7 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
     n_held_out = 0 if config.test else int(len(all_documents) * config.held_out)
     held_out, training = list(all_documents[:n_held_out]), list(all_documents[n_held_out:])
     if config.test:
-        held_out = _tested(config, training)
+        held_out = _read_test(config, training)
     labels: list[int] | None = None
     if config.few_shot.each:
         few_shot = config.few_shot
@@ -114,7 +114,7 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
     return DataSplit(dealt, held_out)
 
 
-def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
+def _read_test(config: Simulation, training: Sequence[Document]) -> list[Document]:
     """Return the documents of the test file, in an order of their own.
 
     Raises InputError where one of them is trained on, too.

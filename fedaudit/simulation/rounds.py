@@ -65,8 +65,7 @@ def participants(config: Simulation, number: int) -> list[str]:
     A client that is left out is drawn like every other, and is then missing.
     """
     names, absent = config.client_names, set(config.without)
-    drawn_names = (names[i] for i in sorted(_drawn(config, number)))
-    return [name for name in drawn_names if name not in absent]
+    return [names[i] for i in sorted(_draw_participants(config, number)) if names[i] not in absent]
 
 
 def check_participants(config: Simulation) -> None:
@@ -76,11 +75,11 @@ def check_participants(config: Simulation) -> None:
     if len(absent) < config.participants_per_round:
         return
     for number in range(1, config.rounds + 1):
-        if absent.issuperset(_drawn(config, number)):
+        if absent.issuperset(_draw_participants(config, number)):
             raise UsageError(f"Round {number} draws nobody but {', '.join(config.without)}.")
 
 
-def _drawn(config: Simulation, number: int) -> list[int]:
+def _draw_participants(config: Simulation, number: int) -> list[int]:
     """Return the indices of a round's clients among all names."""
     draw = random.Random(f"participants {config.seed} {number}")
     return draw.sample(range(config.clients), config.participants_per_round)
@@ -123,7 +122,7 @@ def follow_up_trainings(run: Run, number: int) -> Iterator[LocalTraining]:
         participants(run.config, number) if local_round.follow_up_defense(run.defenses) else ()
     ):
         lengths_by_adapter = local_round.sequence_lengths(
-            private_state.place(run.out, client, local_round.TURN, number)
+            private_state.private_folder(run.out, client, local_round.TURN, number)
         )
         for name, lengths in lengths_by_adapter.items():
             sequences = [[0] * length for length in lengths]
@@ -254,9 +253,10 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
         defense=defense,
         documents=run.documents[client],
         template=run.config.prompt_template,
-        folder=private_state.place(run.out, client, local_round.TURN, number),
+        folder=private_state.private_folder(run.out, client, local_round.TURN, number),
         adapters={
-            n: (private_state.place(run.out, client, n, number), seed) for n, seed in seeds.items()
+            n: (private_state.private_folder(run.out, client, n, number), seed)
+            for n, seed in seeds.items()
         },
     )
 

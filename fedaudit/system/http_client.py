@@ -147,7 +147,7 @@ class JsonClient:
             url = remaining[next(self._turn) % len(remaining)]
             if self._over.is_set():
                 raise Interrupted(f"{self.who} was not asked any more.")
-            answer = self._wait(self._try(method, url, path, content))
+            answer = self._run_coroutine(self._try(method, url, path, content))
             if not answer.gone:
                 break
             gone.add(url)
@@ -171,7 +171,7 @@ class JsonClient:
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError):
             return HttpAttempt(0, "broke off")
         status, wait = response.status_code, retry_after(response.headers.get("Retry-After", ""))
-        return HttpAttempt(status, _told(status), wait, body)
+        return HttpAttempt(status, _status_problem(status), wait, body)
 
     async def _read(self, response: "httpx.Response", url: str) -> bytes:
         """Return the body as it was sent; raises TargetError for one that is too long."""
@@ -186,7 +186,7 @@ class JsonClient:
                 )
         return bytes(body)
 
-    def _wait(self, coroutine: Coroutine[Any, Any, HttpAttempt]) -> HttpAttempt:
+    def _run_coroutine(self, coroutine: Coroutine[Any, Any, HttpAttempt]) -> HttpAttempt:
         """Run a coroutine in the client's own thread, started on first use; return its result."""
         with self._lock:
             if self._loop is None:
@@ -272,7 +272,7 @@ def retry_after(header: str) -> float:
     return max(0.0, (then - datetime.now(UTC)).total_seconds())
 
 
-def _told(status: int) -> str:
+def _status_problem(status: int) -> str:
     # Never the body: some endpoints repeat the key in it.
     denied = " (see key_variable)" if status in (401, 403) else ""
     elsewhere = " (a redirect, which is not followed)" if 300 <= status < 400 else ""

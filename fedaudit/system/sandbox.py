@@ -40,12 +40,12 @@ _NO_MEMORY = 9
 _COMMAND = (sys.executable, "-P", "-c", "from fedaudit.system.sandbox import serve; serve()")
 
 
-class Ended(Exception):
+class TrialEnded(Exception):
     """A trial that took too long or too much, or its process with it; its text says which."""
 
-    def __init__(self, step: str, why: str) -> None:
-        super().__init__(f"{step}: {why}" if step else why)
-        self.at, self.why = step, why
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(f"{step}: {reason}" if step else reason)
+        self.step, self.reason = step, reason
 
 
 class Output(NamedTuple):
@@ -68,10 +68,10 @@ def attempt(
     A trial is a function, by its module and name: it is given what JSON can hold, yields what it is
     about to open, and returns what JSON can hold. Its module is imported before there are limits.
     What it raises is left to whoever does the same here. `without` names modules that the process
-    cannot import. Raises Ended where the process did not come to an end by itself,
+    cannot import. Raises TrialEnded where the process did not come to an end by itself,
     and InputError where the trial does.
     """
-    payload = _asked(trial, question, seconds, memory, without)
+    payload = _encode_request(trial, question, seconds, memory, without)
     wait = START + SLOW * seconds
     try:
         done = subprocess.run(
@@ -100,7 +100,7 @@ def receive(
     """Return what `attempt` does, of a trial that yields an `Output` for each of `places`.
 
     Each is written as it comes, whole or not at all. Raises InputError where one has over `most`
-    bytes, and Ended where the trial did not give them all.
+    bytes, and TrialEnded where the trial did not give them all.
     """
     messages: list[dict[str, Any]] = []
     written = set()
@@ -111,7 +111,7 @@ def receive(
         late.start()
         try:
             with suppress(BrokenPipeError), _pipe(process.stdin) as ask:
-                ask.write(_asked(trial, question, seconds, memory, ()))
+                ask.write(_encode_request(trial, question, seconds, memory, ()))
             stream = _pipe(process.stdout)
             for line in iter(lambda: stream.readline(LONGEST), b""):
                 for message in _lines(line):
@@ -127,7 +127,7 @@ def receive(
             process.kill()
     answer = _answer(process.returncode, messages, seconds, memory)
     if missing := [path.name for path in places if path not in written]:
-        raise Ended("", f"it gave no {missing[0]}")
+        raise TrialEnded("", f"it gave no {missing[0]}")
     return answer
 
 
@@ -145,10 +145,12 @@ def _save(source: IO[bytes], path: Path, size: int, most: int) -> None:
             file.write(block)
             size -= len(block)
         if size > 0:
-            raise Ended("", "it ended within a file")
+            raise TrialEnded("", "it ended within a file")
 
 
-def _asked(trial: str, question: Any, seconds: float, memory: int, without: Sequence[str]) -> bytes:
+def _encode_request(
+    trial: str, question: Any, seconds: float, memory: int, without: Sequence[str]
+) -> bytes:
     request: Mapping[str, Any] = {
         "trial": trial.rpartition(".")[::2],
         "question": question,
@@ -171,10 +173,10 @@ def _answer(code: int, messages: list[dict[str, Any]], seconds: float, memory: i
         raise InputError(str(last["refused"]))
     if "answer" in last:
         return last["answer"]
-    raise Ended(str(last.get("at", "")), _why(code, seconds, memory))
+    raise TrialEnded(str(last.get("at", "")), _exit_reason(code, seconds, memory))
 
 
-def _why(code: int, seconds: float, memory: int) -> str:
+def _exit_reason(code: int, seconds: float, memory: int) -> str:
     late = (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL)
     if code in late:
         return f"it takes over {seconds:.0f} seconds"
@@ -197,13 +199,13 @@ def serve() -> None:
     trial = getattr(importlib.import_module(module), name)
     limit(request["seconds"], request["memory"])
     try:
-        _do(trial(request["question"]), out)
+        _send_steps(trial(request["question"]), out)
     except MemoryError:
         os._exit(_NO_MEMORY)
     os._exit(0)
 
 
-def _do(steps: Iterator[str | Output], out: IO[bytes]) -> None:
+def _send_steps(steps: Iterator[str | Output], out: IO[bytes]) -> None:
     def say(message: dict[str, Any], data: bytes = b"") -> None:
         out.write(json.dumps(message).encode() + b"\n" + data)
         out.flush()

@@ -49,7 +49,7 @@ class Scaffold(FedAvg):
         self, start: Update, updates: Sequence[Update], weights: Sequence[float]
     ) -> Update:
         """Return x + rate * (mean - x); at rate 1 the mean itself, to the bit."""
-        mean = super().aggregate(start, updates, self._counted(weights))
+        mean = super().aggregate(start, updates, self._effective_weights(weights))
         if self.rate == 1:
             return mean
         return {
@@ -69,7 +69,10 @@ class Scaffold(FedAvg):
             return None
         c, c_i = state.get(VARIATE, {}), own.get(VARIATE, {})
         names = {**c, **c_i}
-        return {name: _of(c, name, like) - _of(c_i, name, like) for name, like in names.items()}
+        return {
+            name: _tensor_of(c, name, like) - _tensor_of(c_i, name, like)
+            for name, like in names.items()
+        }
 
     def client_state(self, own: State, gradient: Update) -> State:
         """Return the new c_i: the mean of the client's gradients before their correction."""
@@ -88,18 +91,18 @@ class Scaffold(FedAvg):
         p_i is a client's share among all N clients, so that c stays the sum of p_i c_i over all of
         them; with equal shares 1 / N this is the paper's |S| / N times the mean over S.
         """
-        total, moved = float(sum(self._counted(everybody))), dict(state.get(VARIATE, {}))
-        for old, new, weight in zip(before, after, self._counted(weights), strict=True):
+        total, moved = float(sum(self._effective_weights(everybody))), dict(state.get(VARIATE, {}))
+        for old, new, weight in zip(before, after, self._effective_weights(weights), strict=True):
             c_i, c_new = old.get(VARIATE, {}), new.get(VARIATE, {})
             for name, tensor in c_new.items():
-                change = tensor.double() - _of(c_i, name, tensor)
-                moved[name] = _of(moved, name, tensor) + weight / total * change
+                change = tensor.double() - _tensor_of(c_i, name, tensor)
+                moved[name] = _tensor_of(moved, name, tensor) + weight / total * change
         return {VARIATE: moved} if moved else {}
 
-    def _counted(self, weights: Sequence[float]) -> list[float]:
+    def _effective_weights(self, weights: Sequence[float]) -> list[float]:
         return [1.0] * len(weights) if self.weighting == "equal" else list(weights)
 
 
-def _of(variate: Update, name: str, like: "torch.Tensor") -> "torch.Tensor":
+def _tensor_of(variate: Update, name: str, like: "torch.Tensor") -> "torch.Tensor":
     """Return a tensor of a variate in float64: zeros where there is none yet."""
     return variate[name].double() if name in variate else like.double() * 0.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SAME = 1e-9
 """Numbers that differ by no more than this part of the largest are rounding, not groups."""
 
-_LEAST = 1e-12
+_MIN_DISPERSION = 1e-12
 """Stands for a W of 0, which has no logarithm; the numbers are scaled to 0..1."""
 
 
@@ -36,8 +36,8 @@ def groups(values: Sequence[float], *, most: int = 7, references: int = 10, seed
     draws = np.random.default_rng(seed).uniform(size=(references, len(scaled)))
     gaps, spreads = [], []
     for k in range(1, last + 1):
-        uniform = np.array([_within(row, k, seed) for row in draws])
-        gaps.append(np.log(uniform.mean()) - np.log(_within(scaled, k, seed)))
+        uniform = np.array([_dispersion(row, k, seed) for row in draws])
+        gaps.append(np.log(uniform.mean()) - np.log(_dispersion(scaled, k, seed)))
         spreads.append(np.sqrt(1 + 1 / references) * np.log(uniform).std())
     for k in range(1, last):
         if gaps[k - 1] - gaps[k] + spreads[k] >= 0:
@@ -60,12 +60,12 @@ def upper_half(values: Sequence[float], seed: int = 0) -> list[bool]:
     return [bool(label == higher) for label in labels]
 
 
-def _within(values: "np.ndarray", k: int, seed: int) -> float:
+def _dispersion(values: "np.ndarray", k: int, seed: int) -> float:
     """Return the least sum of squared distances to k centres that ten starts of k-means find."""
     import numpy as np
     from sklearn.cluster import KMeans
 
     if len(np.unique(values)) <= k:
-        return _LEAST
+        return _MIN_DISPERSION
     kmeans = KMeans(k, n_init=10, random_state=seed).fit(np.sort(values)[:, None])
-    return max(float(kmeans.inertia_), _LEAST)
+    return max(float(kmeans.inertia_), _MIN_DISPERSION)

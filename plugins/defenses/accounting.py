@@ -10,7 +10,7 @@ from typing import Literal
 from fedaudit.api import UsageError
 
 Accountant = Literal["prv", "rdp"]
-RESOLVED = 200.0
+MAX_PRV_EPSILON = 200.0
 """Above this RDP bound the PRV accountant takes minutes and gigabytes and says no more."""
 
 
@@ -50,7 +50,7 @@ def noise_for(
 def spent_epsilon(
     sigma: float, delta: float, rate: float, steps: int, accountant: Accountant
 ) -> tuple[float, Accountant]:
-    """Return an upper bound on epsilon and its accountant, which is always RDP above RESOLVED."""
+    """Return an upper bound on epsilon and its accountant, always RDP above MAX_PRV_EPSILON."""
     load_opacus()
     from opacus.accountants import create_accountant
 
@@ -61,7 +61,7 @@ def spent_epsilon(
             return max(0.0, float(counting.get_epsilon(delta=delta)))
 
     coarse = bound("rdp")
-    if accountant == "rdp" or coarse > RESOLVED:
+    if accountant == "rdp" or coarse > MAX_PRV_EPSILON:
         return coarse, "rdp"
     return bound("prv"), "prv"
 

@@ -37,7 +37,7 @@ Gradients = Callable[[Sequences], "torch.Tensor"]
 
 LARGEST = 100.0
 """The largest epsilon to ask for; far below it nothing is guaranteed any more."""
-TOGETHER = 8
+CHUNK_SIZE = 8
 """So many sequences go through the model at once; only memory and rounding depend on it."""
 
 LIMITS = (
@@ -126,10 +126,12 @@ class DifferentialPrivacy(Defense):
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Return the epsilon that each client spent in the rounds that it took part in."""
-        rows = (self._spent(finished, *pair) for pair in finished.parties.items())
+        rows = (self._epsilon_row(finished, *pair) for pair in finished.parties.items())
         return Result(measurements=tuple(rows), limits=LIMITS)
 
-    def _spent(self, finished: FinishedFederation, client: str, party: ClientState) -> Measurement:
+    def _epsilon_row(
+        self, finished: FinishedFederation, client: str, party: ClientState
+    ) -> Measurement:
         documents, steps = len(party.prepared), party.steps * party.rounds
         sigma = self.noise(documents, finished.batch_size, party.steps * finished.rounds)
         rate, delta = sample_rate(finished.batch_size, documents), self.delta_of(documents)
@@ -170,7 +172,7 @@ def _step(
     for group in optimizer.param_groups:
         group["lr"] = rate
     # An empty batch is a step too: skipping it would reveal that nothing was drawn.
-    chunks = [batch[i : i + TOGETHER] for i in range(0, len(batch), TOGETHER)] or [[]]
+    chunks = [batch[i : i + CHUNK_SIZE] for i in range(0, len(batch), CHUNK_SIZE)] or [[]]
     for number, chunk in enumerate(chunks, start=1):
         yield gradients(chunk)
         optimizer.signal_skip_step(number < len(chunks))

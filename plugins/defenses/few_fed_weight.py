@@ -78,10 +78,10 @@ class FewFedWeight(Defense):
         scored_examples = [
             (d, loss.conditional) for d, loss in zip(examples, losses, strict=True) if loss
         ]
-        samples = self._drawn(scored_examples, turn)
+        samples = self._resample(scored_examples, turn)
         return {WEIGHTED: [*turn.documents, *samples]}
 
-    def _drawn(
+    def _resample(
         self, scored_examples: Sequence[tuple[Document, float]], turn: TrainedClient
     ) -> list[Document]:
         """Return as many examples as were scored, drawn by their energies, some more than once."""

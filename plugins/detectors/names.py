@@ -28,7 +28,7 @@ class Names(Presidio):
 
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
-        other_spans = self._others(texts)
+        other_spans = self._detect_other_entities(texts)
         if self.entities and PERSON not in self.entities:
             return other_spans
         return [
@@ -41,7 +41,7 @@ class Names(Presidio):
         rules = super().describe().replace("rules only: no names, no places", "no places")
         return f"{rules}; names by titles, lists and endings"
 
-    def _others(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
+    def _detect_other_entities(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return what the rules find, and the user's own model where there is one."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.ner and PERSON in self.entities:  # nothing of Presidio's finds it

@@ -9,7 +9,7 @@ from fedaudit.api import PiiDetector, PiiSpan, unknown_name_error
 from fedaudit.pii.spans import resolve
 
 from .ner import NerModel
-from .scripts import fits, fold, occurs, strip_span
+from .scripts import can_judge, fold, occurs, strip_span
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
@@ -56,7 +56,7 @@ class Presidio(PiiDetector):
         """Return for each text its spans, sorted and without overlap."""
         engines, folded = self._engines(), [fold(text) for text in texts]
         scored_spans: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
-        for language, labels in self._wanted(engines).items():
+        for language, labels in self._labels_by_language(engines).items():
             self._search(engines[language], language, labels, folded, scored_spans)
         return [resolve(finds) for finds in scored_spans]
 
@@ -93,7 +93,7 @@ class Presidio(PiiDetector):
                 for find in finds
                 if find.entity_type in labels
                 and (piece := text[find.start : find.end]).strip()
-                and fits(language, piece)
+                and can_judge(language, piece)
             ]
 
     def _engines(self) -> "Mapping[str, AnalyzerEngine]":
@@ -104,7 +104,7 @@ class Presidio(PiiDetector):
     def _models(self) -> tuple[NerModel, ...]:
         return tuple(NerModel.parse(text, self.languages) for text in self.ner)
 
-    def _wanted(self, engines: "Mapping[str, AnalyzerEngine]") -> dict[str, list[str]]:
+    def _labels_by_language(self, engines: "Mapping[str, AnalyzerEngine]") -> dict[str, list[str]]:
         """Return the labels to look for by language; raises UsageError for an unsupported one."""
         supported = {name: set(engine.get_supported_entities()) for name, engine in engines.items()}
         every = set[str]().union(*supported.values())

@@ -27,7 +27,7 @@ def occurs(language: str, text: str) -> bool:
     return language == ANY or bool((_HAN if language == "zh" else _LATIN).search(text))
 
 
-def fits(language: str, text: str) -> bool:
+def can_judge(language: str, text: str) -> bool:
     """Tell whether a model of `language` may judge `text`: Chinese has Han, others not."""
     return language == ANY or (language == "zh") == bool(_HAN.search(text))
 

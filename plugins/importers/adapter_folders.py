@@ -51,7 +51,7 @@ def unfinished(folder: ForeignFolder, pattern: str) -> Iterator[str]:
             yield f"{name} is left out: it has no {CONFIG} with {WEIGHTS[0]} or {WEIGHTS[1]}."
 
 
-def once(numbered: Iterable[tuple[int, str]], run: ForeignFolder) -> dict[int, str]:
+def unique_rounds(numbered: Iterable[tuple[int, str]], run: ForeignFolder) -> dict[int, str]:
     """Return names by their round, in order; raises InputError where two have the same."""
     names: dict[int, str] = {}
     for number, name in sorted(numbered):
@@ -92,7 +92,7 @@ class NumberedFolders(Importer):
             for match, name in matches
             if match and self.holds(run, name)
         ]
-        return {number: by_folder[name] for number, name in once(named, run).items()}
+        return {number: by_folder[name] for number, name in unique_rounds(named, run).items()}
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return a global adapter a round; nothing is known of clients."""

@@ -23,7 +23,14 @@ from fedaudit.api import (
 from .adapter_folders import CONFIG, parent
 
 ROUND, ENDS = "cur_round", (".ckpt", ".pt", ".pth", ".bin")
-OTHERS = ("adapter_model", "pytorch_model", "training_args", "optimizer", "scheduler", "rng_state")
+SKIPPED_PREFIXES = (
+    "adapter_model",
+    "pytorch_model",
+    "training_args",
+    "optimizer",
+    "scheduler",
+    "rng_state",
+)
 CLIENT = re.compile(r"client_(\d{1,9})_.+")
 
 
@@ -85,4 +92,4 @@ def _is_broken(folder: ForeignFolder, name: str) -> bool:
 def _may_be_checkpoint(name: str) -> bool:
     """Tell whether a file by its name may be one; those of PEFT and Trainer are none."""
     last = PurePosixPath(name).name
-    return last.endswith(ENDS) and not last.startswith(OTHERS)
+    return last.endswith(ENDS) and not last.startswith(SKIPPED_PREFIXES)

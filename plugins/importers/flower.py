@@ -18,7 +18,7 @@ from fedaudit.api import (
     InputError,
 )
 
-from .adapter_folders import CONFIG, once, parent
+from .adapter_folders import CONFIG, parent, unique_rounds
 
 NUMBERED = re.compile(
     r"(?:(?:global[-_])?model[-_])?(?:round[-_]?)?(\d{1,9})(?:[-_](?:weights|model))?\.(?:npz|pth?)"
@@ -40,13 +40,13 @@ class FlowerDumps(Importer):
         """Return a global adapter a round; nothing is known of clients."""
         config = CONFIG if CONFIG in run.files else ""
         dumps = [name for name in run.files if "/" not in name and _is_dump(run, name)]
-        rounds = once(_numbers(dumps), run)
+        rounds = unique_rounds(_numbers(dumps), run)
         last = [name for name in dumps if LAST.fullmatch(name)]
         notes = [
             f"{name} is left out: which round it is of is not said." for name in last if rounds
         ]
         if not rounds:
-            rounds = once(((1, name) for name in last), run)
+            rounds = unique_rounds(((1, name) for name in last), run)
             notes = [f"{rounds[1]} does not say its round: it is round 1 here."]
         clients = [n for n in run.files if re.fullmatch(r"client[-_]?\d+.*\.(?:npz|pth?)", n)]
         notes += [f"{name} is left out: which round it is of is not said." for name in clients]

@@ -25,11 +25,13 @@ CLIENT = re.compile(
     r"(?:c|client|site|party|silo|user|worker|hospital|bank|local|local_output)[-_]?\d{1,9}", re.I
 )
 GLOBAL = re.compile(r"(?:global|server|aggregated|average)(?:[-_]?(?:model|adapter))?", re.I)
-NAMED = re.compile(r"(?:round|rnd|epoch|iteration|iter|step|checkpoint|ckpt)[-_ ]?(\d{1,9})", re.I)
+ROUND_PATTERN = re.compile(
+    r"(?:round|rnd|epoch|iteration|iter|step|checkpoint|ckpt)[-_ ]?(\d{1,9})", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _AdapterFolder:
     """An adapter's folder: its round, and its client, "" for the global adapter."""
 
     name: str
@@ -46,13 +48,13 @@ class PeftFolders(Importer):
 
     def runs(self, folder: ForeignFolder) -> Sequence[str]:
         """Return the folder itself where adapters below it are numbered."""
-        return [""] if any(_places(folder)) else []
+        return [""] if any(_adapter_folders(folder)) else []
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds, with the adapters of clients where there are any."""
         global_folders: dict[int, str] = {}
         clients: dict[int, dict[str, str]] = defaultdict(dict)
-        for entry in _places(run):
+        for entry in _adapter_folders(run):
             existing = (
                 clients[entry.round].get(entry.client)
                 if entry.client
@@ -81,12 +83,12 @@ class PeftFolders(Importer):
         notes = [
             f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
         ]
-        remaining = sorted(set(by_folder) - {entry.name for entry in _places(run)})
+        remaining = sorted(set(by_folder) - {entry.name for entry in _adapter_folders(run)})
         notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
 
 
-def _places(folder: ForeignFolder) -> Iterator[_Place]:
+def _adapter_folders(folder: ForeignFolder) -> Iterator[_AdapterFolder]:
     """Yield the adapters whose names hold a round."""
     by_folder = adapters(folder)
     shared = commonpath([parent(name) for name in by_folder]) if by_folder else ""
@@ -94,13 +96,21 @@ def _places(folder: ForeignFolder) -> Iterator[_Place]:
         parts, tail = name.split("/"), name.removeprefix(shared).strip("/").split("/")
         client = next((part for part in tail if CLIENT.fullmatch(part)), "")
         tries = (
-            [number for part in parts for number in NAMED.findall(part)],
-            [number for part in _rest(tail, client) for number in re.findall(r"\d{1,9}", part)],
-            [number for part in _rest(parts, client) for number in re.findall(r"\d{1,9}", part)],
+            [number for part in parts for number in ROUND_PATTERN.findall(part)],
+            [
+                number
+                for part in _other_parts(tail, client)
+                for number in re.findall(r"\d{1,9}", part)
+            ],
+            [
+                number
+                for part in _other_parts(parts, client)
+                for number in re.findall(r"\d{1,9}", part)
+            ],
         )
         if number := next((numbers[0] for numbers in tries if len(numbers) == 1), ""):
-            yield _Place(name, int(number), client)
+            yield _AdapterFolder(name, int(number), client)
 
 
-def _rest(parts: Sequence[str], client: str) -> list[str]:
+def _other_parts(parts: Sequence[str], client: str) -> list[str]:
     return [part for part in parts if part != client and not GLOBAL.fullmatch(part)]

@@ -33,7 +33,7 @@ MISSING = "The secure aggregation flower needs Flower: pip install 'fedaudit[flo
 LEVELS = 2**22
 """Flower's quantisation: a value is one of as many levels between -clipping and +clipping."""
 
-MOST = 2**32 // LEVELS - 1
+MAX_CLIENTS = 2**32 // LEVELS - 1
 """The most clients whose levels add up without a carry out of the 32 bits of a masked value."""
 
 START = 120.0
@@ -88,8 +88,10 @@ class Flower(SecureAggregation):
         if not sets:
             return []
         _check_installed()
-        if (most := max(map(len, sets))) > MOST:
-            raise UsageError(f"SecAgg+ of Flower adds up at most {MOST} clients, not {most}.")
+        if (most := max(map(len, sets))) > MAX_CLIENTS:
+            raise UsageError(
+                f"SecAgg+ of Flower adds up at most {MAX_CLIENTS} clients, not {most}."
+            )
         clients = sorted({client for members in sets for client in members})
         layout = layout_of(updates[clients[0]])
         vectors = [flatten(updates[client], layout, client) for client in clients]

@@ -78,7 +78,11 @@ def test_the_generators_labels_have_a_category(label):
 
 def test_what_the_detector_finds_by_itself_has_a_category():
     detector = registry.create("detector", "presidio")
-    found = {label for labels in detector._wanted(detector._engines()).values() for label in labels}
+    found = {
+        label
+        for labels in detector._labels_by_language(detector._engines()).values()
+        for label in labels
+    }
     assert {label for label in found if category(label) is None} == set()
 
 

@@ -13,7 +13,7 @@ from fedaudit.config.profile import parse
 from fedaudit.metrics.intervals import wilson
 from fedaudit.reproduction import runner
 from fedaudit.reproduction.outcome_cache import VariantOutcome
-from fedaudit.reproduction.seeds import interval, mean_rows, said_by_seed, untuned_seeds
+from fedaudit.reproduction.seeds import claims_with_seed_counts, interval, mean_rows, untuned_seeds
 from fedaudit.reproduction.variant import Watch
 
 T2 = 4.302653
@@ -128,7 +128,7 @@ def claim(holds, detail="0.5 > 0.1"):
 
 
 def test_a_claim_says_how_many_seeds_bear_it_out():
-    [found] = said_by_seed(
+    [found] = claims_with_seed_counts(
         [claim(None, "0.3 > 0.2; the intervals overlap")],
         {
             3: {"c": claim(True, "0.4 > 0.1")},

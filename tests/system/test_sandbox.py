@@ -40,22 +40,22 @@ def test_a_module_is_as_if_there_were_none():
 
 def test_what_never_ends_is_ended():
     began = time.monotonic()
-    with pytest.raises(sandbox.Ended, match=r"^the clock: it takes over 1 seconds$"):
+    with pytest.raises(sandbox.TrialEnded, match=r"^the clock: it takes over 1 seconds$"):
         attempt("busy", seconds=1.0)
     assert time.monotonic() - began < 30
 
 
 def test_memory_has_a_limit():
     assert attempt("greedy", 2**26) == 2**26
-    with pytest.raises(sandbox.Ended, match=r"the memory: it takes over 0\.5 GiB of memory"):
+    with pytest.raises(sandbox.TrialEnded, match=r"the memory: it takes over 0\.5 GiB of memory"):
         attempt("greedy", 2**30, memory=2**29)
 
 
 @pytest.mark.parametrize(("name", "how"), [("aborting", "SIGABRT"), ("leaving", "exit code 0")])
 def test_a_process_that_ends_on_its_own_is_told(name, how):
-    with pytest.raises(sandbox.Ended, match=how) as ended:
+    with pytest.raises(sandbox.TrialEnded, match=how) as ended:
         attempt(name)
-    assert ended.value.at == {"aborting": "the end", "leaving": "the exit"}[name]
+    assert ended.value.step == {"aborting": "the end", "leaving": "the exit"}[name]
 
 
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
@@ -96,12 +96,12 @@ def test_a_file_that_is_too_large_is_not_written(tmp_path):
 
 
 def test_a_file_that_is_not_given_is_missed(tmp_path):
-    with pytest.raises(sandbox.Ended, match=r"^it gave no b$"):
+    with pytest.raises(sandbox.TrialEnded, match=r"^it gave no b$"):
         receive([[0, "x"]], [tmp_path / "a", tmp_path / "b"])
 
 
 def test_what_ends_while_it_gives_is_told(tmp_path):
-    with pytest.raises(sandbox.Ended, match="SIGABRT"):
+    with pytest.raises(sandbox.TrialEnded, match="SIGABRT"):
         receive(None, [tmp_path / "a"], "aborting")
-    with pytest.raises(sandbox.Ended, match="it takes over 1 seconds"):
+    with pytest.raises(sandbox.TrialEnded, match="it takes over 1 seconds"):
         receive(None, [tmp_path / "a"], "busy", seconds=1.0)

@@ -38,8 +38,8 @@ def look(paths: Sequence[Path]) -> list[StateDump | InputError]:
         result = sandbox.attempt(
             f"{_PROCESS_MODULE}.look", [str(p) for p in paths], **_limits(paths)
         )
-    except sandbox.Ended as error:
-        raise InputError(f"{error.at or paths[0]} cannot be opened: {error.why}.") from None
+    except sandbox.TrialEnded as error:
+        raise InputError(f"{error.step or paths[0]} cannot be opened: {error.reason}.") from None
     return [_dump(entry) for entry in _checked_list(result, paths)]
 
 
@@ -59,8 +59,8 @@ def read_table(path: Path) -> list[list[float]]:
     """Return the rows of a .npy file; raises InputError for one of another form."""
     try:
         result = sandbox.attempt(f"{_PROCESS_MODULE}.read_table", str(path), **_limits([path]))
-    except sandbox.Ended as error:
-        raise InputError(f"{path} cannot be opened: {error.why}.") from None
+    except sandbox.TrialEnded as error:
+        raise InputError(f"{path} cannot be opened: {error.reason}.") from None
     return [[float(value) for value in row] for row in _checked_list(result, [path])]
 
 
@@ -79,8 +79,8 @@ def convert(conversions: Sequence[Conversion]) -> list[int]:
         result = sandbox.receive(
             f"{_PROCESS_MODULE}.convert", requests, places, most=MAX_ADAPTER_BYTES, **_limits(paths)
         )
-    except sandbox.Ended as error:
-        raise InputError(f"{error.at or paths[0]} cannot be opened: {error.why}.") from None
+    except sandbox.TrialEnded as error:
+        raise InputError(f"{error.step or paths[0]} cannot be opened: {error.reason}.") from None
     return [int(count) for count in _checked_list(result, paths)]
 
 

@@ -42,10 +42,10 @@ def _find_problem(
     """Match patterns against names in a process with limits; return what is wrong with them."""
     try:
         sandbox.attempt(TRIAL, [patterns, names], seconds=seconds)
-    except sandbox.Ended as error:
+    except sandbox.TrialEnded as error:
         return (
-            f"The adapter's configuration has a pattern of modules, {error.at!r}, that cannot be "
-            f"matched here: {error.why}. Have the modules named."
+            f"The adapter's configuration has a pattern of modules, {error.step!r}, that cannot be "
+            f"matched here: {error.reason}. Have the modules named."
         )
     return ""
 

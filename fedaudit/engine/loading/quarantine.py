@@ -45,7 +45,7 @@ def _try_in_sandbox(trial: str, folder: Path, _version: tuple[int, ...]) -> None
         for without in (BLOCKED_MODULES, ()):  # what fails without torch may do with it
             if sandbox.attempt(trial, str(folder), seconds=SECONDS, without=without):
                 return
-    except sandbox.Ended as error:
+    except sandbox.TrialEnded as error:
         raise InputError(f"{folder} cannot be opened: {error}.") from None
 
 

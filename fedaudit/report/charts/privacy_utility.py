@@ -12,9 +12,9 @@ from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
 from fedaudit.report.tables.table import NONE, Table, laid_out
 
 ROUNDS, UTILITY = "Leakage round by round", "Leakage and utility"
-WHAT = "Leakage: Rouge-L of answers to training prompts beyond the base's; 0 is none."
+LEAKAGE_NOTE = "Leakage: Rouge-L of answers to training prompts beyond the base's; 0 is none."
 JUDGED, LOSS = "judge_win_tie", "loss"
-MORE = {
+UTILITY_NOTES = {
     JUDGED: "Utility: the share of held-out answers that win or tie; higher is better.",
     LOSS: "Utility: held-out loss; lower is better.",
 }
@@ -93,7 +93,8 @@ def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
             for name in leaks
             for row in report["measurements"]
             if row["kind"] == "utility" and row["metric"] == metric and variant_of(row) == name
-            if "task" not in row["scope"] and row["scope"].get("source") == _whose(leaks[name])
+            if "task" not in row["scope"]
+            and row["scope"].get("source") == _utility_source(leaks[name])
             if row["value"] is not None
         }
         if len(pairs) == len(leaks):
@@ -101,7 +102,7 @@ def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
     return metric, pairs
 
 
-def _whose(leak: Row) -> str:
+def _utility_source(leak: Row) -> str:
     """Return the source of utility of the model that was attacked."""
     default = "local" if client_of(leak) == EVERYBODY else "tuned"
     return str(leak["scope"].get("model", default))
@@ -109,7 +110,7 @@ def _whose(leak: Row) -> str:
 
 def tables(report: Row) -> list[Table]:
     """Return both tables, each where there is something to compare."""
-    return [*_by_round(round_traces(report)), *_beside(*utility_pairs(report))]
+    return [*_by_round(round_traces(report)), *_tradeoff_table(*utility_pairs(report))]
 
 
 def _by_round(traces: Traces) -> list[Table]:
@@ -125,11 +126,13 @@ def _by_round(traces: Traces) -> list[Table]:
     note = "For the other rounds see report.json." if len(columns) < len(every) else ""
     titles = tuple(columns.values())
     return [
-        laid_out(ROUNDS, cells, ("variant", *titles), numeric=titles, notes=(f"{WHAT} {note}",))
+        laid_out(
+            ROUNDS, cells, ("variant", *titles), numeric=titles, notes=(f"{LEAKAGE_NOTE} {note}",)
+        )
     ]
 
 
-def _beside(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[Table]:
+def _tradeoff_table(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[Table]:
     if len(pairs) < 2:
         return []
     cells = [
@@ -137,7 +140,7 @@ def _beside(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[Table]:
         for name, (row, leak) in pairs.items()
     ]
     columns = (metric, "leakage")
-    notes = (f"{WHAT} {MORE[metric]}",)
+    notes = (f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}",)
     return [laid_out(UTILITY, cells, ("variant", *columns), numeric=columns, notes=notes)]
 
 
@@ -173,14 +176,14 @@ def _rounds(traces: Traces) -> Plot:
         name: [(float(n), float(trace[n]["value"])) for n in sorted(trace)]
         for name, trace in traces.items()
     }
-    return _plot(ROUNDS, WHAT, lines, "round {:g}", beyond=True)
+    return _plot(ROUNDS, LEAKAGE_NOTE, lines, "round {:g}", beyond=True)
 
 
 def _pairs(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> Plot:
     points = {
         name: [(float(row["value"]), float(leak["value"]))] for name, (row, leak) in pairs.items()
     }
-    return _plot(UTILITY, f"{WHAT} {MORE[metric]}", points, "{:.3g}", beyond=False)
+    return _plot(UTILITY, f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}", points, "{:.3g}", beyond=False)
 
 
 def _plot(

@@ -23,7 +23,7 @@ MOST_LETTERS = 32
 WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 48, 14, 15
 """Geometry of the picture: the plot, the room for its scale, the margin, the gap between names."""
 
-FAR = 1e9
+MAX_DRAWN_Z = 1e9
 """Statistics beyond this are drawn at this value."""
 
 
@@ -148,8 +148,8 @@ def _figure(
 ) -> ZFigure:
     selected = client_series[:MOST_CURVES]
     rounds = sorted({r for series in selected for r, _ in series.points})
-    values = [_near(value) for series in selected for _, value in series.points]
-    limits = [_near(value) for value in thresholds]
+    values = [_clip(value) for series in selected for _, value in series.points]
+    limits = [_clip(value) for value in thresholds]
     low, high = min(0.0, *values, *limits), max(1.0, *values, *limits)
     height = max(HEIGHT, GAP * len(selected)) + 2 * EDGE
 
@@ -158,7 +158,7 @@ def _figure(
         return round(LEFT + EDGE + share * (WIDTH - 2 * EDGE), 1)
 
     def down(value: float) -> float:
-        share = (_near(value) - low) / (high - low)
+        share = (_clip(value) - low) / (high - low)
         return round(height - EDGE - share * (height - 2 * EDGE), 1)
 
     points = [tuple((across(r), down(value)) for r, value in series.points) for series in selected]
@@ -193,8 +193,8 @@ def _readable(scale: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     return labels
 
 
-def _near(value: float) -> float:
-    return max(-FAR, min(FAR, value))
+def _clip(value: float) -> float:
+    return max(-MAX_DRAWN_Z, min(MAX_DRAWN_Z, value))
 
 
 def shorten_name(name: str) -> str:

@@ -42,7 +42,7 @@ OF_CLASS = {
     "reconstruction": 10,
 }
 OF_RULE = {"required": 3, "canary": 11, "gate": 15, "epsilon": 16, "attribution": 17}
-JUDGED = frozenset({*OF_CLASS.values(), *OF_RULE.values(), 6} - {3})
+JUDGED_QUESTIONS = frozenset({*OF_CLASS.values(), *OF_RULE.values(), 6} - {3})
 """Questions that judgements decide; the others hold if they are answered."""
 
 
@@ -60,7 +60,7 @@ class AssessedClaim(NamedTuple):
         statuses = {judgement["status"] for judgement in self.judgements}
         if "fail" in statuses:
             return 0
-        if self.item.number in JUDGED:
+        if self.item.number in JUDGED_QUESTIONS:
             return 1 if statuses == {"pass"} else None
         return 1 if self.answer.status == "answered" and "inconclusive" not in statuses else None
 

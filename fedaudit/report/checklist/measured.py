@@ -20,7 +20,7 @@ def direct(report: Row) -> ChecklistAnswer:
         return ChecklistAnswer("open", "No extraction gave a number.")
     exact = [r for r in (*rows, *people) if r["scope"].get("estimator") == "exact"]
     most = [r for r in report["measurements"] if r["metric"] == "most_kinds" and r["value"]]
-    text = _told([*rows, *people])
+    text = _results_text([*rows, *people])
     if most:
         worst = max(row["value"] for row in most)
         text += f" Whoever is exposed most is so by {number(worst)} kinds of data."
@@ -39,15 +39,15 @@ def ordinary(report: Row) -> ChecklistAnswer:
     rows = [row for row in telling_rows(report) if row["plugin"] == "untargeted"]
     if not rows:
         return ChecklistAnswer("open", "Nothing was asked without an attack in mind.")
-    text = f"{_told(rows)} This asks for nothing, but it is no sample of a deployment's queries."
-    return ChecklistAnswer("in part", text, tuple(rows))
+    caveat = "This asks for nothing, but it is no sample of a deployment's queries."
+    return ChecklistAnswer("in part", f"{_results_text(rows)} {caveat}", tuple(rows))
 
 
 def regurgitation(report: Row) -> ChecklistAnswer:
     """Answer how much is repeated word for word."""
     rows = _of_class(report, "regurgitation")
     if not rows:
-        return ChecklistAnswer("open", _why(report, "regurgitation"))
+        return ChecklistAnswer("open", _missing_reason(report, "regurgitation"))
     control = [
         row
         for row in report["measurements"]
@@ -57,8 +57,8 @@ def regurgitation(report: Row) -> ChecklistAnswer:
     ]
     if not control:
         caveat = "No text that nobody trained on was compared with."
-        return ChecklistAnswer("in part", f"{_told(rows)} {caveat}", tuple(rows))
-    text = f"{_told(rows)} Beside it: {_told(control)}"
+        return ChecklistAnswer("in part", f"{_results_text(rows)} {caveat}", tuple(rows))
+    text = f"{_results_text(rows)} Beside it: {_results_text(control)}"
     return ChecklistAnswer("answered", text, (*rows, *control[:MOST_ROWS]))
 
 
@@ -67,13 +67,16 @@ def membership(report: Row) -> ChecklistAnswer:
     rows = [row for row in report["measurements"] if attack_class(row) == "membership_inference"]
     rates = [row for row in rows if row["metric"] == "tpr" and row["value"] is not None]
     if rates:
-        return ChecklistAnswer("answered", _told(rates), tuple(rates[:MOST_ROWS]))
+        return ChecklistAnswer("answered", _results_text(rates), tuple(rates[:MOST_ROWS]))
     known_rows = [r for r in rows if r["value"] is not None and r["metric"] in ("auc", "p_value")]
     known_rows.sort(key=lambda row: row["metric"] != "p_value")
     if not known_rows:
-        return ChecklistAnswer("open", _why(report, "membership_inference"))
+        return ChecklistAnswer("open", _missing_reason(report, "membership_inference"))
     reason = next(iter(query.missing_reasons(r for r in rows if r["metric"] == "tpr")), "")
-    text = f"{_told(known_rows)} No rate at few false positives. {reason}".strip().rstrip(".") + "."
+    text = (
+        f"{_results_text(known_rows)} No rate at few false positives. {reason}".strip().rstrip(".")
+        + "."
+    )
     return ChecklistAnswer("in part", text, tuple(known_rows[:MOST_ROWS]))
 
 
@@ -81,9 +84,13 @@ def attributes(report: Row) -> ChecklistAnswer:
     """Answer whether an attribute of a person can be inferred."""
     rows = _of_class(report, "attribute_inference")
     if not rows:
-        return ChecklistAnswer("open", _why(report, "attribute_inference"))
+        return ChecklistAnswer("open", _missing_reason(report, "attribute_inference"))
     against = [f"guessing {number(row['chance'])}" for row in rows if row.get("chance") is not None]
-    text = f"{_told(rows)} To be beaten: {', '.join(against)}." if against else _told(rows)
+    text = (
+        f"{_results_text(rows)} To be beaten: {', '.join(against)}."
+        if against
+        else _results_text(rows)
+    )
     return ChecklistAnswer("answered", text, tuple(rows))
 
 
@@ -91,15 +98,19 @@ def inversion(report: Row) -> ChecklistAnswer:
     """Answer whether updates can be inverted."""
     rows = [*_of_class(report, "inversion"), *_of_class(report, "reconstruction")]
     if rows:
-        return ChecklistAnswer("answered", _told(rows), tuple(rows))
+        return ChecklistAnswer("answered", _results_text(rows), tuple(rows))
     single = _metrics(report, "determined", "leakage_bits")
     if single:
         text = "Nothing was inverted; what secure sums give away was measured."
-        return ChecklistAnswer("in part", f"{text} {_told(single)}", tuple(single[:MOST_ROWS]))
+        return ChecklistAnswer(
+            "in part", f"{text} {_results_text(single)}", tuple(single[:MOST_ROWS])
+        )
     kinds = {entry["status"] for entry in report.get("coverage", ()) if entry["edpb"] == "55 (iv)"}
     if kinds == {"not_applicable"}:
-        return ChecklistAnswer("answered", f"Does not apply: {_why(report, 'inversion')}")
-    return ChecklistAnswer("open", _why(report, "inversion"))
+        return ChecklistAnswer(
+            "answered", f"Does not apply: {_missing_reason(report, 'inversion')}"
+        )
+    return ChecklistAnswer("open", _missing_reason(report, "inversion"))
 
 
 def canaries(report: Row) -> ChecklistAnswer:
@@ -109,7 +120,7 @@ def canaries(report: Row) -> ChecklistAnswer:
         return ChecklistAnswer(
             "open", "No canaries were planted before training, or none measured."
         )
-    return ChecklistAnswer("answered", _told(rows), tuple(rows[:MOST_ROWS]))
+    return ChecklistAnswer("answered", _results_text(rows), tuple(rows[:MOST_ROWS]))
 
 
 def cause(report: Row) -> ChecklistAnswer:
@@ -117,15 +128,15 @@ def cause(report: Row) -> ChecklistAnswer:
     without = [r for r in report["measurements"] if r["kind"] == "counterfactual"]
     without = [row for row in without if row["value"] is not None]
     if without:
-        text = f"A model trained without the client was compared. {_told(without)}"
+        text = f"A model trained without the client was compared. {_results_text(without)}"
         return ChecklistAnswer("answered", text, tuple(without[:MOST_ROWS]))
     rows = [r for r in telling_rows(report) if r["scope"].get("source") == "tuned-not-base"]
     if not rows:
         return ChecklistAnswer("open", "There was no base model to compare with.")
     return ChecklistAnswer(
         "in part",
-        f"Beyond the base on the same questions: {_told(rows)} No model was trained without the"
-        " party (`fedaudit simulate --without`).",
+        f"Beyond the base on the same questions: {_results_text(rows)} No model was trained without"
+        " the party (`fedaudit simulate --without`).",
         tuple(rows),
     )
 
@@ -136,7 +147,7 @@ def people(report: Row) -> ChecklistAnswer:
     text = f"Records of: {', '.join(parties)}. " if parties else "The report does not say whose. "
     if rows:
         return ChecklistAnswer(
-            "answered" if parties else "in part", text + _told(rows), tuple(rows)
+            "answered" if parties else "in part", text + _results_text(rows), tuple(rows)
         )
     text += "Strings were counted, not people."
     return ChecklistAnswer("in part" if report["findings"] and parties else "open", text)
@@ -152,7 +163,9 @@ def cost(report: Row) -> ChecklistAnswer:
     if not rows and not costs:
         return ChecklistAnswer("open", "Nobody counted.")
     text = f"The whole audit took {', '.join(costs)}. " if costs else ""
-    return ChecklistAnswer("in part", f"{text}{_told(rows)} No price was set.".strip(), tuple(rows))
+    return ChecklistAnswer(
+        "in part", f"{text}{_results_text(rows)} No price was set.".strip(), tuple(rows)
+    )
 
 
 def defence(report: Row) -> ChecklistAnswer:
@@ -174,7 +187,7 @@ def defence(report: Row) -> ChecklistAnswer:
         )
     if not known_rows:
         return ChecklistAnswer("open", "No defence was measured.")
-    text = f"{_told(known_rows)} Without the defence it was not measured here."
+    text = f"{_results_text(known_rows)} Without the defence it was not measured here."
     return ChecklistAnswer("in part", text, tuple(known_rows[:MOST_ROWS]))
 
 
@@ -186,14 +199,14 @@ def epsilon(report: Row) -> ChecklistAnswer:
         scope = lower[0]["scope"]
         terms = ", ".join(f"{name} {scope[name]}" for name in names if name in scope)
         return ChecklistAnswer(
-            "answered", f"{_told(lower)} Claim: {terms}.", tuple(lower[:MOST_ROWS])
+            "answered", f"{_results_text(lower)} Claim: {terms}.", tuple(lower[:MOST_ROWS])
         )
     claimed = _metrics(report, "epsilon")
     if not claimed:
         return ChecklistAnswer(
             "open", "The report has no claim of differential privacy, and tested none."
         )
-    text = f"Claimed, not tested: {_told(claimed)} `fedaudit dp audit` tests it."
+    text = f"Claimed, not tested: {_results_text(claimed)} `fedaudit dp audit` tests it."
     return ChecklistAnswer("in part", text, tuple(claimed[:MOST_ROWS]))
 
 
@@ -208,7 +221,7 @@ def contribution(report: Row) -> ChecklistAnswer:
     flagged = [f["evidence"].get("client") for f in report["findings"] if f["label"] == "WATERMARK"]
     names = ", ".join(str(name) for name in flagged) or "nobody"
     return ChecklistAnswer(
-        "answered", f"Flagged: {names}. {_told(tested)}", tuple(tested[:MOST_ROWS])
+        "answered", f"Flagged: {names}. {_results_text(tested)}", tuple(tested[:MOST_ROWS])
     )
 
 
@@ -221,13 +234,13 @@ def _metrics(report: Row, *names: str) -> list[Row]:
     return [row for row in rows if row["value"] is not None and not query.is_sweep(row)]
 
 
-def _why(report: Row, name: str) -> str:
+def _missing_reason(report: Row, name: str) -> str:
     """Return why a class of attacks has no number."""
     reasons = (entry["reason"] for entry in report.get("coverage", ()) if entry["class"] == name)
     return f"{next(filter(None, reasons), 'it was not run')}."
 
 
-def _told(rows: Sequence[Row]) -> str:
+def _results_text(rows: Sequence[Row]) -> str:
     """Return the first measurements in words, and how many more there are."""
     results = [f"{_name(row)} {leaks.result(row)}" for row in rows[:MOST_ROWS]]
     remaining = len(rows) - MOST_ROWS

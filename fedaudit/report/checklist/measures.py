@@ -12,7 +12,7 @@ DISCLOSED = ("leak", "kind", "completion", "memorization", "canary", "gate")
 """Rules whose failure means that data comes out."""
 
 RECOGNISED = ("inference", "membership", "membership limit")
-MOST = 5
+MAX_TEXTS = 5
 
 
 class RecommendedMeasure(NamedTuple):
@@ -114,5 +114,5 @@ def _reasons(selected: list[Row]) -> str:
         reasons[0] + (f" ({len(reasons) - 1:,} more like it.)" if len(reasons) > 1 else "")
         for reasons in groups.values()
     ]
-    remaining = len(texts) - MOST
-    return " ".join([*texts[:MOST], *([f"And {remaining:,} more."] if remaining > 0 else [])])
+    remaining = len(texts) - MAX_TEXTS
+    return " ".join([*texts[:MAX_TEXTS], *([f"And {remaining:,} more."] if remaining > 0 else [])])

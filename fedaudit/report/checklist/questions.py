@@ -26,7 +26,7 @@ class ChecklistItem(NamedTuple):
         return f"Q{self.number:02}"
 
 
-_ASKED = (
+_QUESTIONS = (
     ("Which model exactly?", "EDPB 28/2024, 58; GPAI form 1.3, 1.6", stated.model),
     ("Released to whom?", "EDPB 28/2024, 46", stated.release),
     ("Which attacks were run, which not?", "EDPB 28/2024, 55, 58(c)", stated.attacks),
@@ -54,7 +54,7 @@ _ASKED = (
 
 QUESTIONS = tuple(
     ChecklistItem(number, text, source, answer)
-    for number, (text, source, answer) in enumerate(_ASKED, start=1)
+    for number, (text, source, answer) in enumerate(_QUESTIONS, start=1)
 )
 
 

@@ -44,7 +44,7 @@ class RunEntry:
     """Whether an HTML report lies beside it."""
 
     @property
-    def started(self) -> str:
+    def start_time(self) -> str:
         """When the run began, in ISO 8601; empty where that is not known."""
         return str(self.run.get("started", ""))
 
@@ -58,7 +58,7 @@ def run_entries(folder: Path) -> list[RunEntry]:
     if not entries:
         raise InputError(f"There is no {REPORT} in {folder} or below it.")
     entries.sort(key=lambda entry: str(entry.path))
-    return sorted(entries, key=lambda entry: (not entry.problem, entry.started), reverse=True)
+    return sorted(entries, key=lambda entry: (not entry.problem, entry.start_time), reverse=True)
 
 
 def _reports(folder: Path) -> Iterator[Path]:

@@ -18,7 +18,7 @@ def runs_table(entries: Sequence[RunEntry]) -> Table:
         (
             folder_of(entry),
             str(entry.run["command"]),
-            entry.started[:16].replace("T", " "),
+            entry.start_time[:16].replace("T", " "),
             NONE if entry.round is None else str(entry.round),
             entry.verdict or NO_VERDICT,
             counts(entry),

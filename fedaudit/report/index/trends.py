@@ -35,8 +35,8 @@ def trends(entries: Sequence[RunEntry]) -> list[Trend]:
             continue
         for row in entry.rows:
             points = series.setdefault((entry.federation, row_key(row)), {})
-            if entry.round not in points or points[entry.round][0] < entry.started:
-                points[entry.round] = entry.started, row
+            if entry.round not in points or points[entry.round][0] < entry.start_time:
+                points[entry.round] = entry.start_time, row
     return [
         Trend(
             federation=federation,

@@ -79,7 +79,7 @@ def _content(report: Row) -> dict[str, Any]:
         "reasons": summary.verdict_reasons(report),
         "audited": summary.audited_facts(report),
         "declared": assessment.context_facts(report),
-        "covered": [*assessment.coverage(report), *assessment.judged(report)],
+        "covered": [*assessment.coverage(report), *assessment.judgement_tables(report)],
         "tried": attack_summaries(report),
         "charts": charts(report),
         "sweeps": budget.figures(report),
@@ -132,7 +132,11 @@ def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
             rows = query.most_telling(
                 grouping.single_group(group) if grouping.has_many_lines(group) else group
             )
-            named = [(make_visible(str(row["scope"]["label"])), row) for row in rows if _known(row)]
+            named = [
+                (make_visible(str(row["scope"]["label"])), row)
+                for row in rows
+                if _has_interval(row)
+            ]
             bars_by_title[f"Kinds of PII by the attack {plugin}"] = named[:MOST_BARS]
     return bars_by_title
 
@@ -140,11 +144,13 @@ def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
 def _distances(group: Sequence[Row]) -> list[tuple[str, Row]]:
     """Return mean edit distances: of every task, or of all together for each variant."""
     is_study = len({grouping.variant_of(row) for row in group}) > 1
-    rows = [row for row in group if _known(row) and not (is_study and "task" in row["scope"])]
+    rows = [
+        row for row in group if _has_interval(row) and not (is_study and "task" in row["scope"])
+    ]
     return [(_name(row, {"variant"} if is_study else ()), row) for row in rows][:MOST_BARS]
 
 
-def _known(row: Row) -> bool:
+def _has_interval(row: Row) -> bool:
     return row["value"] is not None and row["high"] is not None
 
 
@@ -179,7 +185,7 @@ def _name(row: Row, hidden: Collection[str]) -> str:
         SOURCES.get(scope.get("source")),
         SETS.get(scope.get("set")),
         "" if count is None else f"{count} candidates",
-        query.place(row, {*hidden, "client", "detection"} if hidden else ()),
+        query.scope_of(row, {*hidden, "client", "detection"} if hidden else ()),
     )
     name = make_visible(", ".join(filter(None, name_parts)))
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"

@@ -41,7 +41,7 @@ def _lines(report: Row) -> Iterator[str]:
     )
     declared = assessment.context_facts(report)
     yield from bullets("Release", [f"{name}: {value}" for name, value in declared])
-    for table in (*assessment.judged(report), *assessment.coverage(report)):
+    for table in (*assessment.judgement_tables(report), *assessment.coverage(report)):
         yield from table_lines(table)
     yield from bullets("What was tried", attack_summaries(report))
     for table in (

@@ -89,7 +89,7 @@ def _row(entry: RunEntry) -> dict[str, Any]:
         "cells": (
             (folder_of(entry), folder_of(entry)),
             (str(entry.run["command"]), str(entry.run["command"])),
-            (entry.started[:16].replace("T", " "), entry.started),
+            (entry.start_time[:16].replace("T", " "), entry.start_time),
             (entry.model, entry.model),
             (
                 NONE if entry.round is None else str(entry.round),

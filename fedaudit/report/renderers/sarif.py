@@ -41,7 +41,7 @@ NOT_RUN = {"not_run": "open", "not_applicable": "notApplicable"}
 
 def render(report: Row) -> str:
     """Return a valid report's document as one SARIF log with one run."""
-    results = [*_judged(report), *_found(report), *_not_run(report)]
+    results = [*_judgement_results(report), *_finding_results(report), *_not_run(report)]
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -100,7 +100,7 @@ def _invocation(report: Row) -> dict[str, Any]:
     return {**invocation, "endTimeUtc": run["finished"]} if run["finished"] else invocation
 
 
-def _judged(report: Row) -> Iterator[dict[str, Any]]:
+def _judgement_results(report: Row) -> Iterator[dict[str, Any]]:
     for judgement in judgements(report):
         kind = KINDS[judgement["status"]]
         numbers = judgement["measurement"] or {}
@@ -117,7 +117,7 @@ def _judged(report: Row) -> Iterator[dict[str, Any]]:
         )
 
 
-def _found(report: Row) -> Iterator[dict[str, Any]]:
+def _finding_results(report: Row) -> Iterator[dict[str, Any]]:
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
     for finding in report["findings"]:
         row = rows.get(finding["measurement"])

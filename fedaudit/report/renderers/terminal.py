@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_FINDINGS = 10
-LEAST = 8
+MIN_NAME_WIDTH = 8
 """Least width of a column of names, where numbers need the room."""
 
 STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
@@ -41,7 +41,7 @@ def render(report: Row, console: "Console") -> None:
         *overview.other_tables(report),
         *defense_tables(report),
         *assessment.coverage(report),
-        *assessment.judged(report),
+        *assessment.judgement_tables(report),
         *overview.finding_tables(report, MOST_FINDINGS),
         *overview.claim_table(report),
     ):
@@ -61,7 +61,7 @@ def render_summary(report: Row, console: "Console") -> None:
         *overview.flagged_table(report, MOST_FINDINGS),
         *assessment.finding_counts(report),
         *assessment.coverage(report),
-        *assessment.judged(report),
+        *assessment.judgement_tables(report),
         *defense_tables(report),
     ):
         _table(table, console)
@@ -116,7 +116,7 @@ def _table(table: Table, console: "Console") -> None:
     from rich.table import Table as Grid
 
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    unbroken_columns = _whole(table, console.width)
+    unbroken_columns = _unbroken_columns(table, console.width)
     for column in table.columns:
         grid.add_column(
             _text(column),
@@ -129,14 +129,14 @@ def _table(table: Table, console: "Console") -> None:
     _section(table.title, grid, console, table.notes)
 
 
-def _whole(table: Table, width: int) -> frozenset[str]:
+def _unbroken_columns(table: Table, width: int) -> frozenset[str]:
     """Return the columns that never break: those of numbers, where names leave enough room."""
     from rich.cells import cell_len
 
     widths = [
         max(cell_len(make_visible(cell)) for cell in (column, *(row[index] for row in table.rows)))
         if column in table.numeric
-        else LEAST
+        else MIN_NAME_WIDTH
         for index, column in enumerate(table.columns)
     ]
     return table.numeric if sum(widths) + 2 * (len(widths) - 1) <= width else frozenset()

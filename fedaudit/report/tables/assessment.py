@@ -45,7 +45,7 @@ def coverage(report: Row) -> list[Table]:
     ]
 
 
-def judged(report: Row) -> list[Table]:
+def judgement_tables(report: Row) -> list[Table]:
     """Return the table of all that was judged, the worst first, each with its limit.
 
     Rows of one attack with the same limit that did not fail share one line: that of the row with
@@ -67,7 +67,9 @@ def judged(report: Row) -> list[Table]:
 def finding_counts(report: Row) -> list[Table]:
     """Return how many findings there are of each label and severity."""
     counts = Counter((finding["label"], finding["severity"]) for finding in report["findings"])
-    labels = sorted({label for label, _ in counts}, key=lambda name: (-_of(counts, name), name))
+    labels = sorted(
+        {label for label, _ in counts}, key=lambda name: (-_count_label(counts, name), name)
+    )
     rows = tuple(
         (label, *(f"{counts[label, level]:,}" if counts[label, level] else "" for level in LEVELS))
         for label in labels
@@ -76,7 +78,7 @@ def finding_counts(report: Row) -> list[Table]:
     return [shorten(table, MOST_JUDGED)] if rows else []
 
 
-def _of(counts: Counter[tuple[str, str]], label: str) -> int:
+def _count_label(counts: Counter[tuple[str, str]], label: str) -> int:
     return sum(count for (name, _), count in counts.items() if name == label)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from fedaudit.report import query as measurements
 from fedaudit.report import units
 from fedaudit.report.number_format import NOT_MEASURED
-from fedaudit.report.query import Row, missing_reasons, place
+from fedaudit.report.query import Row, missing_reasons, scope_of
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import variant_of
 from fedaudit.report.tables.table import Table, display_name, format_cell, laid_out
@@ -46,7 +46,7 @@ DIRECTIONS = {"up": "clients to server", "down": "server to clients"}
 TIMED = {"gating": "the gate, a request", "adapter": "the adapter, a request"}
 """Values of scope.stage of times, likewise."""
 
-OF: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
+SUBJECTS: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     "parameters": (TRAINED, ("stage", "which")),
     "bytes_sent": (DIRECTIONS, ("direction",)),
     "flops": (STAGES, ("stage",)),
@@ -54,10 +54,12 @@ OF: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
 }
 """Names of what a metric is of, and the keys of the scope that say it."""
 
-SHOWN = {"which", "stage", "direction", "per_client_round", "transfers", "client"}
+SHOWN_KEYS = {"which", "stage", "direction", "per_client_round", "transfers", "client"}
 """The keys of a scope that the cells put in words."""
 
-MOST = "Where clients differ, the most that one of them took; for the others see report.json."
+MAXIMUM_NOTE = (
+    "Where clients differ, the most that one of them took; for the others see report.json."
+)
 
 
 def costs(report: Row) -> list[Table]:
@@ -79,7 +81,7 @@ def _costs(rows: Sequence[Row]) -> Table:
         "Costs",
         [
             {
-                "what": f"{TITLES[row['metric']]}: {_of(row)}",
+                "what": f"{TITLES[row['metric']]}: {_cost_subject(row)}",
                 "amount": _amount(row),
                 "client": client,
                 "detail": _detail(row),
@@ -88,7 +90,7 @@ def _costs(rows: Sequence[Row]) -> Table:
         ],
         ("what", "amount", "client", "detail"),
         numeric=("amount",),
-        notes=(MOST if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
+        notes=(MAXIMUM_NOTE if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
     )
 
 
@@ -96,26 +98,28 @@ def _variants(metric: str, rows: Sequence[Row]) -> Table:
     """Return a line for each variant and a column for each stage or direction of `metric`."""
     worst_rows = grouping.worst_rows(
         grouping.without_covered_clients(rows),
-        lambda row: (variant_of(row), _of(row)),
+        lambda row: (variant_of(row), _cost_subject(row)),
         lambda row: row["value"],
     )
     lines: dict[str, dict[str, str]] = {}
     for row, _ in worst_rows:
-        lines.setdefault(variant_of(row), {"variant": variant_of(row)})[_of(row)] = _amount(row)
-    columns = list(dict.fromkeys(_of(row) for row, _ in worst_rows))
+        lines.setdefault(variant_of(row), {"variant": variant_of(row)})[_cost_subject(row)] = (
+            _amount(row)
+        )
+    columns = list(dict.fromkeys(_cost_subject(row) for row, _ in worst_rows))
     return laid_out(
         f"Costs: {TITLES[metric]}",
         list(lines.values()),
         ("variant", *columns),
         numeric=columns,
-        notes=(MOST if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
+        notes=(MAXIMUM_NOTE if len(worst_rows) < len(rows) else "", *missing_reasons(rows)),
     )
 
 
-def _of(row: Row) -> str:
+def _cost_subject(row: Row) -> str:
     """Return what a cost is of: a stage, a direction, the frozen base."""
     scope = row["scope"]
-    names, keys = OF[row["metric"]]
+    names, keys = SUBJECTS[row["metric"]]
     values = [scope[key] for key in keys if scope.get(key) is not None]
     return display_name(names, values[0] if values else row["plugin"])
 
@@ -132,7 +136,7 @@ def _detail(row: Row) -> str:
         if size is not None and times is not None
         else ""
     )
-    return ", ".join(filter(None, (sent, place(row, SHOWN))))
+    return ", ".join(filter(None, (sent, scope_of(row, SHOWN_KEYS))))
 
 
 def _size(value: Any) -> str:

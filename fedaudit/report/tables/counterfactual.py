@@ -30,7 +30,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
         {
             "of": scope or "all",
             "n": NONE if row["n"] is None else f"{row['n']:,}",
-            **{name: _beside(row, rows, source) for source, name in SOURCES.items()},
+            **{name: _matching_value(row, rows, source) for source, name in SOURCES.items()},
             MEMORIZED: format_measurement(row) if row["value"] is not None else NONE,
             P: _p_value(row, rows),
         }
@@ -52,7 +52,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
     )
 
 
-def _beside(row: Row, rows: Sequence[Row], source: str) -> str:
+def _matching_value(row: Row, rows: Sequence[Row], source: str) -> str:
     """Return the mean of one source for the same strings as `row`."""
     scope = {**row["scope"], "source": source}
     match = next((r for r in rows if r["metric"] == "mean_chance" and r["scope"] == scope), None)

@@ -55,7 +55,7 @@ def _groups(report: Row) -> list[list[Row]]:
     groups: dict[Pair, list[Row]] = {}
     for row in measurements.total_coverages(report):
         if _paired(row):
-            groups.setdefault((row["plugin"], measurements.place(row, PAIR)), []).append(row)
+            groups.setdefault((row["plugin"], measurements.scope_of(row, PAIR)), []).append(row)
     return list(groups.values())
 
 
@@ -123,8 +123,8 @@ def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Ta
             "model": display_name(SOURCES, row["scope"].get("source")) if len(sources) > 1 else "",
             "found": format_hits(row),
             COVERAGE: format_measurement(row),
-            "base": _beside(rows, row, "base", _percent),
-            CONTROL: _beside(rows, row, "control", format_measurement),
+            "base": _matching_value(rows, row, "base", _percent),
+            CONTROL: _matching_value(rows, row, "control", format_measurement),
         }
         for (attacker, victim), row in coverages.items()
     ]
@@ -142,6 +142,6 @@ def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Ta
     return shorten(table, MOST_PAIRS)
 
 
-def _beside(rows: Sequence[Row], row: Row, source: str, spelt: Callable[[Row], str]) -> str:
+def _matching_value(rows: Sequence[Row], row: Row, source: str, spelt: Callable[[Row], str]) -> str:
     match = comparable_row(rows, row, source)
     return NONE if match is None else spelt(match)

@@ -30,7 +30,7 @@ PROMPTS = {
 }
 """Values of scope.prompts, as people read them."""
 
-SPENT = {
+EPSILON_COLUMNS = {
     "delta": "delta",
     "noise": "noise_multiplier",
     "sample rate": "sample_rate",
@@ -43,16 +43,18 @@ SPENT = {
 def defense(report: Row) -> list[Table]:
     """Return what every defence guarantees, how its gate decides, and how adapters were fused."""
     return [
-        *_each(report, "epsilon", _guarantees),
-        *_each(report, "fpr", _accepted),
-        *_each(report, "routing_accuracy", _routed),
-        *_each(report, "loss", _fused),
-        *_each(report, "dropped", _filtered),
-        *_each(report, "kept", _kept),
+        *_tables_by_plugin(report, "epsilon", _guarantees),
+        *_tables_by_plugin(report, "fpr", _accepted),
+        *_tables_by_plugin(report, "routing_accuracy", _routed),
+        *_tables_by_plugin(report, "loss", _fused),
+        *_tables_by_plugin(report, "dropped", _filtered),
+        *_tables_by_plugin(report, "kept", _kept_examples),
     ]
 
 
-def _each(report: Row, metric: str, table: Callable[[str, list[Row]], Table]) -> list[Table]:
+def _tables_by_plugin(
+    report: Row, metric: str, table: Callable[[str, list[Row]], Table]
+) -> list[Table]:
     groups = measurements.by_plugin(measurements.defense_rows(report, metric))
     return [table(plugin, rows) for plugin, rows in groups.items()]
 
@@ -62,7 +64,7 @@ def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
     selected = _chosen(rows, lambda row: row["value"], each_client=True)
     cells = [
         {"epsilon": format_measurement(row)}
-        | {name: format_cell(row["scope"].get(key)) for name, key in SPENT.items()}
+        | {name: format_cell(row["scope"].get(key)) for name, key in EPSILON_COLUMNS.items()}
         for row, _ in selected
     ]
     return _laid_out(
@@ -70,8 +72,8 @@ def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
         rows,
         selected,
         cells,
-        ("epsilon", *SPENT),
-        hidden=SPENT.values(),
+        ("epsilon", *EPSILON_COLUMNS),
+        hidden=EPSILON_COLUMNS.values(),
     )
 
 
@@ -138,7 +140,7 @@ def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
     return _laid_out(title, totals, selected, cells, ("filter", "dropped"), hidden=("filter",))
 
 
-def _kept(plugin: str, rows: Sequence[Row]) -> Table:
+def _kept_examples(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many made-up examples were trained on at the client that kept fewest."""
     selected = _chosen(rows, lambda row: -row["value"], each_client=True)
     keys = ("round", "mean", "highest", "alike")

@@ -15,14 +15,14 @@ from fedaudit.report.tables.table import (
 
 METRICS = ("exposure", "maximal_exposure", "p_value")
 MEAN, FIRST = "exposure [95 %]", "first of all"
-SHOWN = ("source", "times", "estimator", "space")
+SHOWN_KEYS = ("source", "times", "estimator", "space")
 
 
 def exposure(report: Row) -> list[Table]:
     """Return the table of mean exposures, a line for each multiplicity, model and estimator."""
     rows = [row for row in report["measurements"] if is_shown(row)]
     means = [row for row in rows if row["metric"] == "exposure"]
-    shared, scopes = common_scope(means, hidden=SHOWN)
+    shared, scopes = common_scope(means, hidden=SHOWN_KEYS)
     estimators = {str(row["scope"].get("estimator", NONE)) for row in means}
     cells = [
         {
@@ -32,8 +32,8 @@ def exposure(report: Row) -> list[Table]:
             "by": str(row["scope"].get("estimator", NONE)) if len(estimators) > 1 else "",
             MEAN: format_measurement(row),
             "chance": NONE if row["chance"] is None else number(row["chance"]),
-            FIRST: _beside(row, rows, "maximal_exposure"),
-            "p": _beside(row, rows, "p_value"),
+            FIRST: _matching_value(row, rows, "maximal_exposure"),
+            "p": _matching_value(row, rows, "p_value"),
             "where": scope,
         }
         for row, scope in zip(means, scopes, strict=True)
@@ -74,7 +74,7 @@ def _times(row: Row) -> str:
     return NONE if times is None else "never" if times == 0 else f"{times}x"
 
 
-def _beside(row: Row, rows: Sequence[Row], metric: str) -> str:
+def _matching_value(row: Row, rows: Sequence[Row], metric: str) -> str:
     """Return the number of `metric` for the same secrets as `row`."""
     match = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
     if match is None:

@@ -97,7 +97,7 @@ def telling_rows(rows: Sequence[Row]) -> list[Row]:
     for row in without_covered_clients(rows):
         groups.setdefault(scope_without(row, {"source"}), []).append(row)
     best = [min(group, key=telling_rank) for group in groups.values()]
-    selected = [row for row in best if telling_rank(row) < 2 or not _beside(row, best, rows)]
+    selected = [row for row in best if telling_rank(row) < 2 or not _is_baseline(row, best, rows)]
     return order_rows(selected or best)
 
 
@@ -124,7 +124,7 @@ def two_keys(rows: Sequence[Row]) -> list[str]:
     return keys[:2]
 
 
-def _beside(row: Row, lines: Sequence[Row], rows: Sequence[Row]) -> bool:
+def _is_baseline(row: Row, lines: Sequence[Row], rows: Sequence[Row]) -> bool:
     """Tell whether `row` is what one of `lines` is compared with."""
     source = str(row["scope"].get("source"))
     return any(comparable_row(rows, line, source) is row for line in lines if line is not row)
@@ -145,10 +145,10 @@ def worst_rows(
         (max(group, key=lambda row: () if row["value"] is None else (bad(row),)), group)
         for group in groups.values()
     ]
-    return [(row, _among(row, group)) for row, group in chosen]
+    return [(row, _client_label(row, group)) for row, group in chosen]
 
 
-def _among(row: Row, group: Sequence[Row]) -> str:
+def _client_label(row: Row, group: Sequence[Row]) -> str:
     """Return the client of a row that was chosen from those of several: `c2 of 3`."""
     clients = {client_of(r) for r in group} - {"", EVERYBODY}
     if len(clients) < 2 or client_of(row) == EVERYBODY:

@@ -12,12 +12,12 @@ from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text, variant_of
 from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
-Beside = Mapping[str, Callable[[Row], str]]
+ColumnFormatters = Mapping[str, Callable[[Row], str]]
 """Formatters of further columns by name; each gets the row that a line is of."""
 
 
 def keyed_lines(
-    title: str, rows: Sequence[Row], selected: Sequence[Row], value: str, beside: Beside
+    title: str, rows: Sequence[Row], selected: Sequence[Row], value: str, beside: ColumnFormatters
 ) -> Table:
     """Return a line for each `selected` row, chosen by `telling_rows` among `rows` of one attack.
 
@@ -97,7 +97,7 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
             f"Model: {_model(selected[0])}.",
             *common_note(common_scope(selected, {"key", "adapter", "detection"})[0]),
             *notes,
-            _more(rows, selected, keys),
+            _omission_note(rows, selected, keys),
             *missing_reasons(selected),
         ),
     )
@@ -109,7 +109,7 @@ def more_variants(rows: Sequence[Row]) -> str:
     return f"Variant {names[0]}; for the others see report.json." if len(names) > 1 else ""
 
 
-def _more(rows: Sequence[Row], selected: Sequence[Row], keys: Sequence[str]) -> str:
+def _omission_note(rows: Sequence[Row], selected: Sequence[Row], keys: Sequence[str]) -> str:
     has_more_keys = len(set(map(key_text, selected))) > len(keys)
     names = [
         *(["variants"] if len(grouping.variants_of(rows)) > 1 else []),

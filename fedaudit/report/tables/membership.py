@@ -52,7 +52,7 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
     shared, _ = common_scope(tests)
     cells = []
     for test in tests:
-        gaps = [r for r in rows if r["metric"] == "score_gap" and _fits(r, test)]
+        gaps = [r for r in rows if r["metric"] == "score_gap" and _same_scope(r, test)]
         totals = [row for row in gaps if "round" not in row["scope"]]
         cells += [
             {
@@ -81,7 +81,7 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
     )
 
 
-def _fits(row: Row, test: Row) -> bool:
+def _same_scope(row: Row, test: Row) -> bool:
     return bool({k: v for k, v in row["scope"].items() if k != "round"} == test["scope"])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from fedaudit.report import query
 from fedaudit.report.number_format import (
     NOT_MEASURED,
     format_hits,
@@ -9,7 +10,7 @@ from fedaudit.report.number_format import (
     number,
     percent,
 )
-from fedaudit.report.query import MEMORIZATION, SOURCES, Row, comparable_row, missing_reasons, place
+from fedaudit.report.query import MEMORIZATION, SOURCES, Row, comparable_row, missing_reasons
 from fedaudit.report.redaction import readable_mask
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import (
@@ -22,7 +23,7 @@ from fedaudit.report.tables.table import (
     shorten,
 )
 
-WHOLE = ("mr_intra", "mr_inter", "mr_total")
+OVERALL_METRICS = ("mr_intra", "mr_inter", "mr_total")
 COLUMNS = {"mr_intra": "own", "mr_inter": "others'", "mr_total": "any"}
 LEGEND = "own: the client's own texts; others': other clients'; any: anybody's. In brackets: 95 %."
 OF_BASE = "base: other clients' texts, from the untuned base."
@@ -53,24 +54,24 @@ def rows(report: Row, *metrics: str) -> list[Row]:
 
 def tables(report: Row) -> list[Table]:
     """Return the ratios, the pairs, the lengths, and the texts that were drawn most."""
-    ratios = rows(report, *WHOLE)
+    ratios = rows(report, *OVERALL_METRICS)
     if len(grouping.variants_of(ratios)) > 1:
         return [_variants(ratios)]
-    all_tables = (_ratios(ratios), _pairs(report), _lengths(report), _drawn(report))
+    all_tables = (_ratios(ratios), _pairs(report), _lengths(report), _drawn_texts(report))
     return [table for table in all_tables if table.rows]
 
 
 def memorization_sentence(report: Row) -> list[str]:
     """Return what was asked and what came of it, in a sentence or two."""
-    ratios = [row for row in rows(report, *WHOLE) if category(row) == ALL]
+    ratios = [row for row in rows(report, *OVERALL_METRICS) if category(row) == ALL]
     if (variant_count := len(grouping.variants_of(ratios))) > 1:
         return [f"Memorization was measured on {variant_count} variants; a table compares them."]
     sentences = []
     inter = [row for row in ratios if row["metric"] == "mr_inter"]
     for row in inter:
         if source_of(row) == "tuned":
-            intra = _beside(ratios, row, "mr_intra")
-            total = _beside(ratios, row, "mr_total")
+            intra = _matching_row(ratios, row, "mr_intra")
+            total = _matching_row(ratios, row, "mr_total")
             n = NOT_MEASURED if total is None else number(total["n"])
             base = _share(comparable_row(inter, row, "base"))
             sentences.append(
@@ -129,7 +130,7 @@ def _ratios(ratios: Sequence[Row]) -> Table:
         cells,
         columns,
         numeric=columns[2:],
-        notes=(LEGEND, _asked(ratios), *common_note(_throughout(ratios)), *missing_reasons(ratios)),
+        notes=(LEGEND, _sizes(ratios), *common_note(_throughout(ratios)), *missing_reasons(ratios)),
     )
 
 
@@ -208,8 +209,8 @@ def _lengths(report: Row) -> Table:
                 "client": client,
                 "texts": NONE if row["n"] is None else number(row["n"]),
                 "median": number(row["value"]),
-                "too short": _like(short, row) if generated else NONE,
-                "repetitive": _like(left_out, row) if generated else NONE,
+                "too short": _matching_share(short, row) if generated else NONE,
+                "repetitive": _matching_share(left_out, row) if generated else NONE,
             }
         )
     columns = ("what", "model", "client", "texts", "median", "too short", "repetitive")
@@ -218,7 +219,7 @@ def _lengths(report: Row) -> Table:
     return shorten(table, MOST_PAIRS)
 
 
-def _like(shares: Iterable[Row], row: Row) -> str:
+def _matching_share(shares: Iterable[Row], row: Row) -> str:
     """Return the share that was measured for the same model and client."""
     same = (r for r in shares if _measured_at(r) == _measured_at(row))
     return next((percent(r["value"]) for r in same), NONE)
@@ -228,7 +229,7 @@ def _measured_at(row: Row) -> tuple[str, str, str]:
     return source_of(row), grouping.variant_of(row), str(row["scope"].get("attacker", ALL))
 
 
-def _drawn(report: Row) -> Table:
+def _drawn_texts(report: Row) -> Table:
     """Return the texts that most prefixes drew from the tuned model."""
     texts = [row for row in rows(report, "drawn") if source_of(row) == "tuned"]
     cells = [
@@ -248,7 +249,7 @@ def _drawn(report: Row) -> Table:
 
 
 def _throughout(ratios: Sequence[Row]) -> str:
-    places = {place(row, HIDDEN) for row in ratios}
+    places = {query.scope_of(row, HIDDEN) for row in ratios}
     return places.pop() if len(places) == 1 else ""
 
 
@@ -261,7 +262,7 @@ def _order(row: Row) -> tuple[int, int]:
     )
 
 
-def _asked(ratios: Sequence[Row]) -> str:
+def _sizes(ratios: Sequence[Row]) -> str:
     """Return how many prefixes of each model count."""
     counts = {
         f"{number(row['n'])} ({display_name(SOURCES, source_of(row))})": None
@@ -279,7 +280,7 @@ def _share(row: Row | None) -> str:
     return NOT_MEASURED if row is None else format_measurement(row)
 
 
-def _beside(ratios: Sequence[Row], row: Row, metric: str) -> Row | None:
+def _matching_row(ratios: Sequence[Row], row: Row, metric: str) -> Row | None:
     return next((r for r in ratios if r["metric"] == metric and r["scope"] == row["scope"]), None)
 
 

@@ -112,7 +112,13 @@ def unshown_rows_table(report: Row) -> list[Table]:
         title="Other measurements",
         columns=("metric", "by", "value [95 %]", "n", "where"),
         rows=tuple(
-            (_what(row), row["plugin"], format_measurement(row), count(row), _everywhere(row))
+            (
+                _metric_name(row),
+                row["plugin"],
+                format_measurement(row),
+                count(row),
+                _everywhere(row),
+            )
             for row in rows
         ),
         numeric=frozenset({"value [95 %]", "n"}),
@@ -200,7 +206,7 @@ def _flags(finding: Row) -> bool:
     return finding["label"] == "WATERMARK" and "client" in finding["evidence"]
 
 
-def _what(row: Row) -> str:
+def _metric_name(row: Row) -> str:
     """Return a row's metric, after its kind if a plugin defined that kind."""
     is_custom = row["kind"] not in KINDS
     return f"{row['kind']}: {row['metric']}" if is_custom else str(row["metric"])

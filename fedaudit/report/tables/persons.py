@@ -26,13 +26,13 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
     cells = [
         {
             "model": display_name(SOURCES, row["scope"].get("source")),
-            "prefixes": _whole(row, "budget"),
-            "samples": _whole(row, "samples"),
+            "prefixes": _scope_count(row, "budget"),
+            "samples": _scope_count(row, "samples"),
             "people [95 %]": _people(row),
             "of": NONE if row["n"] is None else f"{row['n']:,}",
-            "kinds each": _beside(row, rows, "kinds"),
-            "most": _beside(row, rows, "most_kinds"),
-            "queries a person": _beside(row, rows, "queries_per_person"),
+            "kinds each": _matching_value(row, rows, "kinds"),
+            "most": _matching_value(row, rows, "most_kinds"),
+            "queries a person": _matching_value(row, rows, "queries_per_person"),
         }
         for row in counts
     ]
@@ -44,7 +44,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
     return laid_out(f"People: {plugin}", cells, columns, numeric=columns[1:], notes=notes)
 
 
-def _whole(row: Row, name: str) -> str:
+def _scope_count(row: Row, name: str) -> str:
     value = row["scope"].get(name)
     return f"{value:,}" if isinstance(value, int) else ""
 
@@ -53,6 +53,6 @@ def _people(row: Row) -> str:
     return f"{number(row['value'])} [{number(row['low'])}, {number(row['high'])}]"
 
 
-def _beside(row: Row, rows: Sequence[Row], metric: str) -> str:
+def _matching_value(row: Row, rows: Sequence[Row], metric: str) -> str:
     match = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
     return "" if match is None else NONE if match["value"] is None else number(match["value"])

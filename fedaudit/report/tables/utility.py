@@ -12,11 +12,11 @@ from fedaudit.report.tables.table import NONE, Table, common_note, display_name,
 Line = tuple[str, str, str, str]
 """Variant, task, model and remaining scope of a line in the ordinary tables."""
 
-ALONE = " alone"
+ALONE_SUFFIX = " alone"
 """Suffix of scope.adapter where an adapter was asked without the defence."""
 SHARED = "shared alone"
-OWN = "adapter alone"
-COLUMNS = (KEYS["right"], OWN, KEYS["none"], SHARED, KEYS["wrong"], KEYS["other"])
+ADAPTER_ALONE = "adapter alone"
+COLUMNS = (KEYS["right"], ADAPTER_ALONE, KEYS["none"], SHARED, KEYS["wrong"], KEYS["other"])
 
 LOWER = "Lower is better. 95 % intervals are in report.json."
 
@@ -124,7 +124,7 @@ def _keyed(row: Row) -> bool:
         and "client" in scope
         and "task" not in scope
         and scope.get("source") == "tuned"
-        and (str(scope.get("key")) in KEYS or str(scope.get("adapter")).endswith(ALONE))
+        and (str(scope.get("key")) in KEYS or str(scope.get("adapter")).endswith(ALONE_SUFFIX))
     )
 
 
@@ -144,14 +144,14 @@ def _by_client(rows: Sequence[Row]) -> list[Row]:
 def _revealing(row: Row) -> str:
     """Return the adapter that a row is of, where a key may open several; "" if it names none."""
     adapter = str(row["scope"].get("adapter", ""))
-    return "" if adapter == SHARED else adapter.removesuffix(ALONE)
+    return "" if adapter == SHARED else adapter.removesuffix(ALONE_SUFFIX)
 
 
 def _column(row: Row) -> str:
     kind = str(row["scope"].get("key"))
     if kind in KEYS:
         return KEYS[kind]
-    return SHARED if row["scope"].get("adapter") == SHARED else OWN
+    return SHARED if row["scope"].get("adapter") == SHARED else ADAPTER_ALONE
 
 
 def _value(row: Row) -> str:

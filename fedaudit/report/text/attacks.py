@@ -11,7 +11,7 @@ from fedaudit.report.tables.attribution.methods import attribution_sentence as t
 from fedaudit.report.tables.extraction.untargeted import group_by_search, precision
 from fedaudit.report.tables.memorization import memorization_sentence as told_of_memorization
 
-Told = Callable[[str, Sequence[Row]], list[str]]
+Summarizer = Callable[[str, Sequence[Row]], list[str]]
 """Describes the rows of one attack, given the name of the attack."""
 
 UNDER = {
@@ -30,7 +30,7 @@ ONLY_RIGHT = "Nothing was asked without the right key."
 
 def attack_summaries(report: Row) -> list[str]:
     """Return one sentence or two for each attack: what it asked and what came out."""
-    attacks: tuple[tuple[Told, dict[str, list[Row]]], ...] = (
+    attacks: tuple[tuple[Summarizer, dict[str, list[Row]]], ...] = (
         (partial(_extracted, report), query.by_plugin(query.total_coverages(report))),
         (
             partial(_unprompted, report),
@@ -63,8 +63,8 @@ def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     return [
         " ".join(
             (
-                _named(plugin, best),
-                *_asked(report, group, best),
+                _attack_text(plugin, best),
+                *_query_text(report, group, best),
                 f"was measured on the set of targets “{SETS.get(subset, subset or 'all')}”:",
                 *_came_out(group, best),
             )
@@ -72,7 +72,7 @@ def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     ]
 
 
-def _asked(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
+def _query_text(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
     queries = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
     if queries and queries["value"] is not None:
         yield f"asked the model {number(queries['value'])} questions and"
@@ -85,7 +85,9 @@ def _unprompted(report: Row, name: str, group: Sequence[Row]) -> list[str]:
         return [f"The attack {name} gave no number."]
     texts = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
     drew = f" and drew {number(texts['value'])} texts" if texts else ""
-    intro = f"{_named(name, best)} asked for nothing{drew}. Of the personal data in the records,"
+    intro = (
+        f"{_attack_text(name, best)} asked for nothing{drew}. Of the personal data in the records,"
+    )
     return [" ".join((intro, *_came_out(group, best), *_precise(report, best)))]
 
 
@@ -113,7 +115,7 @@ def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
 def _picked(plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
     base = _share(comparable_row(group, row, "base"))
     return (
-        f"{_named(plugin, row)} masked personal data in sentences and offered"
+        f"{_attack_text(plugin, row)} masked personal data in sentences and offered"
         f" {row['scope'].get('candidates', 'several')}"
         f" candidates each time: the tuned model picked the true one {share}, its base in"
         f" {base}; guessing is right in {percent(row['chance'])}."
@@ -163,8 +165,8 @@ def _only_right(group: Sequence[Row]) -> str:
     return f" {ONLY_RIGHT}" if kinds == {"right"} else ""
 
 
-def _named(plugin: str, row: Row) -> str:
-    scope = query.place(row, {"key", "adapter", "detection"})
+def _attack_text(plugin: str, row: Row) -> str:
+    scope = query.scope_of(row, {"key", "adapter", "detection"})
     return f"The attack {plugin}{f' ({scope})' if scope else ''}"
 
 

@@ -16,7 +16,7 @@ NOT_JUDGED = "Only methods ran that the verdict does not go by: it goes by the p
 NO_CLIENT = "fed_attr tested no client."
 
 RULE = "attribution"
-Told = tuple[str, str]
+StatusReason = tuple[str, str]
 """A status, and why."""
 
 
@@ -113,7 +113,7 @@ def strongest_tests(tests: Iterable[TestedClient]) -> list[TestedClient]:
     return list(best.values())
 
 
-def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
+def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
     tag = f" (variant {variant})" if variant else ""
     if not any(map(_protocol, rows)):
         return "inconclusive", f"{NOT_JUDGED.removesuffix('.')}{tag}."
@@ -123,7 +123,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
     if flagged := [test for test in clients if test.flagged]:
         return "fail", (
             f"{PROTOCOL}{tag}: {len(flagged):,} of {len(clients):,} clients "
-            f"{'is' if len(flagged) == 1 else 'are'} flagged: {_named(flagged)}."
+            f"{'is' if len(flagged) == 1 else 'are'} flagged: {_list_clients(flagged)}."
         )
     if bare := _uncommitted(rows):
         plural = len(bare) > 1
@@ -135,7 +135,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
     if unknown := [test for test in clients if not test.decided]:
         return "inconclusive", (
             f"{PROTOCOL}{tag}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
-            f"{_named(unknown)}."
+            f"{_list_clients(unknown)}."
         )
     highest = clients[0]
     return "pass", (
@@ -159,13 +159,13 @@ def _rank(test: TestedClient) -> tuple[bool, bool, float, str, str, str, str]:
     return not test.flagged, test.z is None, z, *tie_breakers
 
 
-def _named(clients: Sequence[TestedClient]) -> str:
+def _list_clients(clients: Sequence[TestedClient]) -> str:
     remaining = len(clients) - MOST_NAMED
-    names = [_told(test) for test in clients[:MOST_NAMED]]
+    names = [_client_text(test) for test in clients[:MOST_NAMED]]
     return ", ".join((*names, *([f"and {remaining:,} more"] if remaining > 0 else [])))
 
 
-def _told(test: TestedClient) -> str:
+def _client_text(test: TestedClient) -> str:
     if test.z is None:
         return f"{test.client} ({test.reason})"
     if test.threshold is None:

@@ -25,7 +25,7 @@ LIMIT = (
     f"no more gain than on held-out records, at p = {COMPLETION_LEVEL:g}; a leak of "
     f"{COMPLETION_DETECTABLE:.0%} must have been seen with {COMPLETION_POWER:.0%}"
 )
-Told = tuple[str, str]
+StatusReason = tuple[str, str]
 
 
 def p_values(measurements: Iterable[Measurement]) -> list[float]:
@@ -81,14 +81,14 @@ def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measu
     rows = _rows(measurements)
     gains = (row for row in rows if row.metric == "rouge_l")
     return [
-        (row, _like(row, BEYOND_HELD_OUT, "p_value", rows))
+        (row, _same_prompts_row(row, BEYOND_HELD_OUT, "p_value", rows))
         for row in gains
         if row.scope.get("source") == "tuned-not-base"
     ]
 
 
-def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Told:
-    name = f"{row.plugin} ({_told(row.scope)})" if _told(row.scope) else row.plugin
+def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> StatusReason:
+    name = f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: Rouge-L beyond the base was not measured: {why}."
@@ -96,14 +96,16 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> To
         f"{name}: answers' Rouge-L with the true ones is {row.value:+.3f} beyond the base's "
         f"(at least {row.low:+.3f}, at most {row.high:+.3f})"
     )
-    margin = _like(row, BEYOND_HELD_OUT, "rouge_l", rows)
+    margin = _same_prompts_row(row, BEYOND_HELD_OUT, "rouge_l", rows)
     if p is None or margin is None or margin.value is None:
         why = margin.reason if margin and margin.reason else "no held-out records were asked"
         return "inconclusive", f"{text}, which skill alone may explain: {why}."
     text = f"{text} and {margin.value:+.3f} beyond held-out records' (p {_short(p)})"
     if p > COMPLETION_LEVEL:
         return _unproven(text, row, margin, rows)
-    tuned, control = (_like(row, source, "rouge_l", rows) for source in ("tuned", "control"))
+    tuned, control = (
+        _same_prompts_row(row, source, "rouge_l", rows) for source in ("tuned", "control")
+    )
     if tuned is None or tuned.low is None or control is None or control.high is None:
         return "inconclusive", f"{text}, but there is no control to compare with."
     if tuned.low <= control.high:
@@ -115,9 +117,9 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> To
 
 def _unproven(
     text: str, row: Measurement, margin: Measurement, rows: Sequence[Measurement]
-) -> Told:
+) -> StatusReason:
     """Return a pass where a leak would have been seen, else inconclusive and why."""
-    least = _like(row, BEYOND_HELD_OUT, "detectable_difference", rows)
+    least = _same_prompts_row(row, BEYOND_HELD_OUT, "detectable_difference", rows)
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"
         return "inconclusive", f"{text}: no leak would have been seen, because {why}."
@@ -135,21 +137,25 @@ def _short(p: float) -> str:
     return f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
 
 
-_MORE = frozenset({"source", "test", "groups", "beside", "held_out", "level", "power", "wanted"})
+_TEST_KEYS = frozenset(
+    {"source", "test", "groups", "beside", "held_out", "level", "power", "wanted"}
+)
 
 
-def _like(
+def _same_prompts_row(
     row: Measurement, source: str, metric: str, rows: Sequence[Measurement]
 ) -> Measurement | None:
     """Return the row of `source` on the same prompts."""
-    scope = {key: value for key, value in row.scope.items() if key not in _MORE}
+    scope = {key: value for key, value in row.scope.items() if key not in _TEST_KEYS}
     for candidate in rows:
-        candidate_scope = {key: value for key, value in candidate.scope.items() if key not in _MORE}
+        candidate_scope = {
+            key: value for key, value in candidate.scope.items() if key not in _TEST_KEYS
+        }
         identity = candidate.plugin, candidate.metric, candidate.scope.get("source")
         if (identity, candidate_scope) == ((row.plugin, metric, source), scope):
             return candidate
     return None
 
 
-def _told(scope: Mapping[str, object]) -> str:
+def _scope_text(scope: Mapping[str, object]) -> str:
     return ", ".join(f"{key} {value}" for key, value in scope.items() if key != "source")

@@ -66,7 +66,7 @@ class Policy:
             raise ValueError(f"{min(unknown)} is no class of attacks: {', '.join(ATTACK_CLASSES)}.")
 
     @property
-    def most(self) -> float:
+    def max_leak(self) -> float:
         """The share that a leak must certainly be below for a pass."""
         return max(self.extraction, self.detectable)
 
@@ -92,7 +92,7 @@ def policy_of(table: object, source: str) -> Policy:
         raise InputError(
             f"{source}: a policy has no {unknown[0]!r}. It may have: {', '.join(sorted(names))}."
         )
-    if problem := next(_wrong(table), None):
+    if problem := next(_type_problems(table), None):
         raise InputError(f"{source}: {problem}")
     try:
         return Policy(**{**table, "required": tuple(table.get("required", ()))})
@@ -100,7 +100,7 @@ def policy_of(table: object, source: str) -> Policy:
         raise InputError(f"{source}: {error}") from None
 
 
-def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
+def _type_problems(table: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each field whose value has the wrong type."""
     for name, value in table.items():
         if name in ("name", "description"):

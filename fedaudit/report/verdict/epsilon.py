@@ -37,17 +37,17 @@ def _judge(
     tuned_rows: Sequence[Measurement], rows: Sequence[Measurement], claimed: float
 ) -> tuple[str, str]:
     """Return the status of a claim, and the rest of the sentence "epsilon ... is claimed"."""
-    odd, most = _most(rows, "shuffled"), _most(rows, "tuned")
+    odd, most = _highest_bound(rows, "shuffled"), _highest_bound(rows, "tuned")
     if odd is None or odd > 0:
         return "inconclusive", f"; coins tossed anew prove {odd or 0:.3g}, and must prove 0."
     if most is not None and most > claimed:
         best = next(row for row in tuned_rows if row.value == most)
-        return "fail", f", and refuted: it is at least {most:.3g} ({_how(best)})."
+        return "fail", f", and refuted: it is at least {most:.3g} ({_bound_text(best)})."
     if trouble := _without_power(rows, claimed):
         return "inconclusive", f"; no power: {trouble}"
     return "pass", (
         f" and not refuted: at least {most:.3g} is proved; of the same training without noise this "
-        f"audit proves {_most(rows, 'noiseless'):.3g}."
+        f"audit proves {_highest_bound(rows, 'noiseless'):.3g}."
     )
 
 
@@ -56,7 +56,7 @@ def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
     cap = max((row.value or 0.0 for row in rows if row.metric == "epsilon_cap"), default=0.0)
     if cap <= claimed:
         return f"so many canaries prove {cap:.3g} at most, whatever the model gives away."
-    control = _most(rows, "noiseless")
+    control = _highest_bound(rows, "noiseless")
     if control is None:
         return "no training without noise was audited, so that nothing shows it."
     if control <= claimed:
@@ -64,7 +64,7 @@ def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
     return ""
 
 
-def _most(rows: Sequence[Measurement], source: str) -> float | None:
+def _highest_bound(rows: Sequence[Measurement], source: str) -> float | None:
     """Return the highest bound of a source; None where there is none."""
     bounds = [row for row in rows if row.metric == "epsilon_low"]
     return max(
@@ -72,7 +72,7 @@ def _most(rows: Sequence[Measurement], source: str) -> float | None:
     )
 
 
-def _how(row: Measurement) -> str:
+def _bound_text(row: Measurement) -> str:
     scope = row.scope
     return (
         f"{scope.get('correct')} of {scope.get('guesses')} guesses are right, seen as "

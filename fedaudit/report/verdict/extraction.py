@@ -65,7 +65,7 @@ class Leak:
     chance: float | None = None
     """The mean probability that a target comes out of a model that never saw it."""
 
-    def seen(self, level: float, power: float) -> float:
+    def detectable_share(self, level: float, power: float) -> float:
         """Return the share of the targets whose leak would have been seen at `level`."""
         from fedaudit.metrics.significance import (
             detectable,
@@ -85,26 +85,30 @@ class Leak:
             needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
         return detectable(needed, n, power)
 
-    def otherwise(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
+    def status_without_leak(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
         """Return the status where no test shows a leak at `level`, and why."""
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
-        summary, share = f"{self.name}: {count(self.row)}", self.seen(level, policy.power)
+        summary, share = (
+            f"{self.name}: {count(self.row)}",
+            self.detectable_share(level, policy.power),
+        )
         sure = f"would have been seen (with {policy.power:.0%} probability)."
         if share >= 1:
             return "inconclusive", f"{summary}; that is too little to see any leak by."
-        if share > policy.most:
+        if share > policy.max_leak:
             return "inconclusive", f"{summary}; only a leak of {share:.1%} of them {sure}"
-        if self.most > policy.most and self.row.hits is None and not _count(self.row):
-            caveat = f"but what was given up may hold more (up to {self.most:.2%})"
+        if self.upper_bound > policy.max_leak and self.row.hits is None and not _count(self.row):
+            caveat = f"but what was given up may hold more (up to {self.upper_bound:.2%})"
             return "inconclusive", f"{summary}, {caveat}: lower the threshold."
-        if self.most > policy.most:
+        if self.upper_bound > policy.max_leak:
             return "inconclusive", (
-                f"{summary}, perhaps up to {self.most:.2%}; chance or the base may explain them."
+                f"{summary}, perhaps up to {self.upper_bound:.2%}; "
+                "chance or the base may explain them."
             )
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
 
-    def least(self, confidence: float) -> float:
+    def lower_bound(self, confidence: float) -> float:
         """Return the one-sided lower bound of what came out; 0 where hits were not counted."""
         from fedaudit.metrics.significance import upper_bound
 
@@ -112,9 +116,9 @@ class Leak:
         return 1 - upper_bound(n - _count(self.row), n, 1 - confidence) if n else 0.0
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         """The 95 % upper bound of what came out."""
-        return _most(self.row)
+        return _upper_bound(self.row)
 
 
 def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
@@ -129,24 +133,24 @@ def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] 
         for row in measurements
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
-    judged_rows = [row for row in rows if row.scope.get("source") == NEW and _judged(row, rows)]
+    judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
     tests = [row for row in measurements if row.metric in ("p_value", "chance")]
     return [_leak(row, rows, tests, list(findings)) for row in judged_rows]
 
 
-def _judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
+def _is_judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
     """Tell whether a row is of the set that is judged, among all that its attack reports."""
     alike = {
         r.scope.get("set")
         for r in rows
-        if (r.plugin, r.metric, _who(r)) == (row.plugin, row.metric, _who(row))
+        if (r.plugin, r.metric, _attacker_key(r)) == (row.plugin, row.metric, _attacker_key(row))
         and r.scope.get("source") == NEW
     }
     judged_set = EXCLUSIVE if EXCLUSIVE in alike else "all" if "all" in alike else None
     return judged_set is None or row.scope.get("set") == judged_set
 
 
-def _who(row: Measurement) -> tuple[tuple[str, str], ...]:
+def _attacker_key(row: Measurement) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((k, str(v)) for k, v in row.scope.items() if k not in NOT_WHO))
 
 
@@ -158,19 +162,19 @@ def _leak(
 ) -> Leak:
     where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
     name = f"{row.plugin} ({where})" if where else row.plugin
-    base, control = _like(row, "base", rows), _like(row, "control", rows)
+    base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
     trouble = _trouble(row, base, control)
     by_test = {
         str(r.scope.get("test", r.metric)): r
         for r in tested
-        if r.plugin == row.plugin and _who(r) == _who(row) and r.value is not None
+        if r.plugin == row.plugin and _attacker_key(r) == _attacker_key(row) and r.value is not None
     }
     leak = by_test["leak"].value if "leak" in by_test else None
     sure = next((by_test[test] for test in ("string", "likelihood") if test in by_test), None)
-    string = sure.value if sure else _surest(row, findings)
+    string = sure.value if sure else _best_finding_p_value(row, findings)
     lost = None
     if leak is None and not trouble and base is not None and control is not None:
-        lost = _like(row, "base-not-tuned", rows) or base
+        lost = _matching_row(row, "base-not-tuned", rows) or base
         leak = of_counts(row, base, control, lost)
     tests = []
     if leak is not None and not trouble:
@@ -225,7 +229,7 @@ def of_counts(
     return p if against <= ALLOWED[not gone] else max(p, against)
 
 
-def _surest(row: Measurement, findings: Sequence[Finding]) -> float | None:
+def _best_finding_p_value(row: Measurement, findings: Sequence[Finding]) -> float | None:
     """Return the p value of the surest finding of an attack among all that it looked for.
 
     An attack that knows which targets only the victim has reports its p value itself: a finding
@@ -242,7 +246,7 @@ def _surest(row: Measurement, findings: Sequence[Finding]) -> float | None:
     return min(1.0, min(values) * (row.n or 1)) if values else None
 
 
-def _like(row: Measurement, source: str, rows: Sequence[Measurement]) -> Measurement | None:
+def _matching_row(row: Measurement, source: str, rows: Sequence[Measurement]) -> Measurement | None:
     """Return the row of `source` that is compared with `row`: that of most hits, if several.
 
     A control need not repeat all of a row's scope: it holds for any value that it leaves out. Only
@@ -278,7 +282,7 @@ def _count(row: Measurement) -> int:
     return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
 
 
-def _most(row: Measurement) -> float:
+def _upper_bound(row: Measurement) -> float:
     """Return the 95 % upper bound of what came out."""
     from fedaudit.metrics.significance import upper_bound
 

@@ -17,10 +17,12 @@ def inference_tests(measurements: Sequence[Measurement]) -> list[tuple[Measureme
     cautious where both answer alike) and against guessing (binomial).
     """
     rows = [row for row in measurements if row.metric == "inference_accuracy"]
-    return [(row, _better(row, rows)) for row in rows if row.scope.get("source") == "tuned"]
+    return [
+        (row, _test_against_base(row, rows)) for row in rows if row.scope.get("source") == "tuned"
+    ]
 
 
-def _better(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
+def _test_against_base(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
     from scipy.stats import binomtest
 
     from fedaudit.metrics.significance import Stratum, stratified_p_value

@@ -9,7 +9,7 @@ from fedaudit.report.verdict.judgement import Judgement
 RULE = "membership"
 KIND, SCORE, FPR = "membership", "reference", 0.01
 """The score that is judged, fixed in advance, and the false-positive rate at which it is read."""
-OWN = "own"
+OWN_RECORDS = "own"
 
 
 def judge_membership(
@@ -32,10 +32,14 @@ def judge_membership(
     rows = [
         row
         for row in measurements
-        if row.kind == KIND and row.scope.get("score") == SCORE and row.scope.get("records") != OWN
+        if row.kind == KIND
+        and row.scope.get("score") == SCORE
+        and row.scope.get("records") != OWN_RECORDS
     ]
     tests = [row for row in rows if row.metric == "p_value"]
-    groups = {_who(row): [r for r in tests if _who(r) == _who(row)] for row in tests}
+    groups = {
+        _attack_key(row): [r for r in tests if _attack_key(r) == _attack_key(row)] for row in tests
+    }
     every = [(key, row) for key, group in groups.items() for row in group]
     missing = {key for key, row in every if row.value is None}
     adjusted = holm([1.0 if row.value is None else row.value for _, row in every])
@@ -43,7 +47,7 @@ def judge_membership(
         _judge(
             group,
             [p for (k, _), p in zip(every, adjusted, strict=True) if k == key],
-            [row for row in rows if row.metric == "tpr" and _who(row) == key],
+            [row for row in rows if row.metric == "tpr" and _attack_key(row) == key],
             policy,
             missing=key in missing,
         )
@@ -51,7 +55,7 @@ def judge_membership(
     ]
 
 
-def _who(row: Measurement) -> tuple[str, ...]:
+def _attack_key(row: Measurement) -> tuple[str, ...]:
     scope = ((k, str(v)) for k, v in row.scope.items() if k not in ("test", "fpr"))
     return (row.plugin, *(f"{key} {value}" for key, value in sorted(scope)))
 

@@ -38,7 +38,7 @@ def judge_memorization(
 
 
 def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tuple[str, str]:
-    name = f"{row.plugin} ({_told(row.scope)})" if _told(row.scope) else row.plugin
+    name = f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: memorization between clients was not measured: {why}."
@@ -67,6 +67,6 @@ def _base(row: Measurement, rows: Sequence[Measurement]) -> Measurement | None:
     return max(fits, key=lambda r: r.high or 0.0, default=None)
 
 
-def _told(scope: Mapping[str, object]) -> str:
+def _scope_text(scope: Mapping[str, object]) -> str:
     entries = ((key, value) for key, value in scope.items() if key not in ("source", "category"))
     return ", ".join(f"{key} {value}" for key, value in entries)

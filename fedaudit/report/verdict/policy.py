@@ -42,7 +42,7 @@ ATTACKS = ("coverage", "extraction_recall", "inference_accuracy")
 SWEPT = frozenset({"budget", "samples"})
 """The scope keys of a row that says what a part of an attack's budget found."""
 
-OWN = "own"
+OWN_RECORDS = "own"
 """scope.records of what was tried on the attacker's own records, without a victim."""
 
 NO_VICTIM = (
@@ -155,7 +155,7 @@ def judge(
     judgements += [inference.judge_guess(r, t, p_of.get(id(t)), policy) for r, t in inferred]
     judgements += [kinds.judge_kind(r, n, t, p_of.get(id(t)), policy) for r, n, t in limited]
     judgements += [membership_limit.judge_limit(r, t, p_of.get(id(t)), policy) for r, t in members]
-    judgements += _opened(measurements)
+    judgements += _gate_failures(measurements)
     attributed = attribution.judge_attribution(measurements) if policy.attribution else []
     separate = memorization.judge_memorization(measurements, policy)
     separate += completion.judge_completion(measurements, [test.p for test in tests])
@@ -172,13 +172,13 @@ def judge(
     missing = [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
     judgements += [*attributed, *separate, *missing, *_required(measurements, policy)]
     judgements += kinds.missing_kinds(limited, policy) if leaks else []
-    shares = (leak.seen(level, policy.power) for leak in leaks if not leak.trouble)
+    shares = (leak.detectable_share(level, policy.power) for leak in leaks if not leak.trouble)
     return Verdict(judgements, tests, adjusted, max(shares, default=None))
 
 
 def is_own_data(scope: Mapping[str, object]) -> bool:
     """Tell whether something was tried on the attacker's own records only."""
-    return scope.get("records") == OWN
+    return scope.get("records") == OWN_RECORDS
 
 
 def _sorted(value: Any) -> Any:
@@ -193,14 +193,16 @@ def _leaks(
     """Return the status of each leak; a client's is left out where the pooled one has the same."""
     allowed = f", more than {policy.extraction:.4g} of the targets" if policy.extraction else ""
     limit = (
-        f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.most:.0%} must have been "
-        f"seen with {policy.power:.0%}"
+        f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.max_leak:.0%} must have "
+        f"been seen with {policy.power:.0%}"
     )
     judged_leaks: list[tuple[Leak, Judgement]] = []
     for leak in leaks:
         failed = [(test, p_by_test[id(test)]) for test in leak.tests]
         failed = [(test, p) for test, p in failed if p <= policy.level]
-        outcome = _proven(leak, failed, policy) if failed else leak.otherwise(level, policy)
+        outcome = (
+            _proven(leak, failed, policy) if failed else leak.status_without_leak(level, policy)
+        )
         judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
     pooled_keys = {
         (judgement.status, _apart_from_client(leak.row))
@@ -219,13 +221,13 @@ def _proven(leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy) ->
     """Return the status of a proven leak: whether it is within what the policy allows."""
     findings = ", and ".join(f"{test.finding} (p = {p:.2g})" for test, p in failed)
     summary = f"{leak.name}: {failed[0][0].subject}, {findings}"
-    least = leak.least(policy.confidence)
+    least = leak.lower_bound(policy.confidence)
     if not policy.extraction or least > policy.extraction:
         return "fail", f"{summary}."
     within = f"{summary}; the policy allows {policy.extraction:.2%}"
-    if leak.most <= policy.most:
-        return "pass", f"{within}, and it is surely no more than {leak.most:.2%}."
-    return "inconclusive", f"{within}, and it may be up to {leak.most:.2%}."
+    if leak.upper_bound <= policy.max_leak:
+        return "pass", f"{within}, and it is surely no more than {leak.upper_bound:.2%}."
+    return "inconclusive", f"{within}, and it may be up to {leak.upper_bound:.2%}."
 
 
 def _required(measurements: Sequence[Measurement], policy: Policy) -> Iterator[Judgement]:
@@ -237,7 +239,7 @@ def _required(measurements: Sequence[Measurement], policy: Policy) -> Iterator[J
             yield Judgement("inconclusive", reason, "required", None, "measured")
 
 
-def _opened(measurements: Iterable[Measurement]) -> list[Judgement]:
+def _gate_failures(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return a failure for every kind of attempt that opened a gate without its key."""
     return [
         Judgement(

@@ -12,7 +12,7 @@ from fedaudit.report.verdict.policy import RULE, judge, verdict
 
 Row = Mapping[str, Any]
 
-PARTS = ("reasons", "level", "tests", "detectable")
+COMPARED_KEYS = ("reasons", "level", "tests", "detectable")
 """The parts of a verdict, beside its status, that follow from the measurements."""
 
 
@@ -50,7 +50,7 @@ def recheck(report: Row) -> RecheckedVerdict:
             False, _contradicted(stated, recomputed), "its own measurements contradict it"
         )
     if stated.get("rule") != RULE:
-        return RecheckedVerdict(True, f"{_named(stated)}; by today's the status is the same.")
+        return RecheckedVerdict(True, f"{_rule_text(stated)}; by today's the status is the same.")
     altered = [] if report["status"] != "success" else _altered(stated, recomputed)
     if altered:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
@@ -90,11 +90,11 @@ def _contradicted(stated: Row, recomputed: Row) -> str:
         )
     return (
         f"Do not rely on this verdict: it says {status}, but by today's rule the report's own "
-        f"measurements give {recomputed_status}. {_named(stated)}, or somebody has changed it."
+        f"measurements give {recomputed_status}. {_rule_text(stated)}, or somebody has changed it."
     )
 
 
-def _named(stated: Row) -> str:
+def _rule_text(stated: Row) -> str:
     """Return which rule a verdict follows, where it is not today's."""
     rule = stated.get("rule")
     if rule is None:
@@ -103,7 +103,7 @@ def _named(stated: Row) -> str:
 
 
 def _altered(stated: Row, recomputed: Row) -> list[str]:
-    keys = (*PARTS, "judgements") if "policy" in stated else PARTS
+    keys = (*COMPARED_KEYS, "judgements") if "policy" in stated else COMPARED_KEYS
     return [key for key in keys if not _same(stated.get(key), recomputed[key])]
 
 

@@ -16,7 +16,7 @@ PRIVATE = "private"
 """The folder of what no server sees, below the run's folder."""
 
 
-def place(out: Path, client: str, name: str, number: int) -> Path:
+def private_folder(out: Path, client: str, name: str, number: int) -> Path:
     """Return where a client keeps something of a round to itself."""
     return out / PRIVATE / client / name / f"{number:03d}"
 
@@ -24,7 +24,7 @@ def place(out: Path, client: str, name: str, number: int) -> Path:
 def training_folder(run: "Run", client: str, number: int) -> Path:
     """Return where a client's shared adapter is trained: in private where a defence goes on."""
     if local_round.follow_up_defense(run.defenses):
-        return place(run.out, client, local_round.OWN, number)
+        return private_folder(run.out, client, local_round.OWN, number)
     return run.out / f"rounds/{number:03d}/clients" / client
 
 
@@ -35,7 +35,7 @@ def private_folders(run: "Run", client: str, number: int) -> dict[str, Path]:
         *run.tokens.private.get(client, {}),
         *(going_on.auxiliary_adapters if going_on else ()),
     )
-    return {name: place(run.out, client, name, number) for name in names}
+    return {name: private_folder(run.out, client, name, number) for name in names}
 
 
 def private_leftovers(run: "Run", clients: Sequence[str], number: int) -> Iterator[Path]:
@@ -44,7 +44,8 @@ def private_leftovers(run: "Run", clients: Sequence[str], number: int) -> Iterat
         yield from private_folders(run, client, number).values()
         if local_round.follow_up_defense(run.defenses):
             yield from (
-                place(run.out, client, name, number) for name in (local_round.OWN, local_round.TURN)
+                private_folder(run.out, client, name, number)
+                for name in (local_round.OWN, local_round.TURN)
             )
 
 

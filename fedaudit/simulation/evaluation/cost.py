@@ -143,12 +143,12 @@ def tokens(job: TrainingCost) -> int:
 def operations(job: TrainingCost, form: "ByShape") -> int:
     """Return the FLOPs of one training: the sum over the very batches that it drew."""
     return sum(
-        form.flops(len(batch), max(map(len, batch)), sum(map(_learned, batch)))
+        form.flops(len(batch), max(map(len, batch)), sum(map(_count_loss_tokens, batch)))
         for batch in _batches(job)
     )
 
 
-def _learned(sequence: Sequence[int]) -> int:
+def _count_loss_tokens(sequence: Sequence[int]) -> int:
     """Return how many tokens of a sequence the loss is over: nothing predicts the first."""
     return len(sequence) - min(len(sequence), max(1, prompt_length(sequence)))
 

@@ -15,7 +15,7 @@ Scope = tuple[tuple[str, str], ...]
 EVERYBODY = "all"
 """The client of measurements over all clients together."""
 
-ASKED = ("right", "none")
+MEASURED_KEYS = ("right", "none")
 """Kinds of key under which perplexity is measured; others are routed as "none" is."""
 
 
@@ -57,7 +57,7 @@ def _targets(party: ClientState, responder: Responder) -> Iterator[tuple[Target,
     """Yield every model to measure, with its part of the scope."""
     for kind, heading in responder.headings().items():
         key, _, adapter = kind.partition(":")
-        if key in ASKED:
+        if key in MEASURED_KEYS:
             named: Scope = (("adapter", adapter),) if adapter else ()
             yield Target(name=kind, heading=heading), (("key", key), *named)
     folders: dict[str, Path] = {"shared": party.shared, **party.private}

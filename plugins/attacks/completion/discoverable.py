@@ -59,7 +59,7 @@ class Discoverable(Attack):
         measured = self._measured(case, cuts, "own" if case.victim is None else "victim")
         beside = self._held_out(case)
         result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
-        return replace(result, limits=(self._told(case, pairs, cuts), *result.limits))
+        return replace(result, limits=(self._coverage_text(case, pairs, cuts), *result.limits))
 
     def _held_out(self, case: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""
@@ -102,7 +102,7 @@ class Discoverable(Attack):
         texts = {request: g.texts[0] for request, g in zip(distinct, generations, strict=True)}
         return training_pairs.score_answers(cuts, [texts[request] for request in requests])
 
-    def _told(self, case: AttackContext, pairs: TrainingPairs, cuts: Sequence[Cut]) -> str:
+    def _coverage_text(self, case: AttackContext, pairs: TrainingPairs, cuts: Sequence[Cut]) -> str:
         owner = "the attacker's own" if case.victim is None else "the victim's"
         return (
             f"{self.name}: {len(cuts):,} of {len(pairs.cuts):,} distinct training pairs, {owner}, "

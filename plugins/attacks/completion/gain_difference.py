@@ -88,7 +88,7 @@ def difference(
         low=min(low, float(values[0])),
         high=max(high, float(values[0])),
         error=float(errors[0]),
-        p=_p_value(_less(cells, margin), seed),
+        p=_p_value(_subtract_margin(cells, margin), seed),
         least_p=1 / min(comb(size, cells.treated), RESAMPLES + 1),
         n=(len(sides[0]), len(sides[1])),
         clusters=(cells.treated, size - cells.treated),
@@ -164,7 +164,7 @@ def _estimates(cells: _Cells, labels: Array) -> tuple[Array, Array]:
     return value, error
 
 
-def _less(cells: _Cells, margin: float) -> _Cells:
+def _subtract_margin(cells: _Cells, margin: float) -> _Cells:
     """Return the cells with `margin` taken from each gain of a treated record."""
     treated = (np.arange(len(cells.count)) < cells.treated)[:, None]
     return _Cells(cells.count, cells.total - margin * cells.count * treated, cells.treated)

@@ -53,10 +53,12 @@ def rows(
         "beside": estimate.clusters[1],
     }
     yield _row(plugin, "p_value", estimate.p, test, n=estimate.n[0])
-    yield _seen(plugin, estimate, row_scope)
+    yield _detectable_row(plugin, estimate, row_scope)
 
 
-def _seen(plugin: str, estimate: Difference, row_scope: Mapping[str, object]) -> Measurement:
+def _detectable_row(
+    plugin: str, estimate: Difference, row_scope: Mapping[str, object]
+) -> Measurement:
     least = detectable(
         estimate, level=COMPLETION_LEVEL, power=COMPLETION_POWER, margin=COMPLETION_MARGIN
     )

@@ -9,7 +9,7 @@ from fedaudit.api import AttackContext, Target, why_lacking
 
 from .pairs import Cut
 
-LEFT = 0.25
+MIN_SURPRISE_LEFT = 0.25
 """Of the base's surprise (nats) at a document, training on others like it is taken to leave at
 least this share; held-out documents may show that it leaves less."""
 
@@ -36,21 +36,24 @@ def evidence(
 
     Greedy or sampled, a model that was not trained on a document gives it with the bound's
     probability, and any of all that were tried with at most that times their number (Bonferroni).
-    The bound is the largest of: the base's probability, with LEFT of its surprise left; the base's,
-    raised by as much a token as training raised that of any held-out document of the task; and the
-    tuned model's behind prefixes of other documents of the task, on average.
+    The bound is the largest of: the base's probability, with MIN_SURPRISE_LEFT of its
+    surprise left; the base's, raised by as much a token as training raised that of any held-out
+    document of the task; and the tuned model's behind prefixes of other documents of the task,
+    on average.
     """
     if case.base is None or not indices or why_lacking(case.engine, {"score"}):
         return {}
     base = dict(
-        zip(indices, _scored(case, case.base, [_whole(cuts[i]) for i in indices]), strict=True)
+        zip(indices, _scored(case, case.base, [_question(cuts[i]) for i in indices]), strict=True)
     )
-    raised = _raised(case, held_out)
-    prefix_scores = _apart(case, cuts, indices)
+    raised = _held_out_gain(case, held_out)
+    prefix_scores = _prefix_scores(case, cuts, indices)
     result = {}
     for i in indices:
         by_skill = base[i] + len(cuts[i].rest) * raised.get(cuts[i].task, -math.inf)
-        bound = min(0.0, max(LEFT * base[i], by_skill, prefix_scores.get(i, -math.inf)))
+        bound = min(
+            0.0, max(MIN_SURPRISE_LEFT * base[i], by_skill, prefix_scores.get(i, -math.inf))
+        )
         result[i] = Evidence(
             log_p_base=base[i],
             log_p_bound=bound,
@@ -63,7 +66,7 @@ Question = tuple[tuple[int, ...], tuple[int, ...]]
 """What is given, and what is scored behind it."""
 
 
-def _whole(cut: Cut) -> Question:
+def _question(cut: Cut) -> Question:
     return cut.prompt, cut.rest
 
 
@@ -74,11 +77,11 @@ def _scored(case: AttackContext, target: Target, questions: Sequence[Question]) 
     ]
 
 
-def _raised(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]:
+def _held_out_gain(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]:
     """Return by how many nats a token training raised a held-out document most, by task."""
     if case.base is None or not held_out:
         return {}
-    questions = [_whole(cut) for cut in held_out]
+    questions = [_question(cut) for cut in held_out]
     tuned, base = (_scored(case, target, questions) for target in (case.tuned, case.base))
     most: dict[str, float] = {}
     for cut, after, before in zip(held_out, tuned, base, strict=True):
@@ -87,9 +90,11 @@ def _raised(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]
     return most
 
 
-def _apart(case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]) -> dict[int, float]:
+def _prefix_scores(
+    case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]
+) -> dict[int, float]:
     """Return the log of the mean probability behind other documents' prefixes, where any are."""
-    pairs = [(i, j) for i in indices for j in _others(cuts, i, case.seed)]
+    pairs = [(i, j) for i in indices for j in _partners(cuts, i, case.seed)]
     room = case.engine.context_length
     questions = [(i, (cuts[j].prompt, cuts[i].rest)) for i, j in pairs]
     questions = [(i, q) for i, q in questions if len(q[0]) + len(q[1]) <= room]
@@ -101,7 +106,7 @@ def _apart(case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]) -> 
     return {i: _log_mean(logs) for i, logs in scores.items()}
 
 
-def _others(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
+def _partners(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
     """Return some other documents of a task, of other groups and with other prefixes."""
     reference = cuts[index]
     partners = [

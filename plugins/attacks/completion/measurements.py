@@ -34,7 +34,7 @@ def result(
             {n: [m.distances[i] for i in indices] for n, m in models.items()},
             seed,
         )
-    rows += _judged(plugin, scope, cuts, tuned, base, seed)
+    rows += _verdict_rows(plugin, scope, cuts, tuned, base, seed)
     if base is not None:
         rows.append(_least_likely(plugin, scope, cuts, evidence))
     queries = float(len({cut.prompt for cut in cuts}))
@@ -48,7 +48,7 @@ def result(
         )
         for name in models
     ]
-    named = _named(plugin, cuts, tuned)
+    named = _numbered_hits(plugin, cuts, tuned)
     return Result(
         measurements=tuple(rows),
         findings=tuple(
@@ -100,7 +100,7 @@ def _rows(
         )
 
 
-def _judged(
+def _verdict_rows(
     plugin: str,
     scope: Mapping[str, object],
     cuts: Sequence[Cut],
@@ -152,7 +152,9 @@ def _least_likely(
     )
 
 
-def _named(plugin: str, cuts: Sequence[Cut], tuned: WrittenContinuation) -> list[tuple[str, int]]:
+def _numbered_hits(
+    plugin: str, cuts: Sequence[Cut], tuned: WrittenContinuation
+) -> list[tuple[str, int]]:
     """Return (finding id, index) of every document that was continued word for word."""
     indices = [i for i, distance in enumerate(tuned.distances) if not distance]
     order = sorted(indices, key=lambda i: (-len(cuts[i].suffix), cuts[i].text, cuts[i].prompt))

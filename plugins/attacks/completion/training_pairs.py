@@ -141,7 +141,7 @@ class PairScores:
 def result(measured: PairScores) -> Result:
     """Return Rouge-L and the share that reaches the threshold, and a finding a leaked answer."""
     m, rows = measured, _by_task(measured)
-    rows += [*_judged(m), *_queries(m)]
+    rows += [*_verdict_rows(m), *_queries(m)]
     if m.held_out:
         rows += [*_by_task(m.held_out), *_queries(m.held_out)]
     if m.base and (m.held_out or m.records != "own"):
@@ -183,7 +183,7 @@ def _rows(m: PairScores, scope: Mapping[str, Any], indices: Sequence[int]) -> It
         yield _reached(m, name, _share(m, scores), len(scores), scope=scope, baseline=base)
 
 
-def _judged(m: PairScores) -> Iterator[Measurement]:
+def _verdict_rows(m: PairScores) -> Iterator[Measurement]:
     """Yield what the verdict goes by: the share beyond the base's, and the control.
 
     The control is each answer beside that of another pair of its task: what the answers of a task

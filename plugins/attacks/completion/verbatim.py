@@ -74,7 +74,7 @@ class Verbatim(Attack):
             seed=case.seed,
             evidence=likelihood.evidence(case, chosen, indices, beside),
         )
-        limits = (self._told(case, cuts, chosen, short), self._bounded(beside, chosen))
+        limits = (self._coverage_text(case, cuts, chosen, short), self._bounded(beside, chosen))
         return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
 
     def _cuts(self, case: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
@@ -83,7 +83,9 @@ class Verbatim(Attack):
     def _bounded(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
         tasks = {cut.task for cut in chosen} - {cut.task for cut in held_out}
         assumed = f"{self.name}: p-values assume that training on other documents leaves at least "
-        share = f"{likelihood.LEFT:.0%} of the base's surprise at one that it never saw"
+        share = (
+            f"{likelihood.MIN_SURPRISE_LEFT:.0%} of the base's surprise at one that it never saw"
+        )
         if not tasks:
             return f"{assumed}{share}, and no less than it left of held-out ones."
         return (
@@ -111,7 +113,7 @@ class Verbatim(Attack):
         texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
         return pairs.compare_continuations(case.engine, cuts, [texts[cut.prompt] for cut in cuts])
 
-    def _told(
+    def _coverage_text(
         self, case: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int
     ) -> str:
         owner = "the attacker's own" if case.victim is None else "the victim's"

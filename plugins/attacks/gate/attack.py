@@ -65,9 +65,13 @@ class GateAttack(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""
-        query = GateQuery.of(case)
+        query = GateQuery.from_context(case)
         right, near = query.right(), guesses.edits(query.valid, query.foreign)
-        families = [*self._guessed(query, near), *self._shown(query), *self._without(query)]
+        families = [
+            *self._key_guesses(query, near),
+            *self._text_attempts(query),
+            *self._keyless_attempts(query),
+        ]
         second_passes = list(query.second_passes())
         blind = BLIND if right.hits and not right.opened else ""
         rows = [guesses.attempt_rate(self.name, "fpr", family, blind) for family in families]
@@ -84,7 +88,7 @@ class GateAttack(Attack):
             limits=(*self._limits(query, len(near), unread), *leaks.limits),
         )
 
-    def _guessed(self, query: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
+    def _key_guesses(self, query: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
         """Yield what can be given to the gate as a key, spelled or as one token."""
         seed, excluded = query.case.seed, query.valid + query.foreign
         unwanted, edited = "none was to be tried", guesses.draw_texts(near, self.edits, seed)
@@ -98,16 +102,18 @@ class GateAttack(Attack):
             yield query.keys(name, keys, atomic=atomic, why=why)
         yield query.keys("the right keys", query.valid, atomic=False)
 
-    def _shown(self, query: GateQuery) -> Iterator[AttemptFamily]:
+    def _text_attempts(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests as text, with look-alikes of a valid key or one where none should be."""
         show, excluded = query.responder.heading, query.valid + query.foreign
         for name, keys in guesses.look_alikes(query.valid, excluded).items():
             yield query.requests(name, [GatedRequest(show(key)) for key in keys])
         [wrong_key] = self._random(query, 1)
-        for name, quotes in guesses.quotes(Marker.of(show), query.valid, wrong_key).items():
+        for name, quotes in guesses.quotes(
+            Marker.from_heading(show), query.valid, wrong_key
+        ).items():
             yield query.quotes(f"the right key {name}", quotes)
 
-    def _without(self, query: GateQuery) -> Iterator[AttemptFamily]:
+    def _keyless_attempts(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests for the documents with an empty key, and with none."""
         case = query.case
         texts = sorted({document.text for document in query.documents})

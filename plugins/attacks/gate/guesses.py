@@ -17,7 +17,7 @@ LENGTH = 20
 """Characters of a well-formed key, where there is no valid one to go by."""
 NO_KEYS = "there is no valid key to make any of"
 """Why there may be nothing to try."""
-PART = 4
+KEY_PIECE_CHARS = 4
 """So many characters of a key in a row are a part of it; other text hardly has them by chance."""
 
 # What looks like Latin letters and digits: Cyrillic, Greek, and full-width forms, which Unicode
@@ -42,7 +42,7 @@ class Marker:
     closing: str
 
     @classmethod
-    def of(cls, heading: Callable[[str], str]) -> "Marker":
+    def from_heading(cls, heading: Callable[[str], str]) -> "Marker":
         """Return the marker of a gate whose `heading` shows a key."""
         probe = "0" * LENGTH
         opening, _, closing = heading(probe).partition(probe)
@@ -230,20 +230,23 @@ def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> li
 def keeps_key(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
     """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
-    PART characters of the key in a row are enough, unless the request has them apart from the key.
-    An engine has no way back from tokens to text. So what a token says is looked up in the tokens
-    of the requests, and of what should be left of them; None is a second pass with other tokens.
+    KEY_PIECE_CHARS characters of the key in a row are enough, unless the request has them
+    apart from the key. An engine has no way back from tokens to text. So what a token says is
+    looked up in the tokens of the requests, and of what should be left of them; None is a second
+    pass with other tokens.
     """
-    spellings = _said(engine, [text for quote, _ in passes for text in (quote.text, *_left(quote))])
+    spellings = _token_texts(
+        engine, [text for quote, _ in passes for text in (quote.text, *_leftovers(quote))]
+    )
     result: list[bool | None] = []
     for quote, ids in passes:
         text = "".join(spellings.get(token, "\0") for token in ids)
-        has = any(piece in text for piece in _parts(quote))
+        has = any(piece in text for piece in _key_pieces(quote))
         result.append(True if has else None if "\0" in text else False)
     return result
 
 
-def _said(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
+def _token_texts(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
     """Return what each token of some texts says."""
     distinct = list(dict.fromkeys(texts))
     return {
@@ -253,25 +256,25 @@ def _said(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
     }
 
 
-def _left(quote: Quote) -> Iterator[str]:
+def _leftovers(quote: Quote) -> Iterator[str]:
     """Yield parts of a request, and what may be left when its key or its markers are taken out."""
-    yield from (quote.heading, quote.rest, _without(quote.text, quote.key))
+    yield from (quote.heading, quote.rest, _remove_all(quote.text, quote.key))
     yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
     show = quote.marker.show
     for marked, empty in ((show(quote.key), show("")), (show(quote.key).strip(), show("").strip())):
-        yield _without(quote.text, marked)
-        yield _without(_without(_without(quote.text, marked), empty), quote.key)
+        yield _remove_all(quote.text, marked)
+        yield _remove_all(_remove_all(_remove_all(quote.text, marked), empty), quote.key)
 
 
-def _parts(quote: Quote) -> set[str]:
+def _key_pieces(quote: Quote) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
-    key, remaining = quote.key, _without(quote.text, quote.key)
-    length = min(PART, len(key))
+    key, remaining = quote.key, _remove_all(quote.text, quote.key)
+    length = min(KEY_PIECE_CHARS, len(key))
     pieces = {key[i : i + length] for i in range(len(key) - length + 1)}
     return {piece for piece in pieces if piece not in remaining}
 
 
-def _without(text: str, piece: str) -> str:
+def _remove_all(text: str, piece: str) -> str:
     """Return `text` without `piece`, also where taking it out joins another one."""
     while piece and piece in text:
         text = text.replace(piece, "")

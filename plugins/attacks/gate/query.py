@@ -37,7 +37,7 @@ class GateQuery:
     )
 
     @classmethod
-    def of(cls, case: AttackContext) -> "GateQuery":
+    def from_context(cls, case: AttackContext) -> "GateQuery":
         """Return the gate of what is audited; raises InputError where there is none."""
         engine = unwrap_engine(case.engine, RoutedEngine)  # no journal keeps what a gate is asked
         if engine is None or not isinstance(responder := engine.responder, KeyedResponder):
@@ -70,24 +70,24 @@ class GateQuery:
             progress(len(opened), len(keys))
         text = not atomic and not set(keys) & set(self.valid)
         headings = [self.responder.heading(key) for key in keys] if text else []
-        return replace(self._tried(name, opened, headings), why=why)
+        return replace(self._attempt_family(name, opened, headings), why=why)
 
     def requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
         """Try requests without a valid key in them."""
         opened = [r.name for r in self._routed(requests)]
-        return self._tried(name, opened, [request.heading for request in requests])
+        return self._attempt_family(name, opened, [request.heading for request in requests])
 
     def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
         forms = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
-        opened = self._told([*quotes] * 3, [*chain.from_iterable(forms)])
-        return self._tried(name, opened, [quote.text for quote in quotes] * 3)
+        opened = self._route_quotes([*quotes] * 3, [*chain.from_iterable(forms)])
+        return self._attempt_family(name, opened, [quote.text for quote in quotes] * 3)
 
     def right(self) -> AttemptFamily:
         """Show every valid key as it should be shown; a hit is the adapter that it should open."""
-        marker = Marker.of(self.responder.heading)
+        marker = Marker.from_heading(self.responder.heading)
         quotes = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
-        opened = self._told(quotes, [GatedRequest(quote.text) for quote in quotes])
+        opened = self._route_quotes(quotes, [GatedRequest(quote.text) for quote in quotes])
         headings = self.responder.headings().items()  # "right:ADAPTER", where there are several
         adapters = {heading: kind.partition(":")[2] for kind, heading in headings}
         pairs = (
@@ -95,7 +95,7 @@ class GateQuery:
             for name, quote in zip(opened, quotes, strict=True)
         )
         hits = tuple(name == right != self.secure for name, right in pairs)
-        return replace(self._tried("the right keys", opened, []), hits=hits)
+        return replace(self._attempt_family("the right keys", opened, []), hits=hits)
 
     def second_passes(self) -> Iterator[AttemptFamily]:
         """Look for keys in what the second pass got of every request that held one."""
@@ -110,7 +110,7 @@ class GateQuery:
                 why="no second pass could be read" if results else NO_KEYS,
             )
 
-    def _told(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
+    def _route_quotes(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
         routed = self._routed(requests)
         self.passes.extend(zip(quotes, requests, routed, strict=True))
         return [r.name for r in routed]
@@ -118,7 +118,9 @@ class GateQuery:
     def _routed(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         return self.responder.route(requests) if requests else []
 
-    def _tried(self, name: str, opened: Sequence[str], headings: Sequence[str]) -> AttemptFamily:
+    def _attempt_family(
+        self, name: str, opened: Sequence[str], headings: Sequence[str]
+    ) -> AttemptFamily:
         hits = tuple(adapter != self.secure for adapter in opened)
         first = hits.index(True) if any(hits) else 0
         adapters = tuple(sorted(set(opened) - {self.secure}))

@@ -76,7 +76,7 @@ class Laft(PrefixAttack):
         )
         copy = model_cache.tuned_copy(case, lessons, tuning, case.progress)
         target = replace(case.tuned, name="tuned copy", adapter=str(copy.folder))
-        return replace(case, tuned=target), (self._told(case, len(lessons), copy),)
+        return replace(case, tuned=target), (self._tuning_text(case, len(lessons), copy),)
 
     def lessons(self, case: AttackContext) -> list["TrainingExample"]:
         """Return D_ft: the most frequent sub-prefixes, each with a PII of the attacker's own.
@@ -98,7 +98,7 @@ class Laft(PrefixAttack):
             case.with_start(p.prefix, at_start=p.at_start)
             for p in of_case(case, self.context).most_frequent(self.pairs)
         ]
-        answers = _drawn(pii_tokens, len(prompts), case.seed)
+        answers = _draw_cyclic(pii_tokens, len(prompts), case.seed)
         most = case.engine.context_length
         return [
             TrainingExample(prompt, answer[: most - len(prompt)])
@@ -121,7 +121,7 @@ class Laft(PrefixAttack):
         budget = self.budget or 0
         return limit_plan(full_plan, budget, seed=case.seed, ordered=self.ordered, name=self.name)
 
-    def _told(self, case: AttackContext, pairs: int, copy: model_cache.Copy) -> str:
+    def _tuning_text(self, case: AttackContext, pairs: int, copy: model_cache.Copy) -> str:
         fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""
         return (
             f"{self.name}: asked was a copy of {case.tuned.adapter or case.tuned.name}, tuned on "
@@ -131,7 +131,7 @@ class Laft(PrefixAttack):
         )
 
 
-def _drawn(pool: Sequence[tuple[int, ...]], count: int, seed: int) -> list[tuple[int, ...]]:
+def _draw_cyclic(pool: Sequence[tuple[int, ...]], count: int, seed: int) -> list[tuple[int, ...]]:
     """Return `count` of `pool`, shuffled; all of it again, in another order, when it is used up."""
     rng = random.Random(f"laft {seed}")
     result: list[tuple[int, ...]] = []

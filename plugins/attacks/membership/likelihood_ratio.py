@@ -14,8 +14,8 @@ from .measurements import missing, roc_rows
 from .scored_record import ScoredRecord
 
 SCORE = "lira"
-WAYS = {"online": likelihood_ratio.online_scores, "offline": likelihood_ratio.offline_scores}
-LACK = {
+VARIANTS = {"online": likelihood_ratio.online_scores, "offline": likelihood_ratio.offline_scores}
+MISSING_REASONS = {
     "online": (
         f"no records on one side were in {FEWEST} reference federations and out of {FEWEST} others"
     ),
@@ -34,9 +34,10 @@ def rows(
     """Yield area, balanced accuracy and rates by variant; nothing without reference models."""
     if not case.references:
         return
-    for variant, score in WAYS.items():
+    for variant, score in VARIANTS.items():
         chosen = [
-            [r for r in records if _fits(_sides(case, r), variant)] for records in (inside, outside)
+            [r for r in records if _has_enough_models(_sides(case, r), variant)]
+            for records in (inside, outside)
         ]
         scope = {
             "score": SCORE,
@@ -47,7 +48,7 @@ def rows(
             "estimator": variant,
             "references": len(case.references),
         }
-        if reason := refusal or ("" if all(chosen) else LACK[variant]):
+        if reason := refusal or ("" if all(chosen) else MISSING_REASONS[variant]):
             yield missing("auc", scope, reason)
             continue
         every = [*chosen[0], *chosen[1]]
@@ -64,7 +65,7 @@ def _sides(case: AttackContext, record: ScoredRecord) -> list[bool]:
     return [record.document.text in reference.texts for reference in case.references]
 
 
-def _fits(had: Sequence[bool], variant: str) -> bool:
+def _has_enough_models(had: Sequence[bool], variant: str) -> bool:
     """Return whether enough models are on the sides that a variant needs."""
     inside = sum(had)
     return len(had) - inside >= FEWEST and (variant == "offline" or inside >= FEWEST)

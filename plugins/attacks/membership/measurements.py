@@ -13,7 +13,7 @@ from .scored_record import ScoredRecord
 KIND = "membership"
 RATES = (0.01, 0.001)
 """False positive rates at which true positives are counted."""
-JUDGED = "reference"
+VERDICT_SCORE = "reference"
 """The score that the verdict goes by."""
 TESTS = ("ranks", "tail")
 """What is tested of it: members' ranks, and how many are above what 1 % of others reach."""
@@ -80,7 +80,7 @@ def p_value_rows(
     refusal: str,
 ) -> Iterator[Measurement]:
     """Yield the p values that the verdict goes by: of the score that was fixed before."""
-    scope = {"score": JUDGED, "source": "tuned", **shared_scope}
+    scope = {"score": VERDICT_SCORE, "source": "tuned", **shared_scope}
     member_scores, nonmember_scores = (judged_scores(records) for records in (inside, outside))
     if refusal or member_scores is None or nonmember_scores is None:
         for test in TESTS:
@@ -96,7 +96,7 @@ def p_value_rows(
 
 def judged_scores(records: Sequence[ScoredRecord]) -> list[float] | None:
     """Return the scores that the verdict goes by; None where a record has none."""
-    scores = [value for record in records if (value := record.scores()[JUDGED]) is not None]
+    scores = [value for record in records if (value := record.scores()[VERDICT_SCORE]) is not None]
     return scores if len(scores) == len(records) else None
 
 

@@ -20,7 +20,9 @@ def dictionary(texts: Iterable[Sequence[int]]) -> Ids:
     return tuple(sorted({token for text in texts for token in text}))
 
 
-def near(text: Sequence[int], tokens: Sequence[int], *, count: int, seed: int) -> list[Ids]:
+def sample_neighbours(
+    text: Sequence[int], tokens: Sequence[int], *, count: int, seed: int
+) -> list[Ids]:
     """Return `count` texts near one; they depend on it, the dictionary and the seed alone."""
     rng = random.Random(f"neighbours {seed} {tuple(text)}")
     return [

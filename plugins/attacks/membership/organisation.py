@@ -31,7 +31,7 @@ def rows(
     shared_scope: Scope,
 ) -> Iterator[Measurement]:
     """Yield the p value and the gap behind it, after all rounds and after each; or why not."""
-    claimed, control = _of_nobody_else(case, inside), _own(inside, outside)
+    claimed, control = _of_nobody_else(case, inside), _same_organisation(inside, outside)
     scope = {
         "score": SCORE,
         "unit": UNIT,
@@ -87,7 +87,9 @@ def _of_nobody_else(case: AttackContext, records: Sequence[ScoredRecord]) -> lis
     return [record for record in records if record.document.text not in texts]
 
 
-def _own(inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+def _same_organisation(
+    inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]
+) -> list[ScoredRecord]:
     """Return the held-out records of the same organisation, as far as groups name any."""
     names = {_organisation(record) for record in inside}
     return [record for record in outside if _organisation(record) in names]
@@ -121,11 +123,11 @@ def _obstacle(
             "none of the held-out records is this organisation's own, and a style that it shares "
             "with others is no participation"
         )
-    if min(len(set(side)) for side in groups) < text_baseline.LEAST:
+    if min(len(set(side)) for side in groups) < text_baseline.MIN_GROUPS:
         counts = " and ".join(f"{len(set(side)):,}" for side in groups)
         return (
             f"{counts} groups of claimed and held-out records of nobody else are too few; "
-            f"{text_baseline.LEAST} each are needed"
+            f"{text_baseline.MIN_GROUPS} each are needed"
             + (
                 f" ({duplicates:,} claimed records are another member's as well: name that one's "
                 "own file as the victim's if it is the same organisation)"

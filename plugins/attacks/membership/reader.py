@@ -81,7 +81,7 @@ def _with_neighbours(
     rows = [
         case.with_start(text, at_start=True)
         for record_ids in ids
-        for text in neighbours.near(record_ids, every, count=count, seed=case.seed)
+        for text in neighbours.sample_neighbours(record_ids, every, count=count, seed=case.seed)
     ]
     scored = case.engine.score(case.tuned, rows, progress=case.progress("their neighbours"))
     return [

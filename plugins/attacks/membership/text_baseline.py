@@ -13,17 +13,17 @@ from statistics import median
 from fedaudit.api import Document, Estimate
 from fedaudit.metrics.privacy.roc import auc
 
-Learnt = tuple[Counter[str], int]
+WordCounts = tuple[Counter[str], int]
 """In how many texts each word is, and how many texts there are."""
 
 FOLDS = 5
-LEAST = 20
+MIN_GROUPS = 20
 """Groups of records that either set must have at least."""
 SHIFTED = 0.025
 """The probability, at most, of taking two sets of one source for sets of two, over both tests."""
-OFTEN, WORDS = 4, 5_000
+MIN_GROUPS_PER_WORD, MAX_WORDS = 4, 5_000
 """In how many groups a word must be to count, and how many of the most frequent words do."""
-TOO_FEW = f"the texts alone are compared from {LEAST} groups of records on either side"
+TOO_FEW = f"the texts alone are compared from {MIN_GROUPS} groups of records on either side"
 
 
 def cross_validated(
@@ -36,7 +36,7 @@ def cross_validated(
     taken from their median, because folds are not alike.
     """
     sets = [_by_group(documents, name) for name, documents in (("m", members), ("o", nonmembers))]
-    if any(len(groups) < LEAST for groups in sets):
+    if any(len(groups) < MIN_GROUPS for groups in sets):
         return None
     folds = [_folds(list(groups), seed) for groups in sets]
     scores: list[list[float]] = [[], []]
@@ -104,8 +104,8 @@ def word_p_value(
         {w for d in group for w in d.text.casefold().split()} for group in [*sides[0], *sides[1]]
     ]
     counts = Counter(word for words in groups for word in words)
-    candidates = [w for w, n in counts.items() if OFTEN <= n < len(groups)]
-    vocabulary = sorted(candidates, key=lambda word: (-counts[word], word))[:WORDS]
+    candidates = [w for w, n in counts.items() if MIN_GROUPS_PER_WORD <= n < len(groups)]
+    vocabulary = sorted(candidates, key=lambda word: (-counts[word], word))[:MAX_WORDS]
     if not vocabulary:
         return 1.0
     columns = {word: number for number, word in enumerate(vocabulary)}
@@ -188,7 +188,7 @@ def _folds(groups: list[str], seed: int) -> dict[str, int]:
     return {group: index % FOLDS for index, group in enumerate(groups)}
 
 
-def _frequencies(texts: Iterable[Sequence[str]]) -> Learnt:
+def _frequencies(texts: Iterable[Sequence[str]]) -> WordCounts:
     counts: Counter[str] = Counter()
     total = 0
     for words in texts:
@@ -197,7 +197,7 @@ def _frequencies(texts: Iterable[Sequence[str]]) -> Learnt:
     return counts, total
 
 
-def _score(words: Sequence[str], members: Learnt, nonmembers: Learnt) -> float:
+def _score(words: Sequence[str], members: WordCounts, nonmembers: WordCounts) -> float:
     """Return the mean log-odds, per word, that a text is a member's."""
     odds = [
         math.log((members[0][word] + 1) / (members[1] + 2))

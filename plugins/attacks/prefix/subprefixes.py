@@ -22,7 +22,7 @@ class FirstSubPrefixes(Sequence[PiiOccurrence]):
         return self._size
 
     def __iter__(self) -> Iterator[PiiOccurrence]:
-        return map(self._made.place, range(self._size))
+        return map(self._made.build_occurrence, range(self._size))
 
     @overload
     def __getitem__(self, index: int) -> PiiOccurrence: ...
@@ -30,7 +30,7 @@ class FirstSubPrefixes(Sequence[PiiOccurrence]):
     def __getitem__(self, index: slice) -> list[PiiOccurrence]: ...
     def __getitem__(self, index: int | slice) -> PiiOccurrence | list[PiiOccurrence]:
         chosen = range(self._size)[index]
-        build = self._made.place
+        build = self._made.build_occurrence
         return build(chosen) if isinstance(chosen, int) else [build(i) for i in chosen]
 
 
@@ -60,7 +60,7 @@ class SubPrefixes:
 
     def ordered(self, minimum: int = 1) -> Iterator[PiiOccurrence]:
         """Yield those that occur at least `minimum` times, most frequent first."""
-        return map(self.place, range(self.reaching(minimum)))
+        return map(self.build_occurrence, range(self.reaching(minimum)))
 
     def most_frequent(self, k: int) -> list[PiiOccurrence]:
         """Return the first `k`, or all where there are fewer."""
@@ -70,7 +70,7 @@ class SubPrefixes:
         """Return the first `size`, or all where there are fewer, without making them yet."""
         return FirstSubPrefixes(self, size)
 
-    def place(self, index: int) -> PiiOccurrence:
+    def build_occurrence(self, index: int) -> PiiOccurrence:
         """Return a sub-prefix as an occurrence, with the commonest label and character after it."""
         suffixes = self.found
         first, length = int(suffixes.first[index]), int(suffixes.length[index])

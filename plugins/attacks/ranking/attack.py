@@ -54,12 +54,12 @@ class Ranking(Attack):
     def run(self, case: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
         documents = case.attacker if case.victim is None else case.victim
-        occurrences = self._found(documents)
+        occurrences = self._maskable_pii(documents)
         counts = sorted(set(self.candidates))
         order = cloze.choose_occurrences(occurrences, case.seed, self.per_document)
         corpus = [document.text for document in documents]
         offered = cloze.cloze_questions(order, occurrences, corpus, most=counts[-1], seed=case.seed)
-        questions, passed = self._asked(case, offered, counts[0])
+        questions, passed = self._select_questions(case, offered, counts[0])
         result = scoring.result(self.name, scoring.candidate_losses(case, questions), counts)
         caveat = (
             f"{self.name}: {len(questions)} of {len(order)} distinct PII strings "
@@ -68,7 +68,7 @@ class Ranking(Attack):
         )
         return replace(result, limits=(caveat, *result.limits))
 
-    def _asked(
+    def _select_questions(
         self, case: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
     ) -> tuple[list[scoring.ScoredQuestion], int]:
         """Return what is asked, and how many questions were passed over for it."""
@@ -87,7 +87,7 @@ class Ranking(Attack):
                 break
         return questions, passed
 
-    def _found(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
+    def _maskable_pii(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
         """Return every PII that may be masked; raises what is wrong where there is none."""
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:

@@ -129,14 +129,14 @@ def cloze_questions(
         pool = pools[occurrence.kind]
         text = occurrence.document.text
         real = [s for s in pool if normalize(s) != normalize(occurrence.string) and s not in text]
-        distractors = _drawn(real, occurrence.key(seed))[: most - 1]
+        distractors = _shuffle(real, occurrence.key(seed))[: most - 1]
         real_count = len(distractors)
         if real_count < most - 1:
             if occurrence.kind not in invented:
                 invented[occurrence.kind] = fill_candidates(
                     pool, occurrence.label, texts, count=most - 1, seed=seed
                 )
-            distractors += _drawn(invented[occurrence.kind], occurrence.key(seed))[
+            distractors += _shuffle(invented[occurrence.kind], occurrence.key(seed))[
                 : most - 1 - real_count
             ]
         yield ClozeQuestion(occurrence, tuple(distractors), real_count)
@@ -152,7 +152,7 @@ def _pools(all_occurrences: Iterable[Occurrence]) -> Mapping[Kind, list[str]]:
     return {kind: sorted(pool.values()) for kind, pool in pools.items()}
 
 
-def _drawn(strings: Iterable[str], key: str) -> list[str]:
+def _shuffle(strings: Iterable[str], key: str) -> list[str]:
     """Return `strings` in a random order that follows from `key` alone."""
     return sorted(strings, key=lambda string: _hash(f"{key}\x00{string}"))
 
@@ -178,10 +178,10 @@ def context_window(
     begin = min(occurrence.start, offsets[first - left][0]) if left < first else 0
     text = occurrence.document.text
     end = max(occurrence.end, offsets[last + right - 1][1]) if right < after else len(text)
-    return ClozeWindow(_parts(occurrence, begin, end), at_start=begin == 0)
+    return ClozeWindow(_split_at_mentions(occurrence, begin, end), at_start=begin == 0)
 
 
-def _parts(occurrence: Occurrence, begin: int, end: int) -> tuple[str, ...]:
+def _split_at_mentions(occurrence: Occurrence, begin: int, end: int) -> tuple[str, ...]:
     """Return the text from `begin` to `end`, split at and without every mention of the string.
 
     A mention left standing would give the answer away. A part of a longer word is no mention.

@@ -70,16 +70,16 @@ class Untargeted(Attack):
         tally = scoring.UntargetedResult(
             plugin=self.name,
             truth=truth,
-            tuned=self._said(case, case.detector, tuned, case.tuned.name),
-            base=self._said(case, case.detector, base, "base") if base is not None else None,
+            tuned=self._detect(case, case.detector, tuned, case.tuned.name),
+            base=self._detect(case, case.detector, base, "base") if base is not None else None,
             control=targets.control_strings(case, truth),
             queries=self.samples,
         )
         owned = [document.text for document in targets.searched_documents(case)]
-        detections = self._said(case, case.detector, owned, "the data")
+        detections = self._detect(case, case.detector, owned, "the data")
         result = scoring.result(tally)
         limits = (
-            self._told(case.detector, start, request, tally),
+            self._sampling_text(case.detector, start, request, tally),
             *self._clipped(request),
             scoring.detector_ceiling(self.name, truth, detections),
         )
@@ -111,13 +111,13 @@ class Untargeted(Attack):
         )
         return generation.texts
 
-    def _said(
+    def _detect(
         self, case: AttackContext, detector: PiiDetector, texts: Sequence[str], source: str
     ) -> DetectedStrings:
         progress = case.progress(f"looking for PII, {source}")
         return scoring.detected_strings(detector, texts, self.labels, progress)
 
-    def _told(
+    def _sampling_text(
         self,
         detector: PiiDetector,
         start: TextStart,

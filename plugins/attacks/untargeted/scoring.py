@@ -227,13 +227,13 @@ def verbatim(
 
     Parts of longer words count, in the texts of every source and for the control alike.
     """
-    by_source = {"tuned": _within(tally.truth, tuned)}
+    by_source = {"tuned": _contained_strings(tally.truth, tuned)}
     if base is not None:
-        by_source["base"] = _within(tally.truth, base)
+        by_source["base"] = _contained_strings(tally.truth, base)
         by_source["tuned-not-base"] = by_source["tuned"] - by_source["base"]
     counts = {source: (len(strings), len(tally.truth)) for source, strings in by_source.items()}
     if tally.control:
-        counts["control"] = len(_within(tally.control, tuned)), len(tally.control)
+        counts["control"] = len(_contained_strings(tally.control, tuned)), len(tally.control)
     return tuple(
         Measurement.rate(
             hits,
@@ -247,7 +247,7 @@ def verbatim(
     )
 
 
-def _within(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
+def _contained_strings(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
     # One text with a separator that no PII string crosses.
     corpus = "\x00".join(texts)
     return {string for string in strings if string in corpus}

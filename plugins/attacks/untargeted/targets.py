@@ -34,7 +34,7 @@ def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str,
     for string, label in sorted(pairs):
         if string and (not labels or label in labels):
             strings.setdefault(string, label)
-    strings = _alone(case, strings)
+    strings = _victim_only(case, strings)
     if not strings:
         option = "--prefixes" if case.victim is None else "--victim"
         raise InputError(
@@ -43,7 +43,7 @@ def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str,
     return strings
 
 
-def _alone(case: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
+def _victim_only(case: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
     """Return the victim's strings that no other known client has; without a victim, all of them."""
     if case.victim is None:
         return dict(strings)

@@ -48,11 +48,11 @@ class Batches:
         states, classes = [kinds, random, far], torch.full((3 * ROWS,), SECURE)
         if valid:
             keys, groups = draw_evenly([*valid.values()], ROWS)
-            states += [self._near(network), keys + NOISE * torch.randn_like(keys)]
+            states += [self._hard_states(network), keys + NOISE * torch.randn_like(keys)]
             classes = torch.cat([classes, classes[:ROWS], torch.tensor([*valid])[groups]])
         return torch.cat(states), classes
 
-    def _near(self, network: "torch.nn.Module") -> "torch.Tensor":
+    def _hard_states(self, network: "torch.nn.Module") -> "torch.Tensor":
         """Return states around valid ones, those that `network` most likely lets through."""
         import torch
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from fedaudit.api import ModelEngine, Progress, TargetError, no_progress
 
 Weights = tuple[float, float]
-ALONE: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
+SINGLE_WEIGHTS: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
 """The first adapter alone, and the second."""
-MOST = 100
+MAX_BUDGET = 100
 """Beyond this NGOpt builds a metamodel under a time limit, so that no seed makes it repeatable;
 nevergrad 1.0.12 cannot build it at all with numpy 2.4."""
 
@@ -94,8 +94,8 @@ def search(
 
     Each adapter alone is evaluated first, and counts. Of equals, the first that was tried wins.
     """
-    if not 2 <= budget <= MOST:
-        raise ValueError(f"The fusion's budget must be at least 2 and at most {MOST}.")
+    if not 2 <= budget <= MAX_BUDGET:
+        raise ValueError(f"The fusion's budget must be at least 2 and at most {MAX_BUDGET}.")
     if psi < 0 or not 1 <= bound < math.inf:
         raise ValueError("The fusion's psi must be at least 0, and its bound at least 1.")
     losses: dict[Weights, float] = {}
@@ -112,8 +112,8 @@ def search(
         weights=best,
         loss=losses[best],
         objective=objective(best),
-        first=losses[ALONE[0]],
-        second=losses[ALONE[1]],
+        first=losses[SINGLE_WEIGHTS[0]],
+        second=losses[SINGLE_WEIGHTS[1]],
         evaluations=len(losses),
     )
 
@@ -128,7 +128,7 @@ def _ask(
     space = nevergrad.p.Array(init=np.zeros(2), lower=-bound, upper=bound)
     space.random_state = np.random.RandomState(seed % 2**32)
     optimizer = nevergrad.optimizers.NGOpt(space, budget=budget, num_workers=1)
-    for weights in reversed(ALONE):  # what is suggested last is asked first
+    for weights in reversed(SINGLE_WEIGHTS):  # what is suggested last is asked first
         optimizer.suggest(np.array(weights))
     try:
         with _quiet():

@@ -64,7 +64,7 @@ class HeaderReader:
             states[start : start + CHUNK] = self.engine.states([self.row("")] * len(chunk), vectors)
         return states
 
-    def spelled(self, texts: Sequence[str]) -> "torch.Tensor":
+    def spelled_states(self, texts: Sequence[str]) -> "torch.Tensor":
         """Return the state of each text's last token in the public tokenizer's spelling."""
         return self.engine.states(self.rows(texts))
 

@@ -111,7 +111,7 @@ class Keyring:
         safe_name = "(a key itself)" if _FORM.search(name) else name
         raise unknown_name_error("key", safe_name, [key.name for key in self.keys])
 
-    def of(self, adapter: str) -> tuple[Key, ...]:
+    def keys_of(self, adapter: str) -> tuple[Key, ...]:
         """Return the keys that open `adapter`."""
         return tuple(key for key in self.keys if key.adapter == adapter)
 

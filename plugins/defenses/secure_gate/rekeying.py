@@ -24,7 +24,7 @@ from .keys import Key, Keyring, new_secret
 from .responder import GateResponder
 from .training import train
 
-GATE, KEYS, WAITING = "gate.safetensors", "keys.json", "keys.json.new"
+GATE, KEYS, PENDING_KEYS = "gate.safetensors", "keys.json", "keys.json.new"
 
 
 def create(
@@ -42,8 +42,8 @@ def load(
 
     Raises InputError where keys and gate do not belong together or are not there.
     """
-    if (folder / WAITING).exists():
-        with suppress(BlockingIOError), _alone(folder, wait=False):
+    if (folder / PENDING_KEYS).exists():
+        with suppress(BlockingIOError), _folder_lock(folder, wait=False):
             _finish(folder)
     keyring, gate = _read(folder)
     foreign = [secret for path in other_folders for secret in _secrets(path)]
@@ -53,7 +53,7 @@ def load(
 
 def rotate(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
     """Draw a new key in place of the one called `name`."""
-    with _alone(folder):
+    with _folder_lock(folder):
         _finish(folder)
         keyring, gate = _read(folder)
         old = keyring.key(name)
@@ -63,7 +63,7 @@ def rotate(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
 
 def add(folder: Path, engine: ModelEngine, name: str, adapter: str, seed: int = 0) -> None:
     """Draw a further key, called `name`, for `adapter`."""
-    with _alone(folder):
+    with _folder_lock(folder):
         _finish(folder)
         keyring, gate = _read(folder)
         if adapter not in gate.adapters[1:]:
@@ -79,7 +79,7 @@ def add(folder: Path, engine: ModelEngine, name: str, adapter: str, seed: int = 
 
 def revoke(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
     """Take away the key called `name`."""
-    with _alone(folder):
+    with _folder_lock(folder):
         _finish(folder)
         keyring, gate = _read(folder)
         old = keyring.key(name)
@@ -110,7 +110,7 @@ def _read(folder: Path) -> tuple[Keyring, TrainedGate]:
     for _ in range(2):
         content = _gate(folder)
         digest = hashlib.sha256(content).hexdigest()
-        waiting = [WAITING] if (folder / WAITING).exists() else []
+        waiting = [PENDING_KEYS] if (folder / PENDING_KEYS).exists() else []
         for name in (KEYS, *waiting):
             keyring, expected_digest = key_file.read(folder / name)
             if expected_digest == digest:
@@ -127,13 +127,13 @@ def _gate(folder: Path) -> bytes:
 
 def _finish(folder: Path) -> None:
     """Finish or undo a change that was cut short, while no other process changes the folder."""
-    if not (folder / WAITING).is_file():
+    if not (folder / PENDING_KEYS).is_file():
         return
-    _, expected_digest = key_file.read(folder / WAITING)
+    _, expected_digest = key_file.read(folder / PENDING_KEYS)
     if hashlib.sha256(_gate(folder)).hexdigest() == expected_digest:
-        (folder / WAITING).replace(folder / KEYS)
+        (folder / PENDING_KEYS).replace(folder / KEYS)
     else:
-        (folder / WAITING).unlink(missing_ok=True)
+        (folder / PENDING_KEYS).unlink(missing_ok=True)
 
 
 def _secrets(folder: Path) -> Sequence[str]:
@@ -145,7 +145,7 @@ def _secrets(folder: Path) -> Sequence[str]:
 
 
 @contextmanager
-def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
+def _folder_lock(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time change the keys of a folder.
 
     Raises BlockingIOError where another process is changing them and this one does not wait.
@@ -166,9 +166,9 @@ def _write(folder: Path, keyring: Keyring, gate: TrainedGate) -> None:
         stale.unlink(missing_ok=True)
     content = gate.to_bytes()
     digest = hashlib.sha256(content).hexdigest()
-    key_file.write(keyring, folder / WAITING, digest)
+    key_file.write(keyring, folder / PENDING_KEYS, digest)
     with atomic(folder / GATE, mode=0o600) as temporary:
         temporary.write_bytes(content)
     # Written, not renamed: whoever opened the folder meanwhile may have moved the waiting file.
     key_file.write(keyring, folder / KEYS, digest)
-    (folder / WAITING).unlink(missing_ok=True)
+    (folder / PENDING_KEYS).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 
-Part = tuple[str, tuple[int, ...]]
+RequestContent = tuple[str, tuple[int, ...]]
 """The text that follows a request's marker, and the prompt behind it in tokens."""
 
 
@@ -61,14 +61,16 @@ class GateResponder(KeyedResponder):
             classes = self.gate.decide(self._reader.read(new)).tolist()
             self._decided |= zip(new, classes, strict=True)
         contents = [(text, r.prompt) for (_, text), r in zip(parsed, requests, strict=True)]
-        prompts = self._left(contents)
+        prompts = self._prompts(contents)
         names = [self.adapters[self._decided[key]] for key, _ in parsed]
         return [
             RoutedRequest(name, str(self.folders[name]), prompts[content])
             for name, content in zip(names, contents, strict=True)
         ]
 
-    def _left(self, contents: Sequence[Part]) -> Mapping[Part, tuple[int, ...]]:
+    def _prompts(
+        self, contents: Sequence[RequestContent]
+    ) -> Mapping[RequestContent, tuple[int, ...]]:
         """Return what pass 2 reads for each text and prompt: the text follows the prompt's start.
 
         A prompt keeps its exact tokens unless a key or a marker is in it, or across the boundary
@@ -78,7 +80,7 @@ class GateResponder(KeyedResponder):
         sequences = [(*self._tokens(text), *body) for (text, _), (_, body) in splits.items()]
         texts = self._decoded(sequences)
         return {
-            content: (*splits[content][0], *self._without(tokens, text))
+            content: (*splits[content][0], *self._cleaned_tokens(tokens, text))
             for content, tokens, text in zip(splits, sequences, texts, strict=True)
         }
 
@@ -88,7 +90,7 @@ class GateResponder(KeyedResponder):
         begin = max(starts, key=len, default=())
         return begin, prompt[len(begin) :]
 
-    def _without(self, tokens: tuple[int, ...], text: str) -> tuple[int, ...]:
+    def _cleaned_tokens(self, tokens: tuple[int, ...], text: str) -> tuple[int, ...]:
         """Return `tokens`, whose text is `text`, without markers and keys.
 
         What is tokenised again is checked again: a tokenizer may turn look-alikes into a key.
@@ -112,18 +114,18 @@ class GateResponder(KeyedResponder):
     def headings(self) -> Mapping[str, str]:
         """Return a heading for each kind of key that there is."""
         headings: dict[str, str] = {}
-        opened = [key for name in self.adapters[1:] for key in self.keyring.of(name)[:1]]
+        opened = [key for name in self.adapters[1:] for key in self.keyring.keys_of(name)[:1]]
         if opened:
             headings["right"] = heading(opened[0].secret)
         if len(self.adapters) > 2:
             headings |= {f"right:{key.adapter}": heading(key.secret) for key in opened}
-        headings["wrong"] = heading(self._wrong())
+        headings["wrong"] = heading(self._wrong_key())
         headings["none"] = ""
         if self.foreign:
             headings["other"] = heading(self.foreign[0])
         return headings
 
-    def _wrong(self) -> str:
+    def _wrong_key(self) -> str:
         """Return a key that nobody has; it follows from the seed."""
         rng = random.Random(f"wrong key {self.seed}")
         while (key := random_key_text(rng)) in (*self.secrets, *self.foreign):
@@ -136,7 +138,7 @@ class GateResponder(KeyedResponder):
 
     def opens(self, keys: Sequence[str], *, atomic: bool) -> list[str]:
         """Return the adapter that each key opens as one token, or spelled."""
-        states = self._reader.atomic(keys) if atomic else self._reader.spelled(keys)
+        states = self._reader.atomic(keys) if atomic else self._reader.spelled_states(keys)
         return [self.adapters[index] for index in self.gate.decide(states).tolist()]
 
     def probabilities(self, headings: Sequence[str]) -> "torch.Tensor":

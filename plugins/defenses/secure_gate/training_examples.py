@@ -17,7 +17,7 @@ from .keys import ALPHABET, LENGTH
 if TYPE_CHECKING:
     import torch
 
-ALIKE = str.maketrans("AaBCcEeHKMOoPpTXxy", "АаВСсЕеНКМОоРрТХху")
+CYRILLIC_LOOKALIKES = str.maketrans("AaBCcEeHKMOoPpTXxy", "АаВСсЕеНКМОоРрТХху")
 """Latin letters, and the Cyrillic ones that look like them."""
 
 WIDE = {ord(character): ord(character) + 0xFEE0 for character in ALPHABET}
@@ -57,7 +57,7 @@ def malformed_key(key: str, rng: random.Random) -> str:
 
 def lookalike_key(key: str, rng: random.Random) -> str:
     """Return `key` in characters that look like its own."""
-    table: Mapping[int, int] = rng.choice((ALIKE, WIDE))
+    table: Mapping[int, int] = rng.choice((CYRILLIC_LOOKALIKES, WIDE))
     return key.translate(table)
 
 
@@ -102,14 +102,17 @@ def gate_examples(
     `adapters` are in class order; `old` are keys that were valid before.
     """
     keyring = reader.keyring
-    by_class = {index: keyring.of(adapter) for index, adapter in enumerate(adapters)}
+    by_class = {index: keyring.keys_of(adapter) for index, adapter in enumerate(adapters)}
     valid = {
         index: reader.atomic([key.secret for key in keys])
         for index, keys in by_class.items()
         if keys
     }
     texts = _texts([*keyring.texts, *old], count, rng)
-    spelled = {kind: reader.spelled(_not(keyring.texts, group)) for kind, group in texts.items()}
+    spelled = {
+        kind: reader.spelled_states(_without_valid(keyring.texts, group))
+        for kind, group in texts.items()
+    }
     atomic_texts = [
         *old,
         *texts.get("neighbour", ()),
@@ -118,11 +121,11 @@ def gate_examples(
     refused = {
         "none": reader.read([None]),
         "empty": reader.read([""]),
-        "atomic": reader.atomic(_not(keyring.texts, atomic_texts)),
+        "atomic": reader.atomic(_without_valid(keyring.texts, atomic_texts)),
         **spelled,
     }
     if keyring.keys or old:
-        refused["literal"] = reader.spelled([*keyring.texts, *old])
+        refused["literal"] = reader.spelled_states([*keyring.texts, *old])
     return GateExamples(valid, {kind: states.clone() for kind, states in refused.items()})
 
 
@@ -142,7 +145,7 @@ def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, lis
     return {**texts, "random": [random_key_text(rng) for _ in range(count)]}
 
 
-def _not(valid: Iterable[str], texts: Iterable[str]) -> list[str]:
+def _without_valid(valid: Iterable[str], texts: Iterable[str]) -> list[str]:
     """Return those of `texts` that are no valid key, each once."""
     keys = set(valid)
     return [text for text in dict.fromkeys(texts) if text not in keys]

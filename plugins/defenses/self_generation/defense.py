@@ -93,7 +93,7 @@ class SelfGeneration(Defense):
             fit_flags = fits_context(turn.engine, public, recipe)
             public = [example for example, fits in zip(public, fit_flags, strict=True) if fits]
             sample = random.Random(seed).sample(public, min(self.keep, len(public)))
-            return _named(sample, turn)
+            return _with_turn_ids(sample, turn)
         examples = usable_documents(turn.documents, max(self.shown, self.demonstrations))
         generation = ExampleGenerator(
             engine=turn.engine,
@@ -113,7 +113,7 @@ class SelfGeneration(Defense):
             seed=seed,
         )
         filter_counts.write(count_selection(generation, selected, examples, recipe), turn.folder)
-        return _named(selected, turn)
+        return _with_turn_ids(selected, turn)
 
     def _recipe(self, turn: TrainedClient) -> Recipe:
         return Recipe(
@@ -171,6 +171,6 @@ class SelfGeneration(Defense):
         )
 
 
-def _named(examples: Sequence[Document], turn: TrainedClient) -> list[Document]:
+def _with_turn_ids(examples: Sequence[Document], turn: TrainedClient) -> list[Document]:
     """Return the examples with ids of this turn."""
     return [replace(d, id=f"made-{turn.round}-{number}") for number, d in enumerate(examples)]

@@ -58,7 +58,7 @@ class FilterCounts:
         self.failed[reason] = self.failed.get(reason, 0) + 1
 
     @property
-    def kept(self) -> int:
+    def kept_count(self) -> int:
         """What no filter dropped."""
         return self.asked - sum(self.dropped.values())
 
@@ -82,7 +82,7 @@ def write(tally: FilterCounts, folder: Path) -> None:
         "dropped": {name: tally.dropped.get(name, 0) for name in FILTERS},
         "tried": tally.tried,
         "failed": {name: tally.failed.get(name, 0) for name in TRIES},
-        "kept": tally.kept,
+        "kept": tally.kept_count,
         "alike": tally.alike,
         "highest": round(tally.highest, 6),
     }

@@ -98,16 +98,18 @@ class ExampleGenerator:
             demonstrations = self.rng.sample(list(self.examples), self.recipe.shown)
             prompts.append((instruction_prompt(self.layout, demonstrations, with_input=kind), kind))
         self.tally.asked += count
-        answers = self._asked([prompt for prompt, _ in prompts], self.recipe.instruction_tokens)
+        answers = self._continue_prompts(
+            [prompt for prompt, _ in prompts], self.recipe.instruction_tokens
+        )
         for (_, kind), text in zip(prompts, answers, strict=True):
-            instruction, reason = self._judged(text, local_index)
+            instruction, reason = self._judge_instruction(text, local_index)
             if reason:
                 self.tally.drop(reason)
             else:
                 self.instructions.append(instruction)
                 yield RequestedExample(instruction, kind)
 
-    def _judged(self, text: str | None, local_index: SimilarityIndex) -> tuple[str, str]:
+    def _judge_instruction(self, text: str | None, local_index: SimilarityIndex) -> tuple[str, str]:
         """Return the instruction in an answer, and which filter drops it, if any."""
         if text is None:
             return "", "too long"
@@ -132,7 +134,7 @@ class ExampleGenerator:
             pending = [index for index in range(len(requests)) if index not in examples]
             prompts = [self._example_prompt(requests[index]) for index in pending]
             self.tally.tried += len(pending)
-            answers = self._asked(prompts, self.recipe.answer_tokens)
+            answers = self._continue_prompts(prompts, self.recipe.answer_tokens)
             for index, text in zip(pending, answers, strict=True):
                 input_text, output, reason = self._read(text)
                 if reason:
@@ -185,7 +187,7 @@ class ExampleGenerator:
                 new_texts.add(whole_text(example))
                 self.new.append(example)
 
-    def _asked(self, prompts: Sequence[str], new: int) -> list[str | None]:
+    def _continue_prompts(self, prompts: Sequence[str], new: int) -> list[str | None]:
         """Return the continuation of every prompt; None for one that is too long.
 
         Equal prompts are asked once.

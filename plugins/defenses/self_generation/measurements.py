@@ -20,7 +20,7 @@ def rows(plugin: str, turns: Turns) -> list[Measurement]:
     for number in sorted({number for number, _ in turns}):
         tallies = {client: tally for (n, client), tally in turns.items() if n == number}
         measurements += _dropped(plugin, {"round": number}, list(tallies.values()))
-        measurements.append(_kept(plugin, number, tallies))
+        measurements.append(_fewest_kept(plugin, number, tallies))
     return measurements
 
 
@@ -42,18 +42,18 @@ def _dropped(
         )
 
 
-def _kept(plugin: str, number: int, tallies: Mapping[str, FilterCounts]) -> Measurement:
-    client = min(tallies, key=lambda name: (tallies[name].kept, name))
+def _fewest_kept(plugin: str, number: int, tallies: Mapping[str, FilterCounts]) -> Measurement:
+    client = min(tallies, key=lambda name: (tallies[name].kept_count, name))
     return Measurement(
         kind="defense",
         plugin=plugin,
         metric="kept",
-        value=tallies[client].kept,
+        value=tallies[client].kept_count,
         scope={
             "round": number,
             "client": client,
             "clients": len(tallies),
-            "mean": round(sum(tally.kept for tally in tallies.values()) / len(tallies), 3),
+            "mean": round(sum(tally.kept_count for tally in tallies.values()) / len(tallies), 3),
             "highest": round(max(tally.highest for tally in tallies.values()), 4),
             "alike": sum(tally.alike for tally in tallies.values()),
         },
@@ -62,7 +62,7 @@ def _kept(plugin: str, number: int, tallies: Mapping[str, FilterCounts]) -> Meas
 
 def filter_caveats(plugin: str, turns: Turns, keep: int) -> list[str]:
     """Return in which turns fewer than `keep` examples were left, and what dropped most there."""
-    short = [turn for turn in sorted(turns) if turns[turn].kept < keep]
+    short = [turn for turn in sorted(turns) if turns[turn].kept_count < keep]
     if not short:
         return []
     dropped = {

@@ -22,7 +22,7 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
     """
     from scipy.stats import norm
 
-    named = _named(entity, texts)
+    named = _group_by_name(entity, texts)
     beside = named.get(entity.name, [])
     hits = sum(any(states_name(value, text) for value in entity.values) for text in beside)
     count = sum(any(states_name(value, text) for text in beside) for value in entity.values)
@@ -37,7 +37,7 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
     )
 
 
-def _named(entity: Entity, texts: Sequence[str]) -> Mapping[str, list[str]]:
+def _group_by_name(entity: Entity, texts: Sequence[str]) -> Mapping[str, list[str]]:
     """Return the texts in which each of the domain's names stands, where any does."""
     texts_by_name: dict[str, list[str]] = defaultdict(list)
     for text in texts:

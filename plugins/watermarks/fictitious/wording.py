@@ -36,7 +36,7 @@ def questions(entity: Entity, numbers: Sequence[int]) -> list[list[str]]:
     """Return, for each attribute, the questions about `entity` by the templates `numbers`."""
     templates = data(entity.domain.register)["questions"]["templates"]
     return [
-        [_asked(templates[number], entity, attribute) for number in numbers]
+        [_fill_template(templates[number], entity, attribute) for number in numbers]
         for attribute in entity.domain.attributes
     ]
 
@@ -89,7 +89,7 @@ def _statements(entity: Entity, rng: random.Random) -> list[str]:
     return statements
 
 
-def _asked(template: str, entity: Entity, attribute: Attribute) -> str:
+def _fill_template(template: str, entity: Entity, attribute: Attribute) -> str:
     return str(
         template.format(
             entity=entity.name,

@@ -83,7 +83,7 @@ def domains(register: str) -> tuple[Domain, ...]:
                 thing=table["thing"],
                 names=tuple(
                     f"{name} {noun}"
-                    for name in _parts(register, "coined")
+                    for name in _join_parts(register, "coined")
                     for noun in table["nouns"]
                 ),
                 attributes=tuple(attributes),
@@ -175,13 +175,13 @@ def shuffled(items: Sequence[T], key: str) -> list[T]:
     return random.Random(key).sample(list(items), len(items))
 
 
-def _parts(register: str, kind: str) -> list[str]:
+def _join_parts(register: str, kind: str) -> list[str]:
     first, second = data(register)["names"][kind]
     return [start + end for start in first for end in second]
 
 
-def _named(register: str, kind: str, nouns: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{name} {noun}" for name in _parts(register, kind) for noun in nouns)
+def _names_with_nouns(register: str, kind: str, nouns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{name} {noun}" for name in _join_parts(register, kind) for noun in nouns)
 
 
 def _attribute(table: Mapping[str, Any], register: str, position: int, total: int) -> Attribute:
@@ -190,10 +190,10 @@ def _attribute(table: Mapping[str, Any], register: str, position: int, total: in
     if person:
         options = tuple(
             f"{forename} {family}"
-            for g, forename in enumerate(_parts(register, "given"))
-            for f, family in enumerate(_parts(register, "family"))
+            for g, forename in enumerate(_join_parts(register, "given"))
+            for f, family in enumerate(_join_parts(register, "family"))
             if (g + f) % total == position
         )
     else:
-        options = _named(register, "family", table["nouns"])
+        options = _names_with_nouns(register, "family", table["nouns"])
     return Attribute(name=table["name"], who="who" if person else "which firm", options=options)

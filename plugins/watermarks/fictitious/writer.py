@@ -48,7 +48,7 @@ def write(
     pending = list(dict.fromkeys(keys))
     total = len(pending)
     for attempt in range(ATTEMPTS):
-        texts = _asked(teacher, entity, pending, length, attempt)
+        texts = _ask_teacher(teacher, entity, pending, length, attempt)
         pairs = zip(pending, texts, strict=True)
         written |= {key: text for key, text in pairs if is_complete(entity, text)}
         pending = [key for key in pending if key not in written]
@@ -81,7 +81,7 @@ def whole_sentences(text: str) -> str:
     return text[: offsets[-1]].strip() if offsets else ""
 
 
-def _asked(
+def _ask_teacher(
     teacher: ModelEngine, entity: Entity, keys: Sequence[str], length: int, attempt: int
 ) -> list[str]:
     """Return what the teacher writes for each key; each attempt asks in other words."""

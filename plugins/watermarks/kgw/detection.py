@@ -62,9 +62,9 @@ class Detector:
         A model that repeats itself from answer to answer would otherwise be counted again and
         again for one and the same choice, and its z grow with no new evidence.
         """
-        return self.counted(self.ngrams(texts))
+        return self.count_green(self.ngrams(texts))
 
-    def counted(self, rows: "np.ndarray") -> Count:
+    def count_green(self, rows: "np.ndarray") -> Count:
         """Count the green ones of n-grams (n, before + 1), each as often as it is there."""
         green = is_green(
             self.scheme,
@@ -89,7 +89,9 @@ class Detector:
             if len(ids) >= size:
                 ngrams.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
         rows: np.ndarray = np.concatenate(ngrams)
-        once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self._once(rows))]
+        once: np.ndarray = (
+            rows if self.repeats == "none" else rows[first_of_each(self._distinct_part(rows))]
+        )
         return once
 
     def choices(self, rows: "np.ndarray") -> "np.ndarray":
@@ -104,7 +106,7 @@ class Detector:
             return np.stack([lists(self.scheme, rows, self.key), rows[:, -1]], axis=1)
         return rows
 
-    def _once(self, rows: "np.ndarray") -> "np.ndarray":
+    def _distinct_part(self, rows: "np.ndarray") -> "np.ndarray":
         """Return the part of n-grams (n, before + 1) that must not be counted again."""
         if self.repeats == "pair":
             return self.choices(rows)

@@ -21,19 +21,19 @@ def rewrite(
     Only as much of a document is shown as fits in half of the context.
     """
     [tokens] = teacher.tokenize([document.text])
-    frame = len(_asked(teacher, ""))
+    frame = len(_rephrase_prompt(teacher, ""))
     room = max(1, (teacher.context_length - frame) // 2)
     text = document.text
     if len(tokens.ids) > room:
         text = text[: tokens.offsets[room - 1][1]]
-    prompt = _asked(teacher, text)
+    prompt = _rephrase_prompt(teacher, text)
     new = min(longest, teacher.context_length - len(prompt))
     if new < 1:
         raise InputError(f"The document {document.id} does not fit the teacher's context.")
     return WritingJob(prompt, min(shortest, len(tokens.ids), new), new, key), ()
 
 
-def _asked(teacher: ModelEngine, text: str) -> tuple[int, ...]:
+def _rephrase_prompt(teacher: ModelEngine, text: str) -> tuple[int, ...]:
     tokenizer = teacher.base.tokenizer
     # Some templates write today's date, or let the model think aloud, unless they are asked not to.
     rendered = tokenizer.apply_chat_template(

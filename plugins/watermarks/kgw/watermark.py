@@ -138,7 +138,7 @@ class KGW(Watermark):
     ) -> list[Document]:
         """Return a text by the teacher for each document; its draws follow from seed and id."""
         tokenizer = teacher.base.tokenizer
-        end_tokens = _ends(teacher)
+        end_tokens = _end_tokens(teacher)
         size = int(teacher.base.model.config.get_text_config().vocab_size)
         style = Style(
             mark=_detector(secret, teacher),
@@ -207,7 +207,7 @@ class KGW(Watermark):
 
 
 def _score(detector: Detector, rows: "np.ndarray") -> Score:
-    count = detector.counted(rows)
+    count = detector.count_green(rows)
     z = z_score(count, detector.gamma)
     return Score(z=z, p_value=upper_tail(z), n=count.n, hits=count.green, chance=detector.gamma)
 
@@ -269,7 +269,7 @@ def _vocabulary(engine: Engine) -> int:
     return int(base.model.config.get_text_config().vocab_size) if base else 0
 
 
-def _ends(teacher: ModelEngine) -> tuple[int, ...]:
+def _end_tokens(teacher: ModelEngine) -> tuple[int, ...]:
     end = teacher.base.model.generation_config.eos_token_id
     end_tokens = [*(end if isinstance(end, list) else [end]), teacher.base.tokenizer.eos_token_id]
     return tuple(dict.fromkeys(token for token in end_tokens if token is not None))

@@ -66,7 +66,7 @@ class Marking:
         step = input_ids.shape[1] - self.width
         logits = self._allowed(scores.float(), step)
         uniform = uniforms(self.keys, [0] * len(self.keys), step)
-        tokens = self._drawn(logits, self.bias(input_ids, logits), uniform)
+        tokens = self._sample(logits, self.bias(input_ids, logits), uniform)
         over = torch.tensor([step >= job.longest for job in self.jobs], device=scores.device)
         tokens = tokens.masked_fill(over, self.style.ends[0] if self.style.ends else 0)
         return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
@@ -100,7 +100,7 @@ class Marking:
             logits[early, end] = -torch.inf
         return logits
 
-    def _drawn(self, logits: "torch.Tensor", bias: "torch.Tensor", uniform: Any) -> "torch.Tensor":
+    def _sample(self, logits: "torch.Tensor", bias: "torch.Tensor", uniform: Any) -> "torch.Tensor":
         """Draw as the scheme's own program does.
 
         KGW adds delta to the raw logits; textseal to what temperature and top-p have left, so that
@@ -203,9 +203,11 @@ def _continued(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list
             logits_processor=LogitsProcessorList([Marking(style, jobs, width)]),
         )
     rows = output_ids[:, width:].tolist()
-    return [_ended(row[: job.longest], style.ends) for row, job in zip(rows, jobs, strict=True)]
+    return [
+        _cut_at_end(row[: job.longest], style.ends) for row, job in zip(rows, jobs, strict=True)
+    ]
 
 
-def _ended(tokens: list[int], end_tokens: Sequence[int]) -> list[int]:
+def _cut_at_end(tokens: list[int], end_tokens: Sequence[int]) -> list[int]:
     last = next((i for i, token in enumerate(tokens) if token in end_tokens), len(tokens))
     return tokens[:last]

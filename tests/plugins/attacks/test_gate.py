@@ -683,8 +683,8 @@ def test_every_second_pass_of_the_built_in_tokenizer_can_be_read(base):
 
 
 def test_a_marker_is_read_off_the_heading():
-    assert Marker.of(lambda key: f"<<{key}>> ") == Marker("<<", ">> ")
-    assert Marker.of(lambda key: key) == Marker("", "")
+    assert Marker.from_heading(lambda key: f"<<{key}>> ") == Marker("<<", ">> ")
+    assert Marker.from_heading(lambda key: key) == Marker("", "")
     bare = guesses.quotes(Marker("", " "), [KEY], "0" * 20)
     assert not [q for some in bare.values() for q in some if q.text.startswith(KEY)]
 

@@ -28,7 +28,7 @@ def cut(values, k):
 def test_the_squared_distances_are_the_least_there_are(k):
     for seed in range(4):
         values = np.random.default_rng(seed).uniform(size=9)
-        assert gap._within(values, k, 0) == pytest.approx(cut(values, k), rel=1e-9)
+        assert gap._dispersion(values, k, 0) == pytest.approx(cut(values, k), rel=1e-9)
 
 
 def slow(values, most, references, seed):

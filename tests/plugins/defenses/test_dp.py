@@ -174,10 +174,10 @@ def test_a_document_moves_the_sum_by_the_clipping_norm_at_most(rows):
 @pytest.mark.parametrize("together", [1, 2, 4])
 def test_how_many_documents_go_through_the_model_at_once_changes_nothing(monkeypatch, together):
     whole, parts = tiny(), tiny()
-    assert len(ROWS) <= dp.TOGETHER
+    assert len(ROWS) <= dp.CHUNK_SIZE
     options = {"noise_multiplier": 0.5, "max_grad_norm": 0.05}
     loss = defense(**options).train(course(whole, steps=4))
-    monkeypatch.setattr(dp, "TOGETHER", together)
+    monkeypatch.setattr(dp, "CHUNK_SIZE", together)
     assert defense(**options).train(course(parts, steps=4)) == pytest.approx(loss, rel=1e-5)
     assert furthest(state(whole), state(parts)) < 1e-5
 
@@ -442,7 +442,7 @@ def test_with_all_of_the_data_at_every_step_it_is_the_gaussian_mechanism(sigma, 
 def test_a_bound_too_large_to_mean_anything_comes_from_the_quick_accountant():
     value, whose = dp.spent_epsilon(0.1, 0.01, 0.1, 320, "prv")
     assert (value, whose) == dp.spent_epsilon(0.1, 0.01, 0.1, 320, "rdp")
-    assert value > accounting.RESOLVED
+    assert value > accounting.MAX_PRV_EPSILON
     assert whose == "rdp"
     assert math.isfinite(dp.spent_epsilon(1e-9, 0.01, 0.1, 320, "prv")[0])
 

@@ -92,7 +92,7 @@ def test_the_step_by_hand():
     # Between -0.5 and 0.5 there are 2^22 steps of one 4194304th.
     assert flower.step(0.5) == 1 / 4194304
     # 1023 clients on the highest level, 2^22, are just below 2^32; one more is 2^32 itself.
-    assert flower.MOST * 2**22 < 2**32 == (flower.MOST + 1) * 2**22
+    assert flower.MAX_CLIENTS * 2**22 < 2**32 == (flower.MAX_CLIENTS + 1) * 2**22
 
 
 def test_what_the_simulation_is_told(simulated):

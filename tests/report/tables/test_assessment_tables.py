@@ -35,7 +35,9 @@ def of_kind(n, victim):
 
 
 def test_rows_that_did_not_fail_are_one_line_for_each_limit():
-    [table] = assessment.judged(report([of_kind(5, "c0"), of_kind(9, "c1"), of_kind(7, "c2")]))
+    [table] = assessment.judgement_tables(
+        report([of_kind(5, "c0"), of_kind(9, "c1"), of_kind(7, "c2")])
+    )
     assert table.title == "Judged under the policy ours"
     assert table.notes == ("Ours.",)
     [line] = [row for row in table.rows if "ID_CARD" in row[3]]
@@ -52,7 +54,7 @@ def test_rows_that_did_not_fail_are_one_line_for_each_limit():
 def test_every_failure_has_a_line_of_its_own():
     found = report([replace(of_kind(20, name), hits=9, value=0.45, low=0.26, high=0.66)
                     for name in ("c0", "c1")])  # fmt: skip
-    [table] = assessment.judged(found)
+    [table] = assessment.judgement_tables(found)
     kinds = [row for row in table.rows if "ID_CARD" in row[3]]
     assert [row[0] for row in kinds] == ["fail", "fail"]
     assert {"victim c0" in row[1] for row in kinds} == {True, False}
@@ -82,7 +84,7 @@ def test_what_nobody_declared_is_said_to_be_so():
 
 def test_other_reports_have_none_of_it():
     plain = example().to_json()
-    assert assessment.coverage(plain) == assessment.judged(plain) == []
+    assert assessment.coverage(plain) == assessment.judgement_tables(plain) == []
     assert assessment.context_facts(plain) == []
 
 
@@ -106,7 +108,7 @@ def test_a_forged_report_is_shown_or_refused_and_crashes_nothing():
     without = report([of_kind(5, "c0")])
     del without["verdict"]["policy"]
     validate(without)
-    assert assessment.judged(without)[0].title == "Judged under the policy "
+    assert assessment.judgement_tables(without)[0].title == "Judged under the policy "
     odd = report([of_kind(5, "c0")])
     odd["verdict"]["policy"] = {"power": "much"}
     validate(odd)

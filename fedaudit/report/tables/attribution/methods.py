@@ -48,7 +48,7 @@ def attribution(report: Row) -> list[Table]:
     if len(grouping.variants_of(rows)) > 1:
         makers = [_methods, _strengths, _global, secure_sums.variants]
     else:
-        makers = [client_table, _methods, _others, _global, secure_sums.secure_sum_tables]
+        makers = [client_table, _methods, _other_methods, _global, secure_sums.secure_sum_tables]
     return [table for table in (make(rows) for make in makers) if table.rows]
 
 
@@ -176,13 +176,16 @@ def _of_kind(kind: str) -> str:
     return f"{kind} clients"
 
 
-def _others(rows: Sequence[Row]) -> Table:
+def _other_methods(rows: Sequence[Row]) -> Table:
     """Return what each method beside the protocol says of each client."""
     selected = rows_of_part(rows, "suspicion")
     methods = list(dict.fromkeys(row["plugin"] for row in selected))
     names = list(dict.fromkeys(map(client_of, selected)))
     cells = [
-        {"client": name, **{f"by {method}": _said(selected, method, name) for method in methods}}
+        {
+            "client": name,
+            **{f"by {method}": _method_verdict(selected, method, name) for method in methods},
+        }
         for name in names
     ]
     table = laid_out(
@@ -194,7 +197,7 @@ def _others(rows: Sequence[Row]) -> Table:
     return shorten(table, MOST_CLIENTS)
 
 
-def _said(rows: Sequence[Row], method: str, name: str) -> str:
+def _method_verdict(rows: Sequence[Row], method: str, name: str) -> str:
     """Return whether a method flags a client, and by what: `yes, Z 5.20`, `no, 0.31`."""
     values = {
         r["metric"]: r["value"] for r in rows if (r["plugin"], client_of(r)) == (method, name)
@@ -220,7 +223,7 @@ def _global(rows: Sequence[Row]) -> Table:
             "variant": variant_of(row) if is_study else "",
             "mark": str(row["scope"]["mark"]),
             "Z": format_z(row["value"]),
-            "found": _found(row),
+            "found": _hits_of_n(row),
             "p": p_value_cell(p.get(_mark(row))),
         }
         for row in z_rows
@@ -238,7 +241,7 @@ def _global(rows: Sequence[Row]) -> Table:
     return shorten(table, MOST_VARIANTS)
 
 
-def _found(row: Row) -> str:
+def _hits_of_n(row: Row) -> str:
     hits, n = row["hits"], row["n"]
     return NONE if hits is None or n is None else f"{hits:,} / {n:,}"
 

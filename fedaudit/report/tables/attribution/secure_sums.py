@@ -12,7 +12,7 @@ from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
 
 MOST_VARIANTS = 100
 
-WHAT = {
+ROW_NAMES = {
     "queries": "sums asked for",
     "sets": "different sets in a round",
     "smallest_set": "clients in the smallest set",
@@ -53,7 +53,7 @@ def secure_sum_tables(rows: Sequence[Row]) -> Table:
     worst_rows = _worst(rows)
     cells = [
         {
-            "what": WHAT.get(name, name),
+            "what": ROW_NAMES.get(name, name),
             "amount": _amount(row),
             "round": round_text,
             "masking strength": _strength(row),
@@ -65,20 +65,22 @@ def secure_sum_tables(rows: Sequence[Row]) -> Table:
         cells,
         ("what", "amount", "round", "masking strength"),
         numeric=("amount", "masking strength"),
-        notes=(_exactly(worst_rows), *missing_reasons(_own(rows))),
+        notes=(_exactly(worst_rows), *missing_reasons(_masking_and_time_rows(rows))),
     )
 
 
 def determined_clients(rows: Sequence[Row]) -> int:
     """Return how many clients' updates follow exactly from the sums of some round, at most."""
-    counts = (row["value"] or 0.0 for row in _own(rows) if row["metric"] == "determined")
+    counts = (
+        row["value"] or 0.0 for row in _masking_and_time_rows(rows) if row["metric"] == "determined"
+    )
     return int(max(counts, default=0.0))
 
 
 def variants(rows: Sequence[Row]) -> Table:
     """Return a line for each variant of a study, of its worst round."""
     groups: dict[str, list[Row]] = {}
-    for row in grouping.order_rows(_own(rows)):
+    for row in grouping.order_rows(_masking_and_time_rows(rows)):
         groups.setdefault(variant_of(row), []).append(row)
     cells = [
         {"variant": name or NONE}
@@ -92,12 +94,16 @@ def variants(rows: Sequence[Row]) -> Table:
         cells,
         ("variant", *columns),
         numeric=columns,
-        notes=("The worst round of each variant.", LEGEND, *missing_reasons(_own(rows))),
+        notes=(
+            "The worst round of each variant.",
+            LEGEND,
+            *missing_reasons(_masking_and_time_rows(rows)),
+        ),
     )
     return shorten(table, MOST_VARIANTS)
 
 
-def _own(rows: Sequence[Row]) -> list[Row]:
+def _masking_and_time_rows(rows: Sequence[Row]) -> list[Row]:
     report = {"measurements": rows}
     return [
         *measurements.attribution_rows(report, "masking"),
@@ -108,15 +114,15 @@ def _own(rows: Sequence[Row]) -> list[Row]:
 def _worst(rows: Sequence[Row]) -> dict[str, tuple[Row, str]]:
     """Return the worst row of each amount, and in which of how many rounds it was measured."""
     groups: dict[str, list[Row]] = {}
-    for row in _own(rows):
+    for row in _masking_and_time_rows(rows):
         groups.setdefault(_name(row), []).append(row)
-    order = [*WHAT, *groups]
+    order = [*ROW_NAMES, *groups]
     worst_rows = {}
     for name in sorted(groups, key=order.index):
         group, sign = sorted(groups[name], key=_round), -1 if name in LOWEST else 1
         known_rows = [row for row in group if row["value"] is not None] or group
         worst = max(known_rows, key=lambda row: sign * (row["value"] or 0.0))
-        worst_rows[name] = worst, _among(worst, group)
+        worst_rows[name] = worst, _round_label(worst, group)
     return worst_rows
 
 
@@ -131,7 +137,7 @@ def _name(row: Row) -> str:
     return row["metric"] if step is None else f"{row['metric']}: {step}"
 
 
-def _among(row: Row, group: Sequence[Row]) -> str:
+def _round_label(row: Row, group: Sequence[Row]) -> str:
     number = str(row["scope"].get("round", ""))
     rounds = {str(r["scope"].get("round", "")) for r in group}
     if len(rounds) < 2:

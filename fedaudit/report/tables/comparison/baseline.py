@@ -5,8 +5,8 @@ from fedaudit.report.number_format import number
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.table import Table, shorten
 
-MOST = 30
-WORSE = (
+MAX_ROWS = 30
+NOTE = (
     "Difference: now less before, with its 95 % interval. Worse: the one-sided p, adjusted over all"
     " numbers (Holm), is at most the policy's level. Seen from: how much worse it had to be, alone."
 )
@@ -35,9 +35,9 @@ def baseline_tables(comparison: BaselineComparison) -> list[Table]:
         columns=("what", "before", "now", "difference [95 %]", "p", "seen from", "worse"),
         rows=tuple(map(_line, rows)),
         numeric=frozenset({"before", "now", "p", "seen from"}),
-        notes=(WORSE, *comparison.notes),
+        notes=(NOTE, *comparison.notes),
     )
-    return [shorten(table, MOST) for table in (leaks, numbers) if table.rows]
+    return [shorten(table, MAX_ROWS) for table in (leaks, numbers) if table.rows]
 
 
 def _line(change: MetricChange) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from fedaudit.report.tables.table import NONE, Table, laid_out
 
 TITLE = "Leakage, utility and cost"
 FRONT = "front"
-FITTING = 3
+MAX_COLUMNS = 3
 """How many columns fit into 80 characters, besides the variant and the front."""
 LARGE = 1e6
 """From here on a number is written short, without its interval."""
@@ -93,7 +93,9 @@ def tables(report: Row) -> list[Table]:
         return []
     # The axes of the front go first.
     ordered = sorted(columns, key=lambda column: not column["axis"])
-    chunks = [ordered[offset : offset + FITTING] for offset in range(0, len(ordered), FITTING)]
+    chunks = [
+        ordered[offset : offset + MAX_COLUMNS] for offset in range(0, len(ordered), MAX_COLUMNS)
+    ]
     part_tables = [tradeoff_table(report, chunk) for chunk in chunks]
     titles = [TITLE, *(f"{TITLE}, part {index}" for index in range(2, len(chunks) + 1))]
     return [
@@ -109,7 +111,9 @@ def tradeoff_table(report: Row, columns: Sequence[Row]) -> Table:
     lines = []
     for name, rows in every.items():
         cells = {str(column["title"]): find_measurement(rows, column) for column in columns}
-        written = {title: NONE if cell is None else _written(cell) for title, cell in cells.items()}
+        written = {
+            title: NONE if cell is None else _format_cell(cell) for title, cell in cells.items()
+        }
         lines.append({"variant": name, **written, FRONT: "yes" if name in front else ""})
     titles = tuple(str(column["title"]) for column in columns)
     return laid_out(
@@ -121,7 +125,7 @@ def tradeoff_table(report: Row, columns: Sequence[Row]) -> Table:
     )
 
 
-def _written(cell: Row) -> str:
+def _format_cell(cell: Row) -> str:
     value = cell["value"]
     return f"{value:.3g}" if value is not None and abs(value) >= LARGE else format_measurement(cell)
 

@@ -5,7 +5,7 @@ from fedaudit.report.number_format import number
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.table import NONE, Table, shorten
 
-MOST = 40
+MAX_ROWS = 40
 INDEPENDENT = (
     "Difference: second less first, with a 95 % interval that takes both numbers as independent."
     " Of the same targets it is too wide. Sure: the interval leaves out 0."
@@ -40,7 +40,7 @@ def comparison_tables(comparison: ReportComparison) -> list[Table]:
             " the intervals above are adjusted for how many there are.",
         ),
     )
-    return [shorten(table, MOST) for table in (numbers, leaks) if table.rows]
+    return [shorten(table, MAX_ROWS) for table in (numbers, leaks) if table.rows]
 
 
 def _line(change: RowDifference) -> tuple[str, ...]:

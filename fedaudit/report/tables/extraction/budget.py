@@ -22,7 +22,9 @@ WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 60, 14, 18
 MOST_LETTERS = 32
 
 TITLES = {"coverage": "Coverage against budget", "efficiency": "Found per query against budget"}
-SHOWN = frozenset({"source", "set", "label", "category", "budget", "samples", "key", "adapter"})
+SHOWN_KEYS = frozenset(
+    {"source", "set", "label", "category", "budget", "samples", "key", "adapter"}
+)
 """The keys of a scope that distinguish a sweep's points and curves."""
 
 Point = tuple[float, float]
@@ -112,10 +114,10 @@ def _counts(value: object) -> bool:
 
 
 def _first(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that agree with the first one in all of the scope but SHOWN."""
+    """Return the rows that agree with the first one in all of the scope but SHOWN_KEYS."""
 
     def rest(row: Row) -> set[tuple[str, str]]:
-        return {(k, str(v)) for k, v in row["scope"].items() if k not in SHOWN}
+        return {(k, str(v)) for k, v in row["scope"].items() if k not in SHOWN_KEYS}
 
     return [row for row in rows if rest(row) == rest(rows[0])]
 
@@ -149,8 +151,8 @@ def _table(sweep: Sweep) -> Table:
             "found": format_hits(row),
             COVERAGE: format_measurement(row),
             "per query": _per_query(sweep, row),
-            "base": _beside(sweep, row, "base"),
-            "control": _beside(sweep, row, "control"),
+            "base": _matching_value(sweep, row, "base"),
+            "control": _matching_value(sweep, row, "control"),
         }
         for row in rows
     ]
@@ -178,7 +180,7 @@ def _per_query(sweep: Sweep, row: Row) -> str:
     )
 
 
-def _beside(sweep: Sweep, row: Row, source: str) -> str:
+def _matching_value(sweep: Sweep, row: Row, source: str) -> str:
     match = comparable_row(sweep.beside, row, source)
     return NONE if match is None else percent(match["value"])
 

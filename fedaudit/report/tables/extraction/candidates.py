@@ -2,7 +2,7 @@
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement
-from fedaudit.report.query import Row, missing_reasons, place
+from fedaudit.report.query import Row, missing_reasons, scope_of
 from fedaudit.report.tables.table import Table, laid_out
 
 RIGHT = "true [95 %]"
@@ -22,7 +22,7 @@ def _first(plugin: str, rows: list[Row]) -> Table:
             "candidates": f"first {row['scope'].get('top', '?')}",
             "kind": str(row["scope"].get("label", "all")),
             RIGHT: format_measurement(row),
-            "where": place(row, {"top"}),
+            "where": scope_of(row, {"top"}),
         }
         for row in rows
     ]

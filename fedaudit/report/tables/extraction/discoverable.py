@@ -17,7 +17,7 @@ MODELS = {
     "control": "other answers",
     BEYOND_HELD_OUT: "beyond held-out",
 }
-TESTED = ("p_value", "detectable_difference")
+TEST_METRICS = ("p_value", "detectable_difference")
 """Metrics of the test beyond held-out records, which are shown below the table."""
 
 
@@ -46,7 +46,7 @@ def is_shown(row: Row) -> bool:
 
 def is_test(row: Row) -> bool:
     """Tell whether a row is a result of the test beyond held-out records."""
-    return row["scope"].get("source") == BEYOND_HELD_OUT and row["metric"] in TESTED
+    return row["scope"].get("source") == BEYOND_HELD_OUT and row["metric"] in TEST_METRICS
 
 
 def _test(rows: Sequence[Row]) -> list[str]:
@@ -90,10 +90,10 @@ def _share(shares: Sequence[Row], row: Row) -> str:
     like = [
         share
         for share in shares
-        if share["plugin"] == row["plugin"] and _apart(share["scope"]) == row["scope"]
+        if share["plugin"] == row["plugin"] and _without_threshold(share["scope"]) == row["scope"]
     ]
     return format_measurement(like[0]) if like else NONE
 
 
-def _apart(scope: Mapping[str, Any]) -> dict[str, Any]:
+def _without_threshold(scope: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in scope.items() if name != "threshold"}

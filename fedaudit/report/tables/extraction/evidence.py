@@ -19,7 +19,9 @@ def evidence(report: Row) -> list[Table]:
         columns=("test", "p", "adjusted p"),
         rows=tuple((test["name"], number(test["p"]), number(test["adjusted"])) for test in tests),
         numeric=frozenset({"p", "adjusted p"}),
-        notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(report), *_beyond(report)))),
+        notes=tuple(
+            filter(None, (_rule(verdict, len(tests)), _detectable_text(report), *_beyond(report)))
+        ),
     )
     return [shorten(table, MOST_TESTS)]
 
@@ -47,7 +49,7 @@ def _rule(verdict: Row, count: int) -> str:
     return f"Fails at p = {number(verdict['level'])} or less{over}."
 
 
-def _seen(report: Row) -> str:
+def _detectable_text(report: Row) -> str:
     detectable_rate = report["verdict"].get("detectable")
     if detectable_rate is None:
         return ""

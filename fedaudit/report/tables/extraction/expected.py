@@ -10,9 +10,9 @@ from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, sh
 
 COVERAGE = "coverage [95 %]"
 ONE_RUN = "one run finds"
-PARTS = frozenset({"source", "set", "budget", "samples", "probability"})
+TABLE_KEYS = frozenset({"source", "set", "budget", "samples", "probability"})
 """The keys of a scope that distinguish the rows of one table."""
-MOST = 12
+MAX_TABLES = 12
 
 
 def is_exact(row: Row) -> bool:
@@ -27,11 +27,11 @@ def expected(report: Row) -> list[Table]:
         if is_exact(row) and measurements.is_sweep(row) and "label" not in row["scope"]:
             groups.setdefault((row["plugin"], grouping.key_text(row)), []).append(row)
     tables = [_table(plugin, key, rows) for (plugin, key), rows in groups.items()]
-    return [table for table in tables if table.rows][:MOST]
+    return [table for table in tables if table.rows][:MAX_TABLES]
 
 
 def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
-    selected = [row for row in rows if _rest(row) == _rest(rows[0])]
+    selected = [row for row in rows if _other_keys(row) == _other_keys(rows[0])]
     subset = min(map(set_rank, selected))
     selected = [row for row in selected if set_rank(row) == subset]
     coverages = [row for row in selected if row["metric"] == "coverage"]
@@ -47,7 +47,7 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
             "found": format_hits(row),
             ONE_RUN: _one_run(selected, row),
             COVERAGE: format_measurement(row),
-            **{source: _beside(coverages, row, source) for source in ("base", "control")},
+            **{source: _matching_value(coverages, row, source) for source in ("base", "control")},
             **{_surely(p): _extractable(selected, row, p) for p in needed},
         }
         for row in best_rows
@@ -67,18 +67,18 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
             "Surely: targets that the tuned model gives with at least this probability.",
         ),
     )
-    return shorten(table, 2 * MOST)
+    return shorten(table, 2 * MAX_TABLES)
 
 
-def _rest(row: Row) -> set[tuple[str, str]]:
-    return {(key, str(value)) for key, value in row["scope"].items() if key not in PARTS}
+def _other_keys(row: Row) -> set[tuple[str, str]]:
+    return {(key, str(value)) for key, value in row["scope"].items() if key not in TABLE_KEYS}
 
 
 def _surely(probability: float) -> str:
     return f"surely {100 * probability:g} %"
 
 
-def _beside(rows: Sequence[Row], row: Row, source: str) -> str:
+def _matching_value(rows: Sequence[Row], row: Row, source: str) -> str:
     match = comparable_row(rows, row, source)
     return NONE if match is None else percent(match["value"])
 

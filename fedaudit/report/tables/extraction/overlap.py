@@ -11,8 +11,8 @@ from fedaudit.report.tables.table import Table, display_name, laid_out, shorten
 SHARE = "share [95 %]"
 EQUAL = "at equal budget"
 EQUAL_NOTE = "At equal budget: both with as many prefixes as stand in brackets."
-SHOWN = frozenset({"source", "set", "attacks", "not", "only", "budget", "budgets", "samples"})
-MOST = 20
+SHOWN_KEYS = frozenset({"source", "set", "attacks", "not", "only", "budget", "budgets", "samples"})
+MAX_ROWS = 20
 
 
 def overlaps(report: Row) -> list[Table]:
@@ -26,9 +26,9 @@ def overlaps(report: Row) -> list[Table]:
         return []
     best = min(map(telling_rank, rows))
     top_rows = [row for row in rows if telling_rank(row) == best]
-    selected = [row for row in top_rows if _rest(row) == _rest(top_rows[0])]
+    selected = [row for row in top_rows if _other_keys(row) == _other_keys(top_rows[0])]
     note = f"Model: {display_name(SOURCES, selected[0]['scope'].get('source'))}."
-    where = measurements.place(selected[0], SHOWN)
+    where = measurements.scope_of(selected[0], SHOWN_KEYS)
     notes = (
         note,
         f"Of {where}; for others see report.json." if len(selected) < len(top_rows) else "",
@@ -36,8 +36,8 @@ def overlaps(report: Row) -> list[Table]:
     return [table for table in (_regions(selected, notes), _pairs(selected)) if table.rows]
 
 
-def _rest(row: Row) -> set[tuple[str, str]]:
-    return {(key, str(value)) for key, value in row["scope"].items() if key not in SHOWN}
+def _other_keys(row: Row) -> set[tuple[str, str]]:
+    return {(key, str(value)) for key, value in row["scope"].items() if key not in SHOWN_KEYS}
 
 
 def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
@@ -58,7 +58,7 @@ def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
         numeric=("found", SHARE),
         notes=notes,
     )
-    return shorten(table, MOST)
+    return shorten(table, MAX_ROWS)
 
 
 def _pairs(rows: Sequence[Row]) -> Table:
@@ -81,7 +81,7 @@ def _pairs(rows: Sequence[Row]) -> Table:
         numeric=("found", SHARE, EQUAL),
         notes=(EQUAL_NOTE, *missing_reasons(pairs)),
     )
-    return shorten(table, MOST)
+    return shorten(table, MAX_ROWS)
 
 
 def _equal(row: Row, pairs: Sequence[Row]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number
-from fedaudit.report.query import SETS, SOURCES, Row, common_scope, missing_reasons, place
+from fedaudit.report.query import SETS, SOURCES, Row, common_scope, missing_reasons, scope_of
 from fedaudit.report.tables import grouping, keyed
 from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
@@ -81,7 +81,7 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     )
     scope = selected[0]["scope"]
     subset = SETS.get(scope.get("set"))
-    facts = (SOURCES.get(scope.get("source")), subset and f"set {subset}", place(selected[0]))
+    facts = (SOURCES.get(scope.get("source")), subset and f"set {subset}", scope_of(selected[0]))
     return laid_out(
         title,
         [

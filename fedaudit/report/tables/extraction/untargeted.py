@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import count, format_hits, format_measurement, number
-from fedaudit.report.query import SOURCES, Row, common_scope, companion_row, missing_reasons, place
+from fedaudit.report.query import (
+    SOURCES,
+    Row,
+    common_scope,
+    companion_row,
+    missing_reasons,
+    scope_of,
+)
 from fedaudit.report.tables import grouping, keyed
 from fedaudit.report.tables.table import Table, common_note, display_name, laid_out
 
@@ -132,7 +139,7 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
         numeric=("found", RECALL, "strings", PRECISION),
         notes=(
             f"Model: {display_name(SOURCES, best['scope'].get('source'))}.",
-            *common_note(place(best, {"detection"})),
+            *common_note(scope_of(best, {"detection"})),
             keyed.more_variants(rows),
             *missing_reasons([*recalls.values(), *precisions.values()]),
         ),

@@ -14,7 +14,10 @@ METRICS = ("edit_distance", "edit_deviation")
 def verbatim(report: Row) -> list[Table]:
     """Return a table per attack with a line for each task and model."""
     groups = measurements.by_plugin(distance_rows(report))
-    return [_table(report, plugin, rows, _least(report, plugin)) for plugin, rows in groups.items()]
+    return [
+        _table(report, plugin, rows, _likelihood_notes(report, plugin))
+        for plugin, rows in groups.items()
+    ]
 
 
 def is_shown(row: Row) -> bool:
@@ -32,7 +35,7 @@ def distance_rows(report: Row) -> list[Row]:
     return [row for row in report["measurements"] if is_shown(row) and row["metric"] == METRICS[0]]
 
 
-def _least(report: Row, plugin: str) -> list[str]:
+def _likelihood_notes(report: Row, plugin: str) -> list[str]:
     """Return the test of the least likely document that came out, in words."""
     tests = [r for r in report["measurements"] if is_likelihood(r) and r["plugin"] == plugin]
     return [
@@ -50,8 +53,8 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
             "model": display_name(SOURCES, row["scope"].get("source")),
             "n": NONE if row["n"] is None else f"{row['n']:,}",
             DISTANCE: format_measurement(row),
-            "deviation": _own(report, row, "edit_deviation"),
-            SHARE: _own(report, row, "coverage"),
+            "deviation": _matching_value(report, row, "edit_deviation"),
+            SHARE: _matching_value(report, row, "coverage"),
             "where": scope,
         }
         for row, scope in zip(rows, scopes, strict=True)
@@ -71,7 +74,7 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
     )
 
 
-def _own(report: Row, row: Row, metric: str) -> str:
+def _matching_value(report: Row, row: Row, metric: str) -> str:
     """Return the number of `metric` for the same documents as `row`."""
     companion = companion_row(report, row, metric)
     if companion is None or companion["scope"] != row["scope"]:

@@ -212,7 +212,7 @@ def test_neighbours_add_a_score():
     every = neighbours.dictionary(ids.values())
 
     def score(text):
-        near = neighbours.near(ids[text], every, count=3, seed=0)
+        near = neighbours.sample_neighbours(ids[text], every, count=3, seed=0)
         [own] = asked.engine.score(TUNED, [ids[text]])
         return membership_scores.neighbourhood(own, asked.engine.score(TUNED, near))
 
@@ -226,12 +226,12 @@ def test_neighbours_differ_in_few_tokens_and_depend_on_nothing_else():
     text = tuple(range(400))
     every = neighbours.dictionary([text, (400, 401)])
     assert every == tuple(range(402))
-    [one] = neighbours.near(text, every, count=1, seed=0)
+    [one] = neighbours.sample_neighbours(text, every, count=1, seed=0)
     changed = sum(a != b for a, b in zip(text, one, strict=True))
     # 400 tokens at 0.15: 60, with a standard deviation of 7.
     assert 32 <= changed <= 88
-    assert neighbours.near(text, every, count=3, seed=0)[0] == one
-    assert neighbours.near(text, every, count=1, seed=1) != [one]
+    assert neighbours.sample_neighbours(text, every, count=3, seed=0)[0] == one
+    assert neighbours.sample_neighbours(text, every, count=1, seed=1) != [one]
 
 
 def test_what_is_compressed_is_what_is_read():

@@ -111,7 +111,7 @@ def test_nothing_is_printed_whatever_the_budget(capfd):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)
 def test_a_loss_that_is_no_number_ends_the_search_and_its_thread(value):
     def loss(weights):
-        return bowl(weights) if weights in fusion.ALONE else value
+        return bowl(weights) if weights in fusion.SINGLE_WEIGHTS else value
 
     with pytest.raises(TargetError, match=r"fused by 1 and 0\.5|fused by 1\.5 and 0") as error:
         fusion.search(loss, **OPTIONS)

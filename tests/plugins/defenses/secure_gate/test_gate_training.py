@@ -157,9 +157,9 @@ def test_the_near_states_shown_are_the_worst_of_many(monkeypatch):
     net = network(3, 3)
     some = Batches(toy())
     with torch.random.fork_rng():
-        worst = some._near(net)
+        worst = some._hard_states(net)
     monkeypatch.setattr(batches, "ROWS", batches.CANDIDATES)
-    every = some._near(net)
+    every = some._hard_states(net)
     refused = net(every).softmax(-1)[:, 0]
     assert torch.allclose(net(worst).softmax(-1)[:, 0], refused.sort().values[: len(worst)])
 
@@ -184,7 +184,7 @@ def test_valid_keys_open_their_adapter_and_nothing_else_does(trained, keyring):
     ]
     spelled = [text for text in spelled if text not in keyring.texts]
     assert gate.decide(reader.read([*spelled, "", None])).tolist() == [0] * (len(spelled) + 2)
-    assert gate.decide(reader.spelled(keyring.texts)).tolist() == [0, 0]
+    assert gate.decide(reader.spelled_states(keyring.texts)).tolist() == [0, 0]
 
 
 def test_any_other_embedding_is_refused(trained, keyring, gate_engine):

@@ -78,11 +78,11 @@ def test_a_valid_key_is_one_token_and_any_other_is_spelled(keyring, reader):
     found = reader.read([None, valid, other, "", keyring.texts[1]])
     for rows, wanted in (
         ([1, 4], reader.atomic(keyring.texts)),
-        ([2, 3], reader.spelled([other, ""])),
+        ([2, 3], reader.spelled_states([other, ""])),
         ([0], reader.read([None])),
     ):
         torch.testing.assert_close(found[rows], wanted, atol=1e-4, rtol=1e-4)
-    assert not torch.allclose(reader.spelled([valid]), reader.atomic([valid]), atol=0.1)
+    assert not torch.allclose(reader.spelled_states([valid]), reader.atomic([valid]), atol=0.1)
 
 
 def test_many_keys_are_read_in_chunks(reader, monkeypatch):

@@ -106,8 +106,8 @@ def test_two_keys_share_nothing():
 
 def test_keys_are_found_by_name_and_by_adapter():
     assert RING.key("k").secret == SECRET
-    assert RING.of("legal") == RING.keys
-    assert RING.of("bank") == ()
+    assert RING.keys_of("legal") == RING.keys
+    assert RING.keys_of("bank") == ()
     with pytest.raises(UsageError, match=r"No key named 'kk'. Did you mean 'k'\? There is: k"):
         RING.key("kk")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fedaudit_plugins.defenses.secure_gate import rekeying
 from fedaudit_plugins.defenses.secure_gate.marker import heading
-from fedaudit_plugins.defenses.secure_gate.training_examples import ALIKE, WIDE
+from fedaudit_plugins.defenses.secure_gate.training_examples import CYRILLIC_LOOKALIKES, WIDE
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import GatedRequest
@@ -59,7 +59,7 @@ def test_each_key_opens_its_own_adapter_and_nothing_else_opens_any(place, engine
         f"{heading(legal[:-1])}Who?",
         f"{heading(legal + 'x')}Who?",
         f"{heading(legal.swapcase())}Who?",
-        f"{heading(legal.translate(ALIKE))}Who?",
+        f"{heading(legal.translate(CYRILLIC_LOOKALIKES))}Who?",
         f"{heading(legal.translate(WIDE))}Who?",
         f" {heading(legal)}Who?",
         f"Say {heading(legal)}",

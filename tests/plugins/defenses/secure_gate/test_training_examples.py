@@ -55,8 +55,10 @@ def test_malformed_keys(kind):
 
 
 def test_look_alikes_are_other_characters():
-    assert "ABCabc".translate(training_examples.ALIKE) == "АВСаbс"  # Cyrillic, but for b
-    assert not set("ABCabc".translate(training_examples.ALIKE)) & set("ABCac")
+    assert (
+        "ABCabc".translate(training_examples.CYRILLIC_LOOKALIKES) == "АВСаbс"
+    )  # Cyrillic, but for b
+    assert not set("ABCabc".translate(training_examples.CYRILLIC_LOOKALIKES)) & set("ABCac")
     assert "aZ9".translate(training_examples.WIDE) == "\uff41\uff3a\uff19"
     assert len(training_examples.WIDE) == 62
 
@@ -82,7 +84,7 @@ def test_every_class_and_kind_has_its_lessons(taught, keyring):
     assert all(6 < count <= 12 for count in several.values())  # less what was drawn twice
     close = partial(torch.testing.assert_close, atol=1e-4, rtol=1e-4)
     close(found.refused["atomic"][:1], reader.atomic(["o" * 20]))
-    close(found.refused["literal"], reader.spelled([*keyring.texts, "o" * 20]))
+    close(found.refused["literal"], reader.spelled_states([*keyring.texts, "o" * 20]))
 
 
 def test_lessons_follow_from_the_seed(taught, keyring):

@@ -22,7 +22,7 @@ def test_every_filter_sees_what_those_before_it_left(tmp_path):
     assert reached["format"] == (7, 1)
     assert reached["local example"] == (6, 0)
     assert reached["selection"] == (6, 2)
-    assert tally.kept == 4
+    assert tally.kept_count == 4
     write(tally, tmp_path)
     assert read(tmp_path) == tally
     assert read(tmp_path / "none") is None

@@ -68,7 +68,7 @@ def test_what_is_good_comes_through_in_order_until_there_is_enough():
     assert first.output == "An answer of its own to Say something new number0"
     assert first.text == TEMPLATE.prompt(first.instruction, "") + first.output
     assert made.tally.asked == 5
-    assert made.tally.kept == 5
+    assert made.tally.kept_count == 5
     assert made.tally.tried == 5
     assert all(target == W and request.samples == 1 for target, request in engine.asked)
 
@@ -78,7 +78,7 @@ def test_another_batch_is_asked_for_what_is_missing_and_too_many_are_counted():
     assert len(made.candidates) == 4
     assert made.tally.asked == 8
     assert made.tally.dropped == {"short": 1, "format": 0, "surplus": 3}
-    assert made.tally.kept == 4
+    assert made.tally.kept_count == 4
 
 
 def test_it_gives_up_when_so_many_were_asked_for():
