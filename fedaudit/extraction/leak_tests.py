@@ -78,7 +78,7 @@ def test_leaks(
         gained=gained,
         strength=probabilities.strength,
         likelihood=log_likelihoods(case, plan, compared) if leaks else {},
-        of_base=_of_base(case, plan, manner.samples, probabilities, leaks, targets),
+        base_chance=_base_chances(case, plan, manner.samples, probabilities, leaks, targets),
         outputs=plan.size * manner.samples,
         seed=case.seed,
         uplift=control_uplift(probabilities, truth.controls),
@@ -90,7 +90,7 @@ def test_leaks(
     return LeakTests(trial=trial, rows=rows, p=p, base=probabilities.base is not None)
 
 
-def _of_base(
+def _base_chances(
     case: AttackContext,
     plan: QueryPlan,
     samples: int,

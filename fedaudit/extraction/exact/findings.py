@@ -32,7 +32,7 @@ class _Target:
     base: float | None
 
     @property
-    def of_base(self) -> bool:
+    def is_of_base(self) -> bool:
         """Tell whether the base gives it as well, by the same measure."""
         return self.base is not None and self.base >= MATERIAL
 
@@ -63,7 +63,7 @@ def _numbered_targets(exact: ExactSources) -> list[tuple[str, _Target]]:
     log_least = exact.tuned.log_least
     order = sorted(
         _find_targets(exact),
-        key=lambda t: (t.of_base, -t.chance, float(log_least[t.at]), t.string),
+        key=lambda t: (t.is_of_base, -t.chance, float(log_least[t.at]), t.string),
     )
     return [(f"{exact.plugin}-{number:04d}", target) for number, target in enumerate(order, 1)]
 
