@@ -17,7 +17,7 @@ LENGTH = 20
 """Characters of a well-formed key, where there is no valid one to go by."""
 NO_KEYS = "there is no valid key to make any of"
 """Why there may be nothing to try."""
-KEY_PIECE_CHARS = 4
+PIECE_CHARS = 4
 """So many characters of a key in a row are a part of it; other text hardly has them by chance."""
 
 # What looks like Latin letters and digits: Cyrillic, Greek, and full-width forms, which Unicode
@@ -230,10 +230,9 @@ def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> li
 def keeps_key(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
     """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
-    KEY_PIECE_CHARS characters of the key in a row are enough, unless the request has them
-    apart from the key. An engine has no way back from tokens to text. So what a token says is
-    looked up in the tokens of the requests, and of what should be left of them; None is a second
-    pass with other tokens.
+    PIECE_CHARS of the key in a row are enough, unless the request has them apart from the key.
+    An engine has no way back from tokens to text. So what a token says is looked up in the tokens
+    of the requests, and of what should be left of them; None is a second pass with other tokens.
     """
     spellings = _token_texts(
         engine, [text for quote, _ in passes for text in (quote.text, *_leftovers(quote))]
@@ -269,7 +268,7 @@ def _leftovers(quote: Quote) -> Iterator[str]:
 def _key_pieces(quote: Quote) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
     key, remaining = quote.key, _remove_all(quote.text, quote.key)
-    length = min(KEY_PIECE_CHARS, len(key))
+    length = min(PIECE_CHARS, len(key))
     pieces = {key[i : i + length] for i in range(len(key) - length + 1)}
     return {piece for piece in pieces if piece not in remaining}
 
