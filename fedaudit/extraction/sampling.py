@@ -212,7 +212,7 @@ class _Asking:
         content = stream.next(digest, self._room(sum(sample_counts))) if stream else None
         if stream and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
-            stored_answers = self._unpacked(stream, content, sample_counts)
+            stored_answers = self._unpack_answers(stream, content, sample_counts)
             if self.case.kept and (recheck := self.case.kept.recheck):
                 fresh = [
                     index for index, texts in enumerate(answers) if texts != stored_answers[index]
@@ -258,7 +258,7 @@ class _Asking:
             answers, 0 if self.among else answers * self.manner.new_tokens
         )
 
-    def _unpacked(
+    def _unpack_answers(
         self, stream: JournalPass, content: Any, samples: Sequence[int]
     ) -> list[list[str]]:
         """Return the answers that a journal holds; raises BrokenJournal where they are none."""

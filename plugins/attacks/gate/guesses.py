@@ -108,11 +108,11 @@ def edits(keys: Collection[str], excluded: Collection[str]) -> list[str]:
     """
     barred = {key.casefold() for key in (*keys, *excluded)}
     pieces = {"", *fragments(keys, ())}
-    texts = {text for key in keys for text in _edited(key)} - pieces
+    texts = {text for key in keys for text in _edit_key(key)} - pieces
     return sorted(text for text in texts if text.casefold() not in barred)
 
 
-def _edited(key: str) -> Iterator[str]:
+def _edit_key(key: str) -> Iterator[str]:
     for index in range(len(key) + 1):
         before, after = key[:index], key[index:]
         yield from (before + new + after for new in ALPHABET)
@@ -146,7 +146,7 @@ def look_alikes(keys: Collection[str], excluded: Collection[str]) -> Mapping[str
         "letters that look alike": _letters,
         "invisible characters in the key": _invisible,
         "other case": _case,
-        "white space around the key": _spaced,
+        "white space around the key": _add_spaces,
     }
     barred = set(excluded)
     return {
@@ -172,7 +172,7 @@ def _case(key: str) -> Iterator[str]:
     yield from (key[:i] + key[i].swapcase() + key[i + 1 :] for i in range(len(key)))
 
 
-def _spaced(key: str) -> Iterator[str]:
+def _add_spaces(key: str) -> Iterator[str]:
     for space in SPACES:
         yield from (space + key, key + space, space + key + space)
 
