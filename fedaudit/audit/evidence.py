@@ -132,12 +132,12 @@ def _index_pii(documents: Iterable[Document], names: Sequence[str]) -> dict[str,
 class _Masking:
     """Writes masks in the place of strings, the longest first."""
 
-    found: Mapping[str, tuple[str, str]]
+    pii: Mapping[str, tuple[str, str]]
     mask: Callable[[str, str], dict[str, str | int]]
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        longest = sorted(self.found, key=lambda s: (-len(s), s))
+        longest = sorted(self.pii, key=lambda s: (-len(s), s))
         patterns = ("[\\s_-]+".join(map(re.escape, _GAP.split(string))) for string in longest)
         object.__setattr__(self, "pattern", re.compile("|".join(patterns), re.IGNORECASE))
 
@@ -145,7 +145,7 @@ class _Masking:
         return self.pattern.sub(self._mask_match, text)
 
     def _mask_match(self, match: re.Match[str]) -> str:
-        string, label = self.found.get(_fold_text(match[0]), (match[0], "TEXT"))
+        string, label = self.pii.get(_fold_text(match[0]), (match[0], "TEXT"))
         return spell_mask(self.mask(string, label))
 
 
