@@ -157,7 +157,7 @@ def _membership(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost
     return Cost(scored=count * (1 + attack.neighbours))
 
 
-def _untargeted(attack: Any, _request: ExtractionRequest, _files: Corpora) -> Cost:
+def _untargeted_cost(attack: Any, _request: ExtractionRequest, _files: Corpora) -> Cost:
     return Cost(attack.samples, attack.samples * attack.new_tokens)
 
 
@@ -165,7 +165,7 @@ _ATTACKS: Mapping[str, Callable[[Any, ExtractionRequest, Corpora], Cost]] = {
     "contextual": _contextual,
     "verbatim": _verbatim,
     "membership": _membership,
-    "untargeted": _untargeted,
+    "untargeted": _untargeted_cost,
 }
 
 

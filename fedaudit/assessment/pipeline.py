@@ -103,13 +103,13 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
         first = next(iter(done.values()))
         results = [result for outcome in done.values() for result in outcome.results]
         return AuditResults(
-            results=list(_distinct([*results, *missing, *self._attributed()])),
+            results=list(_distinct([*results, *missing, *self._attribute()])),
             effect=first.effect,
             beginning=first.beginning,
             spent={"queries": totals["queries"]},
         )
 
-    def _attributed(self) -> Iterator[Result]:
+    def _attribute(self) -> Iterator[Result]:
         """Yield the result of an attribution; its files join those that the report names."""
         if self.request.attribution is None:
             return

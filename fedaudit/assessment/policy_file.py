@@ -29,10 +29,10 @@ def read_policy(name: str) -> Policy:
         raise InputError(f"There is no policy {name}.")
     else:
         raise unknown_name_error("policy", name, BUILT_IN)
-    return _parsed(text, name)
+    return _parse_policy(text, name)
 
 
-def _parsed(text: bytes, name: str) -> Policy:
+def _parse_policy(text: bytes, name: str) -> Policy:
     try:
         table = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:

@@ -208,7 +208,7 @@ def _time_measurements(
     scores: Scores, sum_seconds: float, planned: SumPlan
 ) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
-    training = _simulated(planned.federation)
+    training = _simulation_seconds(planned.federation)
     for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):
         yield measurements.row(measurements.PROTOCOL, "seconds", round(seconds, 2), {"step": step})
         if training:
@@ -217,7 +217,7 @@ def _time_measurements(
             )
 
 
-def _simulated(federation: Federation) -> float:
+def _simulation_seconds(federation: Federation) -> float:
     """Return the seconds that a simulation took, by its report; 0 where that is not known."""
     from fedaudit.report.document import read
 

@@ -127,7 +127,7 @@ def file_row(path: Path, records: int) -> dict[str, Any]:
 
 def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[str]:
     """Return what the decision cannot tell."""
-    limits = list(_assumed(decision))
+    limits = list(_list_assumptions(decision))
     if not decision.flagged:
         limits.append(
             "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
@@ -161,7 +161,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
     return limits
 
 
-def _assumed(decision: Decision) -> Iterator[str]:
+def _list_assumptions(decision: Decision) -> Iterator[str]:
     """Yield what the p-values assume."""
     if any(not t.nulls for t in decision.tests):
         yield (

@@ -34,7 +34,7 @@ class AttackTries:
         Raises ResultError for a result that no report can hold.
         """
         if why := why_lacking(case.engine, attack.needs):
-            return _skipped(attack.name, why)
+            return _skipped_result(attack.name, why)
         try:
             result = result_contract.check_result(attack.name, attack.run(case))
         except InputError as error:
@@ -51,7 +51,7 @@ class AttackTries:
             raise self.refused[0]
 
 
-def _skipped(name: str, why: str) -> Result:
+def _skipped_result(name: str, why: str) -> Result:
     """Return the result of an attack that the engine cannot answer: no value, and the reason."""
     missing = scoring.missing_result(name, f"skipped: {why}")
     return replace(missing, limits=(f"{name} was skipped: {why}.",))
@@ -82,7 +82,7 @@ def run(
     cases = [shared_case if isinstance(attack, PrefixAttack) else cached_case for attack in attacks]
     indexed_results = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
     results = [indexed_results[index] for index in range(len(attacks))]
-    return [*results, *_compared(results)]
+    return [*results, *_compare_results(results)]
 
 
 def count_queries(
@@ -119,7 +119,7 @@ def _order(attacks: Sequence[Attack]) -> list[int]:
     return sorted(range(len(attacks)), key=rank)
 
 
-def _compared(results: Sequence[Result]) -> list[Result]:
+def _compare_results(results: Sequence[Result]) -> list[Result]:
     tallies = [r.tally for r in results if isinstance(r, ScoredResult) and r.tally is not None]
     alike = [tally for tally in tallies if _same_targets(tally, tallies[0])]
     if len(tallies) < 2:

@@ -61,13 +61,13 @@ def mask_results(
     """
     texts: dict[str, None] = {}
     for result in results:
-        _rewritten(result, lambda text: texts.setdefault(text) or text)
+        _rewrite_result(result, lambda text: texts.setdefault(text) or text)
     pii = _index_pii(documents, [*names])
-    joined_texts = "\x00".join(map(_compared, texts))
+    joined_texts = "\x00".join(map(_fold_text, texts))
     hits = {spelt: pair for spelt, pair in pii.items() if spelt in joined_texts}
     if hits:
         write = _Masking(hits, redactor().mask)
-        results = [_rewritten(result, write) for result in results]
+        results = [_rewrite_result(result, write) for result in results]
     return replace_hashed_ids(results, redactor)
 
 
@@ -82,7 +82,7 @@ def replace_hashed_ids(
     def keyed(match: re.Match[str]) -> str:
         return f"record-{redactor().mask(match[0], TEXT)['hmac']}"
 
-    return [_rewritten(result, lambda text: DERIVED.sub(keyed, text)) for result in results]
+    return [_rewrite_result(result, lambda text: DERIVED.sub(keyed, text)) for result in results]
 
 
 def spell_mask(mask: Mapping[str, Any]) -> str:
@@ -95,32 +95,32 @@ def _evidence(finding: Finding, mask: Mask) -> dict[str, Any]:
     top = mask(str(table.pop(TEXT))) if TEXT in table else {}
     safe = {name: value for name, value in table.items() if name in finding.safe}
     unsafe = {name: value for name, value in table.items() if name not in finding.safe}
-    return {**safe, **_hidden(unsafe, mask), **top}
+    return {**safe, **_mask_value(unsafe, mask), **top}
 
 
-def _hidden(value: Any, mask: Mask) -> Any:
+def _mask_value(value: Any, mask: Mask) -> Any:
     """Return a JSON value with every string masked, and every key that is no name."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
-        return {_key(key, mask): _hidden(item, mask) for key, item in value.items()}
-    return [_hidden(item, mask) for item in value] if isinstance(value, list) else value
+        return {_key(key, mask): _mask_value(item, mask) for key, item in value.items()}
+    return [_mask_value(item, mask) for item in value] if isinstance(value, list) else value
 
 
 def _key(key: str, mask: Mask) -> str:
     return key if _KEY.fullmatch(key) else spell_mask(mask(key))
 
 
-def _compared(text: str) -> str:
+def _fold_text(text: str) -> str:
     return _GAP.sub(" ", text.casefold())
 
 
 def _index_pii(documents: Iterable[Document], names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the (string, label) of all PII that is looked for, by how it is compared."""
     pairs = {pair for document in documents for pair in document.strings()}
-    stay = {_compared(name) for name in (*names, *(label for _, label in pairs))}
+    stay = {_fold_text(name) for name in (*names, *(label for _, label in pairs))}
     pii = {
-        _compared(string.strip()): (string.strip(), label)
+        _fold_text(string.strip()): (string.strip(), label)
         for string, label in sorted(pairs, reverse=True)
     }
     return {
@@ -132,24 +132,24 @@ def _index_pii(documents: Iterable[Document], names: Sequence[str]) -> dict[str,
 class _Masking:
     """Writes masks in the place of strings, the longest first."""
 
-    found: Mapping[str, tuple[str, str]]
+    pii: Mapping[str, tuple[str, str]]
     mask: Callable[[str, str], dict[str, str | int]]
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        longest = sorted(self.found, key=lambda s: (-len(s), s))
+        longest = sorted(self.pii, key=lambda s: (-len(s), s))
         patterns = ("[\\s_-]+".join(map(re.escape, _GAP.split(string))) for string in longest)
         object.__setattr__(self, "pattern", re.compile("|".join(patterns), re.IGNORECASE))
 
     def __call__(self, text: str) -> str:
-        return self.pattern.sub(self._masked, text)
+        return self.pattern.sub(self._mask_match, text)
 
-    def _masked(self, match: re.Match[str]) -> str:
-        string, label = self.found.get(_compared(match[0]), (match[0], "TEXT"))
+    def _mask_match(self, match: re.Match[str]) -> str:
+        string, label = self.pii.get(_fold_text(match[0]), (match[0], "TEXT"))
         return spell_mask(self.mask(string, label))
 
 
-def _rewritten(result: ResultT, write: Write) -> ResultT:
+def _rewrite_result(result: ResultT, write: Write) -> ResultT:
     """Return `result` with `write` applied to every string that its plugin wrote to be seen."""
     return replace(
         result,

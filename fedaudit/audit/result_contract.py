@@ -32,9 +32,9 @@ def check_result(plugin: str, result: object) -> Result:
     Raises ResultError in one line that names the plugin and what is wrong with the result.
     """
     try:
-        return _checked(result)
+        return _check_attack_result(result)
     except (ValueError, TypeError) as error:
-        raise _refused(plugin, error) from error
+        raise _result_error(plugin, error) from error
 
 
 def check_attribution(plugin: str, result: object) -> AttributionResult:
@@ -43,32 +43,32 @@ def check_attribution(plugin: str, result: object) -> AttributionResult:
         if not isinstance(result, AttributionResult):
             raise ValueError(f"a {type(result).__name__} in place of an Attributed")
         _texts("limits", result.limits)
-        for label, client in _numbered("client", result.clients):
+        for label, client in _label_values("client", result.clients):
             _client_score(label, client)
         for number, score in enumerate(result.marks.values(), 1):
             if not isinstance(score, Score):
                 raise ValueError(f"mark {number} has a {type(score).__name__}, no Score")
             to_plain(score, f"mark {number}")
     except (ValueError, TypeError, AttributeError) as error:
-        raise _refused(plugin, error) from error
+        raise _result_error(plugin, error) from error
     return result
 
 
-def _refused(plugin: str, why: Exception) -> ResultError:
+def _result_error(plugin: str, why: Exception) -> ResultError:
     return ResultError(f"The plugin {plugin} returned what no report can hold: {why}.")
 
 
-def _checked(result: object) -> Result:
+def _check_attack_result(result: object) -> Result:
     if not isinstance(result, Result):
         raise ValueError(f"a {type(result).__name__} in place of a Result")
-    rows = [_row(label, row) for label, row in _numbered("measurement", result.measurements)]
+    rows = [_row(label, row) for label, row in _label_values("measurement", result.measurements)]
     findings = [
-        _finding(label, finding) for label, finding in _numbered("finding", result.findings)
+        _finding(label, finding) for label, finding in _label_values("finding", result.findings)
     ]
     if len({finding.id for finding in findings}) < len(findings):
         raise ValueError("two findings have one id")
     _texts("limits", result.limits)
-    for label, leak in _numbered("revealed text", result.revealed):
+    for label, leak in _label_values("revealed text", result.revealed):
         if not isinstance(leak, Mapping) or not isinstance(leak.get("id"), str):
             raise ValueError(f"{label} is no table with an id")
         _strings(label, [*leak, *leak.values()])
@@ -81,7 +81,7 @@ def _checked(result: object) -> Result:
     )
 
 
-def _numbered(kind: str, values: object) -> Iterable[tuple[str, Any]]:
+def _label_values(kind: str, values: object) -> Iterable[tuple[str, Any]]:
     """Return each of `values` with its label, such as `finding 3`."""
     if not isinstance(values, tuple | list):
         raise ValueError(f"{kind}: a {type(values).__name__} in place of a tuple")
@@ -155,7 +155,7 @@ def _client_score(label: str, score: object) -> None:
 
 
 def _texts(kind: str, values: object) -> None:
-    _strings(kind, [value for _, value in _numbered(kind, values)])
+    _strings(kind, [value for _, value in _label_values(kind, values)])
 
 
 def _strings(label: str, values: Iterable[object]) -> None:

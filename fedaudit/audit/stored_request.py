@@ -66,7 +66,9 @@ def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
         )
     try:
         _check_text(table)
-        request = _built(KINDS[kind], {name: v for name, v in table.items() if name != "kind"})
+        request = _build_request(
+            KINDS[kind], {name: v for name, v in table.items() if name != "kind"}
+        )
         if to_table(request) != table:
             raise UsageError("something is missing, or written in another way")
     except (UsageError, ValueError, RecursionError) as error:
@@ -77,7 +79,7 @@ def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
     return replace(request, **_clients(request))
 
 
-def _built(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequest:
+def _build_request(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequest:
     clients = table.get("clients")
     if isinstance(clients, list):
         rows = [{**row, "sha256": ""} if isinstance(row, dict) else row for row in clients]

@@ -95,7 +95,7 @@ def resolve(
     if is_federation(path):
         opened = _federation(open_federation(path), adapter, number)
         if adapter is None and number is None:
-            opened = _deployed(opened, client, victim or data)
+            opened = _apply_deployment(opened, client, victim or data)
         elif client is not None:
             raise UsageError("--client goes with neither --round nor --adapter.")
         return replace(opened, found=target is None, last=target is None and around is None)
@@ -149,7 +149,7 @@ def _federation(federation: Federation, adapter: str | None, number: int | None)
     )
 
 
-def _deployed(audited: AuditTarget, client: str | None, data: Path | None) -> AuditTarget:
+def _apply_deployment(audited: AuditTarget, client: str | None, data: Path | None) -> AuditTarget:
     """Return `audited` as its defence deployed it, where one did."""
     federation = audited.federation
     assert federation is not None

@@ -81,7 +81,7 @@ def make(order: CanaryOrder, known_texts: Iterable[str] = ()) -> CanarySet:
     kind = find_kind(order.kind, order.language)
     rng = random.SystemRandom() if order.seed is None else random.Random(f"canaries {order.seed}")
     read = (text for path in order.corpora for text in _texts(path, order.template))
-    corpus_text = _folded(chain(known_texts, read))
+    corpus_text = _fold_texts(chain(known_texts, read))
     space = _space(order, kind, corpus_text)
     planted, controls = _secrets(space, order, rng, corpus_text)
     sentences = [check_sentence(sentence) for sentence in order.formats or kind.sentences]
@@ -184,7 +184,7 @@ def _texts(path: Path, form: str) -> Iterable[str]:
     return (document.text for document in corpus.read(path, template(form)))
 
 
-def _folded(texts: Iterable[str]) -> str:
+def _fold_texts(texts: Iterable[str]) -> str:
     """Return texts as one, letters and digits alone, in which secrets are found however spaced."""
     return "\0".join(map(_letters, texts))
 

@@ -59,17 +59,17 @@ def loss_coverage(
         clients = dict.fromkeys(canary.client for canary in canaries.planted)
         raise unknown_name_error("client of the canaries", client, clients)
     named = {
-        _folded(canary.secret): (number, _folded(canary.prefix))
+        _drop_spaces(canary.secret): (number, _drop_spaces(canary.prefix))
         for number, canary in numbered_canaries
     }
     # The longest first, so that no secret is found inside another one.
     secrets = re.compile("|".join(map(re.escape, sorted(named, key=len, reverse=True))))
     learned, cut, masked = Counter[int](), Counter[int](), Counter[int]()
     for ids, labels in rows:
-        read = _folded(decode(list(ids)))
+        read = _drop_spaces(decode(list(ids)))
         if not (copy_counts := Counter(secrets.findall(read))):
             continue
-        runs = [_folded(decode(run)) for run in _learned_runs(ids, labels)]
+        runs = [_drop_spaces(decode(run)) for run in _learned_runs(ids, labels)]
         with_loss = Counter(secret for run in runs for secret in secrets.findall(run))
         for secret, copies in copy_counts.items():
             number, prefix = named[secret]
@@ -105,7 +105,7 @@ def _learned_runs(ids: Sequence[int], labels: Sequence[int]) -> Iterator[list[in
         yield run
 
 
-def _folded(text: str) -> str:
+def _drop_spaces(text: str) -> str:
     return "".join(text.split())
 
 

@@ -66,7 +66,7 @@ class SecretSpace:
         for alphabet in reversed(self._places):
             number, index = divmod(number, len(alphabet))
             chars.append(alphabet[index])
-        return self._checked("".join(reversed(chars)))
+        return self._add_check_digit("".join(reversed(chars)))
 
     def __contains__(self, secret: str) -> bool:
         if self.words:
@@ -75,7 +75,7 @@ class SecretSpace:
         fits = len(body) == len(self._places) and all(
             char in alphabet for char, alphabet in zip(body, self._places, strict=True)
         )
-        return fits and self._checked(body) == secret
+        return fits and self._add_check_digit(body) == secret
 
     def __iter__(self) -> Iterator[str]:
         return map(self.secret, range(self.size))
@@ -98,7 +98,7 @@ class SecretSpace:
                 secrets.setdefault(secret)
         return list(secrets)
 
-    def _checked(self, body: str) -> str:
+    def _add_check_digit(self, body: str) -> str:
         return body + CHECKS[self.check](body.replace(" ", "")) if self.check else body
 
 

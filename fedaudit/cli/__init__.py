@@ -191,7 +191,7 @@ def _run() -> int:
         _say(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
+        return _report_interrupt()
     except Exception as error:
         if isinstance(error, OSError) and (mistake := explain_os_error(error)):
             _say(str(mistake))
@@ -218,7 +218,7 @@ def _bug(error: Exception) -> int:
     return BUG_EXIT_CODE
 
 
-def _interrupted() -> int:
+def _report_interrupt() -> int:
     _say(
         "Interrupted. The same command goes on: a simulation after its last finished round, an "
         "audit that has kept answers with --resume."

@@ -24,7 +24,7 @@ Name = Annotated[str, typer.Option("--name", help="What the key is called.")]
 @app.command()
 def rotate(run: Run, client: Client, name: Name = "revealing", quiet: Quiet = False) -> int:
     """Draw a new key in place of an old one, which fails at once."""
-    return _changed(run, client, "rotate", name, "", quiet)
+    return _change_key(run, client, "rotate", name, "", quiet)
 
 
 @app.command()
@@ -38,13 +38,13 @@ def add(
     quiet: Quiet = False,
 ) -> int:
     """Draw a further key that opens an adapter, for somebody else."""
-    return _changed(run, client, "add", name, adapter, quiet)
+    return _change_key(run, client, "add", name, adapter, quiet)
 
 
 @app.command()
 def revoke(run: Run, client: Client, name: Name, quiet: Quiet = False) -> int:
     """Take a key away; without any, nobody opens its adapter."""
-    return _changed(run, client, "revoke", name, "", quiet)
+    return _change_key(run, client, "revoke", name, "", quiet)
 
 
 @app.command()
@@ -88,7 +88,7 @@ def ask(
     return 0
 
 
-def _changed(
+def _change_key(
     run: Path, client: str, change: "KeyChange", name: str, adapter: str, quiet: bool
 ) -> int:
     """Change a key, and show that no adapter changed with it."""

@@ -66,7 +66,7 @@ def simulate(
         config, folder = counterfactual.settings(config, without, folder)
         make_folder(folder.parent)
     with runner.alone_in(folder):
-        done = _trained(config, folder, start_time, resume=resume, quiet=quiet)
+        done = _train(config, folder, start_time, resume=resume, quiet=quiet)
     if json:
         _copy(folder / "report.json", json)
     print_report(done)
@@ -74,7 +74,7 @@ def simulate(
     return 0
 
 
-def _trained(
+def _train(
     config: "Simulation", folder: Path, start_time: datetime, *, resume: bool, quiet: bool
 ) -> dict[str, Any]:
     """Train what is missing of the federation, and return its report."""

@@ -75,8 +75,8 @@ def streams() -> Iterator[Streams]:
     _fill()
     codecs.register_error(ESCAPED, _escaped)
     try:
-        sys.stdout, command_streams.out = _replaced(sys.stdout, 1)
-        sys.stderr, _ = _replaced(sys.stderr, 2)
+        sys.stdout, command_streams.out = _replace_stream(sys.stdout, 1)
+        sys.stderr, _ = _replace_stream(sys.stderr, 2)
         yield command_streams
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -97,7 +97,7 @@ def _fill() -> None:
                 os.close(opened)
 
 
-def _replaced(stream: TextIO | None, handle: int) -> tuple[TextIO, _Raw | None]:
+def _replace_stream(stream: TextIO | None, handle: int) -> tuple[TextIO, _Raw | None]:
     """Return a stream on a handle, with the encoding that `stream` has; itself if it is no file."""
     try:
         is_terminal = stream is not None and stream.fileno() >= 0 and stream.isatty()

@@ -121,7 +121,7 @@ def _variant_names(matrix: Matrix, bases: Mapping[str, Any]) -> dict[str, tuple[
     pairs = [
         (base, change)
         for change, settings in matrix.change.items()
-        for base in _applied(change, settings, bases)
+        for base in _bases_of_change(change, settings, bases)
     ]
     if matrix.order == "base":
         pairs.sort(key=lambda pair: list(bases).index(pair[0]))
@@ -134,7 +134,9 @@ def _variant_names(matrix: Matrix, bases: Mapping[str, Any]) -> dict[str, tuple[
     return named
 
 
-def _applied(name: str, change: Mapping[str, Any], bases: Mapping[str, Any]) -> Sequence[str]:
+def _bases_of_change(
+    name: str, change: Mapping[str, Any], bases: Mapping[str, Any]
+) -> Sequence[str]:
     """Return the names of the bases that a change is for."""
     table = {key: value for key, value in change.items() if key == "base"}
     only = build(Applied, table, f"study.matrix.change.{name}").base
@@ -186,10 +188,10 @@ def _cells(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             words = {"row": row, "column": name, "variant": variant}
             yield {
                 "source": table.source,
-                "what": _filled(description, words),
+                "what": _fill_words(description, words),
                 "metric": column.metric or table.metric,
                 "value": value,
-                "variant": _filled(column.variant or "{variant}", words),
+                "variant": _fill_words(column.variant or "{variant}", words),
                 "plugin": column.plugin or table.plugin,
                 "scope": {**table.scope, **column.scope, **scope},
             }
@@ -212,10 +214,10 @@ def _split_row(
             f"figures of {table.source}: row {names[0]!r} has {len(values)} values for"
             f" {columns} column{'' if columns == 1 else 's'}."
         )
-    variant = _filled(table.variant, {"row": names[0]}) if table.variant else names[1]
+    variant = _fill_words(table.variant, {"row": names[0]}) if table.variant else names[1]
     return names[0], variant, scope, values
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
+def _fill_words(text: str, words: Mapping[str, str]) -> str:
     """Return `text` with each {word} replaced; braces in what replaces it stay."""
     return re.sub(r"\{(\w+)\}", lambda word: words.get(word[1], word[0]), text)

@@ -70,7 +70,7 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
     offered: dict[str, type[Plugin]] = {}
     for implementation in getattr(manager().hook, KINDS[kind]).get_hookimpls():
         try:
-            classes = [_checked(cls) for cls in implementation.function()]
+            classes = [_check_plugin(cls) for cls in implementation.function()]
         except (Exception, SystemExit) as error:
             name = implementation.plugin_name
             raise PluginError(f"Plugin {name!r} does not load: {_load_problem(error)}") from error
@@ -90,7 +90,7 @@ def _load_problem(error: BaseException) -> str:
     return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)
 
 
-def _checked(cls: type[Plugin]) -> type[Plugin]:
+def _check_plugin(cls: type[Plugin]) -> type[Plugin]:
     is_dataclass = isinstance(cls, type) and dataclasses.is_dataclass(cls)
     if not is_dataclass or not getattr(cls, "name", ""):
         raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")

@@ -35,16 +35,16 @@ def recognize(source: SourceFolder, layout: str = "") -> tuple[Importer, SourceF
     matches = list(_matches(source, layout))
     if len(matches) > 1:
         choices = " and ".join(
-            f"{importer.name} ({_listed(places)})" for importer, places in matches
+            f"{importer.name} ({_list_names(places)})" for importer, places in matches
         )
         raise InputError(f"{source.path} may be {choices}: say which with --layout.")
     if not matches:
-        raise _unknown(source, layout)
+        raise _unknown_layout_error(source, layout)
     [(importer, places)] = matches
     if len(places) > 1:
         raise InputError(
-            f"{source.path} holds {len(places)} runs of {importer.name} ({_listed(places)}): name "
-            "the folder of one."
+            f"{source.path} holds {len(places)} runs of {importer.name} ({_list_names(places)}): "
+            "name the folder of one."
         )
     return importer, source.below(places[0])
 
@@ -78,7 +78,7 @@ def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence
     return []
 
 
-def _unknown(source: SourceFolder, layout: str) -> InputError | UsageError:
+def _unknown_layout_error(source: SourceFolder, layout: str) -> InputError | UsageError:
     if adapters.CONFIG in source.files:
         return UsageError(
             f"{source.path} is one adapter, no federation: audit it with --target BASE --adapter "
@@ -94,7 +94,7 @@ def _describe_folder(source: SourceFolder) -> str:
     files = ", ".join(f"{n:,} x {kind}" for kind, n in kinds.most_common(SHOWN_NAMES))
     counts = [f"{_number(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
     if folders:
-        counts.append(f"{_number(len(folders), 'folder')} ({_listed(folders)})")
+        counts.append(f"{_number(len(folders), 'folder')} ({_list_names(folders)})")
     if source.links:
         counts.append(f"{_number(len(source.links), 'link')}, not followed")
     return ", ".join(counts)
@@ -104,6 +104,6 @@ def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     ellipsis = ", ..." if len(names) > SHOWN_NAMES else ""
     return ", ".join(name or "." for name in names[:SHOWN_NAMES]) + ellipsis

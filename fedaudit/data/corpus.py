@@ -151,8 +151,8 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             return
         with open_regular(path) as file:
             for number, line in enumerate(_lines(file, path), start=1):
-                if text := _decoded(line, number, path).strip():
-                    yield f"line {number}", _parsed(text, f"{path}, line {number}")
+                if text := _decode_line(line, number, path).strip():
+                    yield f"line {number}", _parse_record(text, f"{path}, line {number}")
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except IsADirectoryError:
@@ -164,9 +164,10 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _elements(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     with open_regular(path) as file:
         lines = [
-            _decoded(line, number, path) for number, line in enumerate(_lines(file, path), start=1)
+            _decode_line(line, number, path)
+            for number, line in enumerate(_lines(file, path), start=1)
         ]
-    for number, element in enumerate(_loaded("".join(lines), str(path)), start=1):
+    for number, element in enumerate(_parse_json("".join(lines), str(path)), start=1):
         yield f"record {number}", _object(element, f"{path}, record {number}")
 
 
@@ -180,7 +181,7 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
         yield line
 
 
-def _decoded(line: bytes, number: int, path: Path) -> str:
+def _decode_line(line: bytes, number: int, path: Path) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -190,11 +191,11 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
         ) from None
 
 
-def _parsed(text: str, where: str) -> Mapping[str, Any]:
-    return _object(_loaded(text, where), where)
+def _parse_record(text: str, where: str) -> Mapping[str, Any]:
+    return _object(_parse_json(text, where), where)
 
 
-def _loaded(text: str, where: str) -> Any:
+def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=partial(_unique_object, where))
     except RecursionError:

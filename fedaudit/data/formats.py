@@ -173,11 +173,13 @@ def _of_fields(
 ) -> list[TextPiece]:
     """Return instruction, input and output as the template renders them, or as TRL joins them."""
     if not fields.get("instruction"):
-        raise InputError(f"{where}: {NEEDED}; it has {_listed(record)}.{_suggest_name(unread)}")
+        raise InputError(
+            f"{where}: {NEEDED}; it has {_list_fields(record)}.{_suggest_name(unread)}"
+        )
     if "output" not in names:
         raise InputError(
             f"{where}: {names['instruction']!r} without an answer; the record has "
-            f"{_listed(record)}.{_suggest_name(unread)} {_explicit()}"
+            f"{_list_fields(record)}.{_suggest_name(unread)} {_explicit()}"
         )
     prompt, context, answer = (
         [TextPiece(fields[role], (names[role],))] if fields.get(role) else []
@@ -193,7 +195,7 @@ def _explicit() -> str:
     return 'Add "output": "" where it is to be empty, or write a prompt as {"prefix": "..."}.'
 
 
-def _listed(record: Mapping[str, Any]) -> str:
+def _list_fields(record: Mapping[str, Any]) -> str:
     return ", ".join(map(repr, record)) or "no field"
 
 

@@ -87,7 +87,7 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
             changed[key_path] = masking.rewrite_spans(original, spans, written)
         if (repeated := same.get(document.text)) is not None:
             changed[key_path] = repeated
-    fields = _changed(marked.record.given, changed)
+    fields = _set_strings(marked.record.given, changed)
     if (name := marked.record.content.names.get("pii")) is not None:
         fields[name] = [{"start": s.start, "end": s.end, "label": s.label} for s in remaining]
     pairs = [pair for document in everywhere.documents() for pair in document.strings()]
@@ -228,10 +228,12 @@ def _value_at(value: Any, key_path: Place) -> str:
     return str(value)
 
 
-def _changed(value: Any, changed: Mapping[Place, str], key_path: Place = ()) -> Any:
+def _set_strings(value: Any, changed: Mapping[Place, str], key_path: Place = ()) -> Any:
     """Return a JSON value with the strings of `changed` at their key paths."""
     if isinstance(value, Mapping):
-        return {name: _changed(inner, changed, (*key_path, name)) for name, inner in value.items()}
+        return {
+            name: _set_strings(inner, changed, (*key_path, name)) for name, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_changed(inner, changed, (*key_path, n)) for n, inner in enumerate(value)]
+        return [_set_strings(inner, changed, (*key_path, n)) for n, inner in enumerate(value)]
     return changed.get(key_path, value)

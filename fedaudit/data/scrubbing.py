@@ -101,9 +101,9 @@ def scrub(
     """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
     check(order)
     records = list(corpus.read_records(order.source, template(order.template)))
-    marked, annotator = _marked(records, order, watch("finding PII"))
+    marked, annotator = _mark_records(records, order, watch("finding PII"))
     everything = [document for m in marked for document in m.documents()]
-    chosen = _chosen(order, everything)
+    chosen = _label_filter(order, everything)
     key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
     style: Any = order.style
     written = masking.substitution(style, everything, key)
@@ -111,7 +111,7 @@ def scrub(
     masked = [pair for d in done for pair in d.masked]
     strings = {normalize(string) for string, _ in masked} - {""}
     exact, remaining = _find_remaining(strings, records, done, watch("looking for what is left"))
-    _write(order, _renamed(records, done))
+    _write(order, _renew_ids(records, done))
     return ScrubResult(
         records=len(done),
         masked=_sorted_counts(Counter(label for _, label in masked)),
@@ -151,7 +151,7 @@ def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
     }
 
 
-def _marked(
+def _mark_records(
     records: Sequence[CorpusRecord], order: ScrubRequest, progress: Progress
 ) -> tuple[list[MarkedRecord], str | None]:
     """Return the records with their personal data marked, and what annotated the unmarked ones.
@@ -180,7 +180,7 @@ def _marked(
     return result, annotator
 
 
-def _chosen(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:
+def _label_filter(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:
     """Return whether a label is to be masked; raises UsageError for one that no record has."""
     present = {span.label for document in documents for span in document.pii or ()}
     for label in (*order.only, *order.excluding):
@@ -232,7 +232,9 @@ def _find_remaining(
     return exact, exact | {string for string in strings if forms[string] - gone}
 
 
-def _renamed(records: Sequence[CorpusRecord], done: Sequence[MaskedRecord]) -> list[dict[str, Any]]:
+def _renew_ids(
+    records: Sequence[CorpusRecord], done: Sequence[MaskedRecord]
+) -> list[dict[str, Any]]:
     """Return the fields of the records, with new ids where fedaudit had made them.
 
     Such an id is a hash of the whole record: with it, a guess of what was masked could be tested.

@@ -74,10 +74,10 @@ def _rows(text: io.TextIOWrapper, path: Path) -> tuple[list[str], Iterator[tuple
     separator = max(SEPARATORS, key=lambda sep: len(next(csv.reader([first], delimiter=sep), [])))
     header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
     _check_header(header, path)
-    return header, _numbered(csv.reader(text, delimiter=separator, strict=True), path)
+    return header, _numbered_rows(csv.reader(text, delimiter=separator, strict=True), path)
 
 
-def _numbered(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _numbered_rows(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
     while True:
         line = reader.line_num + 2  # the header is not the reader's
         try:

@@ -29,7 +29,7 @@ def last_states(
     if min(lengths, default=1) < 1:
         raise ValueError("A prompt without tokens has no state.")
     output = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
-    shared = _shared(prompts, extra)
+    shared = _shared_length(prompts, extra)
     cache = _beginning(model, prompts[0][:shared], room) if shared else None
     table = model.get_input_embeddings()
 
@@ -42,7 +42,7 @@ def last_states(
             embedded = torch.cat([embedded, new[:, None]], dim=1)
         states: torch.Tensor = model.base_model(
             inputs_embeds=embedded,
-            past_key_values=_repeated(cache, len(indices)) if cache else None,
+            past_key_values=_repeat_cache(cache, len(indices)) if cache else None,
             use_cache=cache is not None,
         ).last_hidden_state
         return states[:, -1].float().cpu()
@@ -55,7 +55,7 @@ def last_states(
     return output
 
 
-def _shared(prompts: Sequence[Sequence[int]], extra: int) -> int:
+def _shared_length(prompts: Sequence[Sequence[int]], extra: int) -> int:
     """Return how many tokens all prompts begin with, leaving each one token of its own."""
     if len(prompts) < 2:
         return 0
@@ -87,7 +87,7 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
     return cache
 
 
-def _repeated(cache: DynamicCache, rows: int) -> DynamicCache:
+def _repeat_cache(cache: DynamicCache, rows: int) -> DynamicCache:
     """Return a copy of a one-row cache with that row `rows` times."""
     clone = copy.copy(cache)
     clone.layers = [copy.copy(layer) for layer in cache.layers]

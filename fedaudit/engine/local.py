@@ -144,15 +144,15 @@ class LocalEngine:
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence; raises InputError for one that does not fit the context."""
-        return self._measured(target, sequences, log_likelihood.log_probabilities, progress)
+        return self._measure(target, sequences, log_likelihood.log_probabilities, progress)
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
         """Measure every token; raises InputError for a sequence that does not fit the context."""
-        return self._measured(target, sequences, log_likelihood.token_statistics, progress)
+        return self._measure(target, sequences, log_likelihood.token_statistics, progress)
 
-    def _measured(
+    def _measure(
         self,
         target: Target,
         sequences: TokenRows,

@@ -47,7 +47,7 @@ class RoutedEngine(EngineWrapper):
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
         """Continue what the responder leaves of every prompt."""
-        routed = self._routed(target, [request.prompt for request in batch.requests])
+        routed = self._route(target, [request.prompt for request in batch.requests])
 
         def ask(
             routed_target: Target, indices: Sequence[int], on_progress: Progress
@@ -65,7 +65,7 @@ class RoutedEngine(EngineWrapper):
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score what the responder leaves of every sequence, from its second token on."""
-        routed = self._routed(target, sequences)
+        routed = self._route(target, sequences)
 
         def ask(
             routed_target: Target, indices: Sequence[int], on_progress: Progress
@@ -82,7 +82,7 @@ class RoutedEngine(EngineWrapper):
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
         """Measure what the responder leaves of every sequence, from its second token on."""
-        routed = self._routed(target, sequences)
+        routed = self._route(target, sequences)
 
         def ask(
             routed_target: Target, indices: Sequence[int], on_progress: Progress
@@ -104,7 +104,7 @@ class RoutedEngine(EngineWrapper):
         nevertheless, they are scored one by one.
         """
         flat = [sequence for group in groups for sequence in group]
-        routed = iter(self._routed(target, flat))
+        routed = iter(self._route(target, flat))
         split = [[next(routed) for _ in group] for group in groups]
         if any(len({request.adapter for request in group}) > 1 for group in split):
             scores = iter(self.score(target, flat, progress=progress))
@@ -136,7 +136,7 @@ class RoutedEngine(EngineWrapper):
             scatter_probabilities,  # draws as the sampler does, with torch
         )
 
-        routed = self._routed(target, request.prompts)
+        routed = self._route(target, request.prompts)
         trials = request.trials or [0] * len(request)
 
         def ask(
@@ -167,7 +167,7 @@ class RoutedEngine(EngineWrapper):
 
         return _by_adapter(target, routed, ask, progress)
 
-    def _routed(self, target: Target, prompts: TokenRows) -> list[RoutedRequest]:
+    def _route(self, target: Target, prompts: TokenRows) -> list[RoutedRequest]:
         if target.heading is None:
             return [RoutedRequest("", target.adapter, tuple(prompt)) for prompt in prompts]
         return self.responder.route(

@@ -39,7 +39,7 @@ def log_likelihoods(
     prompts = _prompts(plan, by_label)
     likelihoods: dict[str, float] = {}
     for label, group in by_label.items():
-        scores = _scored(case, case.base, prompts[label], group)
+        scores = _score_strings(case, case.base, prompts[label], group)
         for string, values in zip(group, scores, strict=True):
             likelihoods[string] = _mean(values)
     return likelihoods
@@ -62,7 +62,7 @@ def chance_of_base(
     if case.base is None or not strings or why_lacking(case.engine, {"score"}):
         return {}
     questions = _spread(plan.questions(), prompts)
-    scores = _scored(case, case.base, [question.prompt for question in questions], strings)
+    scores = _score_strings(case, case.base, [question.prompt for question in questions], strings)
     copies = [question.copies for question in questions]
     scale = samples * plan.size / sum(copies)
     chances = {}
@@ -106,7 +106,7 @@ def _prompts(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
     return {label: group or first for label, group in prompts.items()}
 
 
-def _scored(
+def _score_strings(
     case: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""

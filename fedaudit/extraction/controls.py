@@ -77,7 +77,7 @@ def _generate_controls(
     for string in strings:
         for number in range(quota):
             if number < FACTOR and label in _FIELDS:
-                yield _invented(string, label, rng)
+                yield _invent_string(string, label, rng)
             yield recombiner.make(string, rng).strip()
 
 
@@ -122,12 +122,12 @@ def is_han(string: str) -> bool:
 
 def _guess(string: str, label: str, strings: Sequence[str], rng: random.Random) -> str:
     if label in _FIELDS:
-        return _invented(string, label, rng)
+        return _invent_string(string, label, rng)
     halves = _halves(string), _halves(rng.choice(strings))
     return halves[0][0] + halves[1][1]
 
 
-def _invented(string: str, label: str, rng: random.Random) -> str:
+def _invent_string(string: str, label: str, rng: random.Random) -> str:
     person: Person = invent("zh" if is_han(string) else "en", rng)
     return str(getattr(person, _FIELDS[label]))
 

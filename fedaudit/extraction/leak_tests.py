@@ -71,14 +71,14 @@ def test_leaks(
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
     leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
-    compared = _compared({**targets, **truth.controls, **_labels_of(truth, leaks)}, gained)
+    compared = _kinds_with_hits({**targets, **truth.controls, **_labels_of(truth, leaks)}, gained)
     trial = LeakTrial(
         targets=targets,
         controls=truth.controls,
         gained=gained,
         strength=probabilities.strength,
         likelihood=log_likelihoods(case, plan, compared) if leaks else {},
-        of_base=_of_base(case, plan, manner.samples, probabilities, leaks, targets),
+        base_chance=_base_chances(case, plan, manner.samples, probabilities, leaks, targets),
         outputs=plan.size * manner.samples,
         seed=case.seed,
         uplift=control_uplift(probabilities, truth.controls),
@@ -90,7 +90,7 @@ def test_leaks(
     return LeakTests(trial=trial, rows=rows, p=p, base=probabilities.base is not None)
 
 
-def _of_base(
+def _base_chances(
     case: AttackContext,
     plan: QueryPlan,
     samples: int,
@@ -131,7 +131,7 @@ def _ratio(tuned: float, base: float) -> float:
     return tuned / base * math.exp(math.sqrt(1 / tuned + 1 / base))
 
 
-def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
+def _kinds_with_hits(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
     """Return the strings of the kinds of which something came out: others have nothing to match."""
     kinds = {label for string, label in labels.items() if gained.get(string, 0.0) >= MATERIAL}
     return {string: label for string, label in labels.items() if label in kinds}
@@ -175,7 +175,7 @@ def _rows(
         common_scope["estimator"] = "exact"
     labels = dict.fromkeys(trial.targets.values())
     if not trial.targets:
-        yield _unjudged(plugin, {"source": NEW, **common_scope}, truth)
+        yield _unjudged_row(plugin, {"source": NEW, **common_scope}, truth)
         return
     for label in ("", *sorted(labels)):
         scope = {**common_scope, "label": label} if label else common_scope
@@ -211,7 +211,7 @@ def _rows(
         )
 
 
-def _unjudged(plugin: str, scope: Mapping[str, object], truth: TargetSet) -> Measurement:
+def _unjudged_row(plugin: str, scope: Mapping[str, object], truth: TargetSet) -> Measurement:
     """Return why nothing is judged: strings that others have too must not be judged instead."""
     if truth.exclusive:
         why = "what only the victim has is longer than an answer"

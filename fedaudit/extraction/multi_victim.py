@@ -31,7 +31,7 @@ def results(
     case, extra_notes = attack.prepare(case)
     notes = (*plan.notes, *extra_notes)
     if attack.estimator == "sample":
-        return _sampled(attack, case, plan, truths, matcher), notes
+        return _sample_results(attack, case, plan, truths, matcher), notes
     params, threshold = attack.query_params, attack.threshold
     victim_results = estimator.results(
         attack.name, case, plan, truths, params, threshold=threshold, sweeps=False
@@ -39,7 +39,7 @@ def results(
     return victim_results, notes
 
 
-def _sampled(
+def _sample_results(
     attack: PrefixAttack,
     case: AttackContext,
     plan: QueryPlan,

@@ -83,9 +83,9 @@ class Recombiner:
         """Return another string like `string`, or `string` itself where nothing can be swapped."""
         cut = split_pieces(string)
         shapes = tuple(map(piece_shape, cut))
-        return "".join(self._swapped(piece, shapes, i, rng) for i, piece in enumerate(cut))
+        return "".join(self._swap_piece(piece, shapes, i, rng) for i, piece in enumerate(cut))
 
-    def _swapped(
+    def _swap_piece(
         self, piece: str, shapes: tuple[str, ...], position: int, rng: random.Random
     ) -> str:
         form = shapes[position]

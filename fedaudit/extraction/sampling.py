@@ -106,7 +106,7 @@ def ask_plan(
     the journal holds no text. Of a shard's audit the other shards' questions are left out.
     """
     shared = case if isinstance(case, SharedContext) else share_responses(case, ResponseCache())
-    asking = _Asking(case=shared, target=target, manner=manner, among=matcher)
+    asking = _Asking(case=shared, target=target, manner=manner, matcher=matcher)
     progress, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
     for (start, question), texts, recalled in asking.through(plan, progress, total):
         if not recalled:
@@ -127,13 +127,13 @@ class _Asking:
     case: SharedContext
     target: Target
     manner: QueryParams
-    among: TargetMatcher | None
+    matcher: TargetMatcher | None
 
     @property
     def cache_key(self) -> Hashable:
         """Return what an answer depends on besides the prompt, in this process."""
         target, manner = self.target, self.manner
-        looked_for = self.among.digest if self.among else None
+        looked_for = self.matcher.digest if self.matcher else None
         settings = (
             target.adapter,
             target.heading,
@@ -166,7 +166,7 @@ class _Asking:
         manner = self.manner
         settings = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
         stream = shard_journal.stream(
-            (*weights, *settings, self.among.digest if self.among else None)
+            (*weights, *settings, self.matcher.digest if self.matcher else None)
         )
         return self._ask_chunks(plan, shard_journal.shard, stream, progress, total)
 
@@ -212,7 +212,7 @@ class _Asking:
         content = stream.next(digest, self._room(sum(sample_counts))) if stream else None
         if stream and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
-            stored_answers = self._unpacked(stream, content, sample_counts)
+            stored_answers = self._unpack_answers(stream, content, sample_counts)
             if self.case.kept and (recheck := self.case.kept.recheck):
                 fresh = [
                     index for index, texts in enumerate(answers) if texts != stored_answers[index]
@@ -229,7 +229,7 @@ class _Asking:
         every = [texts for texts in answers if texts is not None]
         if stream:
             stream.add(
-                digest, sum(sample_counts), self.among.packed(every) if self.among else every
+                digest, sum(sample_counts), self.matcher.packed(every) if self.matcher else every
             )
         return every, recalled
 
@@ -245,27 +245,29 @@ class _Asking:
                 requests,
                 seed=self.case.seed,
                 decoding=self.manner.decoding,
-                stop_strings=self.among.strings if self.among else None,
+                stop_strings=self.matcher.strings if self.matcher else None,
             ),
             progress=progress,
         )
-        if self.among is None:
+        if self.matcher is None:
             return [completion.texts for completion in generated]
-        return [[self.among.reduced(text) for text in completion.texts] for completion in generated]
+        return [
+            [self.matcher.reduced(text) for text in completion.texts] for completion in generated
+        ]
 
     def _room(self, answers: int) -> int:
         return chunk_size.journal_bytes(
-            answers, 0 if self.among else answers * self.manner.new_tokens
+            answers, 0 if self.matcher else answers * self.manner.new_tokens
         )
 
-    def _unpacked(
+    def _unpack_answers(
         self, stream: JournalPass, content: Any, samples: Sequence[int]
     ) -> list[list[str]]:
         """Return the answers that a journal holds; raises BrokenJournal where they are none."""
         try:
             return (
-                self.among.unpacked(content, samples)
-                if self.among
+                self.matcher.unpacked(content, samples)
+                if self.matcher
                 else whole_answers(content, samples)
             )
         except ValueError as error:

@@ -59,7 +59,7 @@ class LeakTrial:
     """How often the tuned model says each string: answers, or a probability."""
     likelihood: Mapping[str, float]
     """ln p of each under the base; empty without a base."""
-    of_base: Mapping[str, float]
+    base_chance: Mapping[str, float]
     """The probability that the base says a string in this audit: targets, and what came out."""
     outputs: int
     """Answers that were drawn, or would be."""
@@ -104,7 +104,8 @@ class LeakTrial:
         """Return how likely each target comes out of a model that never saw it, at most."""
         return {
             string: min(
-                1.0, max(MIN_UPLIFT, self.uplift.get(label, 1.0)) * self.of_base.get(string, 1.0)
+                1.0,
+                max(MIN_UPLIFT, self.uplift.get(label, 1.0)) * self.base_chance.get(string, 1.0),
             )
             for string, label in self.targets.items()
         }
@@ -130,7 +131,7 @@ class LeakTrial:
         law = guess_of_digits(string, self.donors.get(label, ())) * self.outputs
         if law < 1 and not hits:
             chance = min(1.0, 2 * min(chance, law))
-        return max(chance, self.of_base.get(string, 1.0))
+        return max(chance, self.base_chance.get(string, 1.0))
 
     def leak(self) -> float:
         """Return the p value of all targets together: neither controls nor the base explain it."""

@@ -77,7 +77,7 @@ def build_target_set(
     controls = sample_controls(
         labels, texts, seed=case.seed, donors=donors, real_controls=real_controls, most=most
     )
-    shared = _shared(labels, case.members)
+    shared = _count_members(labels, case.members)
     return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
@@ -99,7 +99,9 @@ def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
     return {label: sorted(strings) for label, strings in sorted(by_label.items())}
 
 
-def _shared(labels: Iterable[str], members: Mapping[str, Sequence[Document]]) -> dict[str, int]:
+def _count_members(
+    labels: Iterable[str], members: Mapping[str, Sequence[Document]]
+) -> dict[str, int]:
     """Return how many other members have each string, however they write it."""
     forms = {string: fold(string) for string in labels}
     counts = dict.fromkeys(forms, 0)

@@ -190,11 +190,13 @@ def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
         items = table.get(key)
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise InputError(f"{path} needs a list of objects {key!r}.")
-        result[key] = tuple(build(cls, _tupled(item, path), f"{NAME} {key}") for item in items)
+        result[key] = tuple(
+            build(cls, _member_tuples(item, path), f"{NAME} {key}") for item in items
+        )
     return result
 
 
-def _tupled(item: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+def _member_tuples(item: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """Return a client's or round's table with its lists of members as tuples."""
     sums = item.get("sums")
     if not isinstance(sums, dict):

@@ -65,7 +65,7 @@ class CachingEngine(EngineWrapper):
             sizes=[request.samples * request.max_new_tokens for request in requests],
             counts=[request.samples for request in requests],
             ask=ask,
-            fits=lambda request, answer: _continued(request.samples, answer),
+            fits=lambda request, answer: _is_completion(request.samples, answer),
             progress=progress,
         )
         return [
@@ -86,7 +86,7 @@ class CachingEngine(EngineWrapper):
             sizes=list(map(len, sequences)),
             counts=[1] * len(sequences),
             ask=lambda piece, progress: self.engine.score(target, piece, progress=progress),
-            fits=_scored,
+            fits=_is_score_row,
             progress=progress,
         )
         return [
@@ -113,7 +113,7 @@ class CachingEngine(EngineWrapper):
             sizes=list(map(len, sequences)),
             counts=[len(NUMBERS)] * len(sequences),
             ask=ask,
-            fits=_measured,
+            fits=_is_statistics,
             progress=progress,
         )
         return [
@@ -132,7 +132,7 @@ class CachingEngine(EngineWrapper):
             sizes=[sum(map(len, group)) for group in groups],
             counts=list(map(len, groups)),
             ask=lambda piece, progress: self.engine.score_groups(target, piece, progress=progress),
-            fits=lambda group, answer: _all_fit(_scored, group, answer),
+            fits=lambda group, answer: _all_fit(_is_score_row, group, answer),
             progress=progress,
         )
         return [
@@ -221,7 +221,7 @@ def _all_fit(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: An
     )
 
 
-def _continued(samples: int, answer: Any) -> bool:
+def _is_completion(samples: int, answer: Any) -> bool:
     """Tell whether an answer has a text for each sample, and the tokens of all texts or none."""
     if not isinstance(answer, list) or len(answer) != 2:
         return False
@@ -236,7 +236,7 @@ def _continued(samples: int, answer: Any) -> bool:
     )
 
 
-def _scored(sequence: Sequence[int], answer: Any) -> bool:
+def _is_score_row(sequence: Sequence[int], answer: Any) -> bool:
     """Tell whether an answer is a log-probability of every token but the first."""
     return (
         isinstance(answer, list)
@@ -251,7 +251,7 @@ def _none_of(sequence: Sequence[int]) -> TokenStatistics:
     return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
 
 
-def _measured(sequence: Sequence[int], answer: Any) -> bool:
+def _is_statistics(sequence: Sequence[int], answer: Any) -> bool:
     """Tell whether an answer has the form in which a text's statistics are kept."""
     if not isinstance(answer, list) or len(answer) != len(NUMBERS):
         return False

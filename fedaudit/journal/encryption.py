@@ -138,19 +138,19 @@ def frames(file: BinaryIO, key: bytes = b"", head_size: int = BEGINNING) -> Iter
 def encrypt(content: bytes, key: bytes) -> bytes:
     """Return content encrypted under the key."""
     nonce = secrets.token_bytes(_NONCE)
-    return nonce + _mixed(content, key + nonce)
+    return nonce + _xor_stream(content, key + nonce)
 
 
 def decrypt(content: bytes, key: bytes) -> bytes:
     """Return the content that was encrypted."""
-    return _mixed(content[_NONCE:], key + content[:_NONCE])
+    return _xor_stream(content[_NONCE:], key + content[:_NONCE])
 
 
 def _check(content: bytes, key: bytes) -> bytes:
     return blake2b(content, digest_size=16, key=key).digest()
 
 
-def _mixed(content: bytes, key: bytes) -> bytes:
+def _xor_stream(content: bytes, key: bytes) -> bytes:
     stream = shake_256(key).digest(len(content))
     mixed = int.from_bytes(content, "little") ^ int.from_bytes(stream, "little")
     return mixed.to_bytes(len(content), "little")

@@ -70,7 +70,7 @@ def parse_scores(text: str) -> tuple[Scores, Scores] | None:
     """
     text = text.strip()
     if lines := _LINES.fullmatch(text):
-        return _checked([[float(s) for s in line.split()] for line in lines.groups()])
+        return _check_scores([[float(s) for s in line.split()] for line in lines.groups()])
     fenced = _FENCED.fullmatch(text)
     try:
         table = json.loads(
@@ -80,7 +80,7 @@ def parse_scores(text: str) -> tuple[Scores, Scores] | None:
         return None
     if not isinstance(table, dict) or table.keys() != {"1", "2"}:
         return None
-    return _checked([_aspect_scores(table[number]) for number in ("1", "2")])
+    return _check_scores([_aspect_scores(table[number]) for number in ("1", "2")])
 
 
 def _aspect_scores(table: Any) -> list[float]:
@@ -91,7 +91,7 @@ def _aspect_scores(table: Any) -> list[float]:
     return [float(v) for v in values if type(v) in (int, float) and LOWEST <= v <= HIGHEST]
 
 
-def _checked(score_lists: list[list[float]]) -> tuple[Scores, Scores] | None:
+def _check_scores(score_lists: list[list[float]]) -> tuple[Scores, Scores] | None:
     complete = all(len(scores) == len(ASPECTS) for scores in score_lists)
     if not complete or not all(LOWEST <= s <= HIGHEST for scores in score_lists for s in scores):
         return None

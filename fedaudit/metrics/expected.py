@@ -66,12 +66,12 @@ def count_interval(
     tails += [np.sort(probabilities[list(group)])[None, ::-1] for group in groups if len(group) > 1]
     sure = sum(int((tail >= 1 - CERTAIN).sum()) for tail in tails)
     open_ = [tail[((tail > CERTAIN) & (tail < 1 - CERTAIN)).any(axis=1)] for tail in tails]
-    law = _summed([row for tail in open_ for row in _laws(tail)]).clip(0)
-    low, high = _middle(_scattered(law, variance))
+    law = _sum_law([row for tail in open_ for row in _laws(tail)]).clip(0)
+    low, high = _middle(_add_poisson_noise(law, variance))
     return max(0, sure + low), min(len(probabilities), sure + high)
 
 
-def _scattered(law: Floats, variance: float) -> tuple[int, Floats]:
+def _add_poisson_noise(law: Floats, variance: float) -> tuple[int, Floats]:
     """Return the least number, and the law from there on, with a difference of Poissons added."""
     from scipy.special import ive
 
@@ -100,7 +100,7 @@ def _laws(tails: Floats) -> Floats:
     return rolled
 
 
-def _summed(laws: Sequence[Floats]) -> Floats:
+def _sum_law(laws: Sequence[Floats]) -> Floats:
     """Return the law of a sum of independent numbers, by products of Fourier transforms."""
     count = 1 << max(0, len(laws) - 1).bit_length()
     table = np.zeros((count, max(map(len, laws), default=1)))

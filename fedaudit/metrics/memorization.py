@@ -80,8 +80,8 @@ def ratios(
     return Ratios(
         pairs,
         inter_of,
-        intra=_weighted({j: pairs[j, j] for j in sizes}, sizes),
-        inter=_weighted(inter_of, sizes),
+        intra=_weighted_mean({j: pairs[j, j] for j in sizes}, sizes),
+        inter=_weighted_mean(inter_of, sizes),
         total=_rate(sum(bool(hit) for hit in every), len(every)),
         unmeasured=tuple(sorted(j for j in sizes if sizes[j] and not reached[j])),
     )
@@ -102,7 +102,7 @@ def _inter_of(name: str, pairs: Mapping[tuple[str, str], Rate], reached: list[se
     return Rate(Estimate(*(math.fsum(s) / len(known_estimates) for s in sums)), len(reached), hits)
 
 
-def _weighted(rates: Mapping[str, Rate], sizes: Mapping[str, int]) -> Rate:
+def _weighted_mean(rates: Mapping[str, Rate], sizes: Mapping[str, int]) -> Rate:
     """Return the mean of independent rates, weighted by size, with a MOVER interval."""
     pairs = [(sizes[j], rate.estimate) for j, rate in rates.items() if rate.estimate and sizes[j]]
     n, hits = (sum(getattr(rate, field) for rate in rates.values()) for field in ("n", "hits"))

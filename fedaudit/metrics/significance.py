@@ -140,13 +140,13 @@ def permutation_p_value(
         nonzero = pooled_values[pooled_values > 0]
         if len(targets) and len(controls) and len(nonzero):
             observed += float(targets.sum())
-            sums += _dealt(nonzero, len(pooled_values) - len(nonzero), len(targets), draws, rng)
+            sums += _deal_sums(nonzero, len(pooled_values) - len(nonzero), len(targets), draws, rng)
     if not observed:
         return 1.0
     return float((1 + (sums >= observed * (1 - 1e-9)).sum()) / (1 + draws))
 
 
-def _dealt(
+def _deal_sums(
     nonzero: npt.NDArray[np.float64],
     zeros: int,
     targets: int,

@@ -63,9 +63,11 @@ def passage(
     rng = random.Random(f"passage {seed} {name} {number}")
     slots: dict[str, str] = {}
     for slot in domain["once"]:
-        slots[slot] = _filled(f"{{{slot}}}", domain, slots, rng)
-    input_text, answer = (_classified if "classes" in domain else _answered)(domain, slots, rng)
-    question = _filled(rng.choice(domain.get("question", [""])), domain, slots, rng)
+        slots[slot] = _fill_slots(f"{{{slot}}}", domain, slots, rng)
+    input_text, answer = (_class_example if "classes" in domain else _question_and_answer)(
+        domain, slots, rng
+    )
+    question = _fill_slots(rng.choice(domain.get("question", [""])), domain, slots, rng)
     document = Document(
         id=f"{name}-{seed}-{number}",
         text="",
@@ -78,25 +80,25 @@ def passage(
     return template.compose(document, (), ())
 
 
-def _answered(
+def _question_and_answer(
     domain: Mapping[str, Any], slots: Mapping[str, str], rng: random.Random
 ) -> tuple[str, str]:
     input_text, answer = (
-        _filled(rng.choice(domain[field]), domain, slots, rng) for field in ("given", "answer")
+        _fill_slots(rng.choice(domain[field]), domain, slots, rng) for field in ("given", "answer")
     )
     return input_text, answer
 
 
-def _classified(
+def _class_example(
     domain: Mapping[str, Any], slots: Mapping[str, str], rng: random.Random
 ) -> tuple[str, str]:
     """Return two sentences of one part of a report, and the part's name."""
     class_name = rng.choice(sorted(domain["classes"]))
     order = rng.sample(domain["classes"][class_name], 2)
-    return " ".join(_filled(text, domain, slots, rng) for text in order), class_name
+    return " ".join(_fill_slots(text, domain, slots, rng) for text in order), class_name
 
 
-def _filled(
+def _fill_slots(
     text: str, domain: Mapping[str, Any], slots: Mapping[str, str], rng: random.Random
 ) -> str:
     """Return `text` with its slots filled: those `slots` as they are, others drawn."""
@@ -104,7 +106,7 @@ def _filled(
     def value(slot: re.Match[str]) -> str:
         if slot[1] in slots:
             return slots[slot[1]]
-        return _filled(rng.choice(domain["words"][slot[1]]), domain, slots, rng)
+        return _fill_slots(rng.choice(domain["words"][slot[1]]), domain, slots, rng)
 
     return SLOT.sub(value, text)
 

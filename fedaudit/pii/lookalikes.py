@@ -42,10 +42,10 @@ class FoldingTable:
 
 def forms(string: str) -> set[str]:
     """Return the forms by which `string` is looked for; none where none of it is visible."""
-    variants = {_folded(string, _foreign())}
+    variants = {_fold_text(string, _foreign())}
     if len(string) >= SHORT or any(map(str.isalpha, string)):
         variants |= {
-            _folded(string, _lookalike_table()),
+            _fold_text(string, _lookalike_table()),
             _fold_visible(string.upper(), _lookalike_table()),
         }
     return variants - {""}
@@ -58,15 +58,15 @@ def folded_readings(text: str) -> Iterator[str]:
     case, so that case can be folded; look-alikes within ASCII (0 and O, 1, l and I, m and rn) are
     another form, for a small l is no small i.
     """
-    yield _folded(text, _foreign())
-    yield _folded(text, _lookalike_table())
+    yield _fold_text(text, _foreign())
+    yield _fold_text(text, _lookalike_table())
     yield _fold_visible(text, _lookalike_table())
     if SPACE in text:
-        yield _folded(text.replace(SPACE, " "), _foreign())
+        yield _fold_text(text.replace(SPACE, " "), _foreign())
 
 
-def _folded(text: str, table: FoldingTable) -> str:
-    return _joined(table.fold(_fold_visible(text, table).casefold()))
+def _fold_text(text: str, table: FoldingTable) -> str:
+    return _normalize_spaces(table.fold(_fold_visible(text, table).casefold()))
 
 
 def _fold_visible(text: str, table: FoldingTable) -> str:
@@ -75,10 +75,10 @@ def _fold_visible(text: str, table: FoldingTable) -> str:
     visible = unicodedata.normalize("NFKD", table.fold(text))
     if not text.isascii() or _CONTROL.search(text):
         visible = _unseen().sub("", visible)
-    return _joined(table.fold(table.fold(visible)))
+    return _normalize_spaces(table.fold(table.fold(visible)))
 
 
-def _joined(text: str) -> str:
+def _normalize_spaces(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKD", text).split())
 
 
@@ -121,10 +121,10 @@ def _lookalike_table() -> FoldingTable:
 
 def _plainness(string: str) -> tuple[bool, int, bool, str]:
     """Order look-alikes: ASCII first, several characters before one, letters before digits."""
-    return not string.isascii(), -len(string), not string.isalpha(), _swapped(string)
+    return not string.isascii(), -len(string), not string.isalpha(), _swap_case(string)
 
 
-def _swapped(string: str) -> str:
+def _swap_case(string: str) -> str:
     return string.swapcase()  # l before I, in the order of ASCII
 
 
@@ -134,13 +134,13 @@ def _kinds() -> tuple[frozenset[str], ...]:
     text = files("homoglyphs_fork").joinpath("confusables.json").read_text("utf-8")
     kinds: dict[str, set[str]] = {}
     for string, lookalikes in json.loads(text).items():
-        joined = _cleaned((string, *lookalikes))
+        joined = _drop_direction_marks((string, *lookalikes))
         for group in [kinds[s] for s in joined if s in kinds]:
             joined |= group
         kinds |= dict.fromkeys(joined, joined)
     return tuple({id(kind): frozenset(kind) for kind in kinds.values()}.values())
 
 
-def _cleaned(strings: Iterable[str]) -> set[str]:
+def _drop_direction_marks(strings: Iterable[str]) -> set[str]:
     """Return strings without the marks of their direction, which the table puts around some."""
     return {_unseen().sub("", string) for string in strings} - {""}

@@ -61,11 +61,11 @@ def mask_document(
 
     return replace(
         document,
-        text=_rewritten(text, edits),
+        text=_apply_edits(text, edits),
         instruction=field("instruction"),
         input=field("input"),
         output=field("output"),
-        pii=_moved([span for span in document.pii or () if not chosen(span.label)], edits),
+        pii=_shift_spans([span for span in document.pii or () if not chosen(span.label)], edits),
     )
 
 
@@ -89,18 +89,18 @@ def masked_pieces(
             for span in inside
         ]
         new_edits = [_edit(piece.text, span, written) for span in clipped if span.start < span.end]
-        texts.append(_rewritten(piece.text, new_edits))
+        texts.append(_apply_edits(piece.text, new_edits))
         edits += [
             replace(edit, start=edit.start + offset, end=edit.end + offset) for edit in new_edits
         ]
         offset = end
     remaining = [span for span in document.pii or () if not chosen(span.label)]
-    return texts, _moved(remaining, edits)
+    return texts, _shift_spans(remaining, edits)
 
 
 def rewrite_spans(text: str, spans: Iterable[PiiSpan], written: Substitute) -> str:
     """Return `text` with `written` in the place of `spans`, sorted and without overlap."""
-    return _rewritten(text, [_edit(text, span, written) for span in spans])
+    return _apply_edits(text, [_edit(text, span, written) for span in spans])
 
 
 def _mask(_string: str, _label: str) -> str:
@@ -129,7 +129,7 @@ def _edit(text: str, span: PiiSpan, written: Substitute) -> _Edit:
     return _Edit(span.start, span.end, span.label, new)
 
 
-def _rewritten(text: str, edits: Sequence[_Edit]) -> str:
+def _apply_edits(text: str, edits: Sequence[_Edit]) -> str:
     """Return `text` after `edits`, which are sorted and without overlap."""
     pieces, position = [], 0
     for edit in edits:
@@ -138,7 +138,7 @@ def _rewritten(text: str, edits: Sequence[_Edit]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def _moved(spans: Sequence[PiiSpan], edits: Sequence[_Edit]) -> tuple[PiiSpan, ...]:
+def _shift_spans(spans: Sequence[PiiSpan], edits: Sequence[_Edit]) -> tuple[PiiSpan, ...]:
     """Return `spans` where they stand after `edits`; both are sorted, and none overlap."""
     moved, shift, following = [], 0, iter(edits)
     edit = next(following, None)
@@ -174,26 +174,28 @@ def _field(value: str, start: int, text: str, edits: Sequence[_Edit], written: S
     if not value or not edits:
         return value
     if start < 0:
-        return _replaced(value, text, edits)
-    candidates = {_clipped(edit, start, len(value)) for edit in edits if _meets(edit, start, value)}
+        return _replace_masked(value, text, edits)
+    candidates = {
+        _clip_span(edit, start, len(value)) for edit in edits if _meets(edit, start, value)
+    }
     repeat = text.find(value)
     while repeat >= 0:
         inside = (e for e in edits if repeat <= e.start and e.end <= repeat + len(value))
         candidates |= {PiiSpan(e.start - repeat, e.end - repeat, e.label) for e in inside}
         repeat = text.find(value, repeat + 1)
     spans = resolve((1.0, span) for span in candidates)
-    return _rewritten(value, [_edit(value, span, written) for span in spans])
+    return _apply_edits(value, [_edit(value, span, written) for span in spans])
 
 
 def _meets(edit: _Edit, start: int, value: str) -> bool:
     return edit.start < start + len(value) and edit.end > start
 
 
-def _clipped(edit: _Edit, start: int, length: int) -> PiiSpan:
+def _clip_span(edit: _Edit, start: int, length: int) -> PiiSpan:
     return PiiSpan(max(0, edit.start - start), min(length, edit.end - start), edit.label)
 
 
-def _replaced(value: str, text: str, edits: Sequence[_Edit]) -> str:
+def _replace_masked(value: str, text: str, edits: Sequence[_Edit]) -> str:
     """Return `value` with each masked string replaced, longer ones first, none twice.
 
     A field that is not in the text may spell the string differently: see `find_strings`.
@@ -204,4 +206,4 @@ def _replaced(value: str, text: str, edits: Sequence[_Edit]) -> str:
         for string, start, end in find_strings(edit_of, value)
     }
     spans = resolve((1.0, span) for span in replacements)
-    return _rewritten(value, [_Edit(s.start, s.end, s.label, replacements[s]) for s in spans])
+    return _apply_edits(value, [_Edit(s.start, s.end, s.label, replacements[s]) for s in spans])

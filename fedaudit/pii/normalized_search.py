@@ -54,8 +54,8 @@ def _units(text: str) -> list[Unit]:
         after_space = i > 0 and text[i - 1].isspace()
         joined = i > 0 and (char.isspace() if after_space else unicodedata.combining(char))
         bounds[-1:] = [(bounds[-1][0], i + 1)] if joined else [*bounds[-1:], (i, i + 1)]
-    return [(_compared(text[start:end]), start, end) for start, end in bounds]
+    return [(_normalize(text[start:end]), start, end) for start, end in bounds]
 
 
-def _compared(piece: str) -> str:
+def _normalize(piece: str) -> str:
     return " " if piece.isspace() else unicodedata.normalize("NFKD", piece)

@@ -27,13 +27,13 @@ def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tup
     reserved = {string.casefold() for string, _ in distinct_pairs}
     result = {}
     for string, label in distinct_pairs:
-        new = _invented(string, label, reserved, key) or _tag(string, label, reserved, key)
+        new = _invent_unused(string, label, reserved, key) or _tag(string, label, reserved, key)
         reserved.add(new.casefold())
         result[string, label] = new
     return result
 
 
-def _invented(string: str, label: str, reserved: set[str], key: str) -> str | None:
+def _invent_unused(string: str, label: str, reserved: set[str], key: str) -> str | None:
     """Return the first invention that is nobody's yet, if there is one."""
     for attempt in range(ATTEMPTS):
         new = surrogate_like(

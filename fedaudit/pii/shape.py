@@ -18,7 +18,7 @@ def shape(word: str) -> str:
     A run of capitals is one `A`, of small letters one `a`, of others (Chinese) one `字`. One or two
     digits are `0`; of more, each is.
     """
-    return "".join(_shaped(kind, len(list(run))) for kind, run in groupby(word, _kind))
+    return "".join(_shape_of_run(kind, len(list(run))) for kind, run in groupby(word, _kind))
 
 
 def _kind(char: str) -> str:
@@ -29,7 +29,7 @@ def _kind(char: str) -> str:
     return "A" if char.isupper() else "a" if char.islower() else "字"
 
 
-def _shaped(kind: str, length: int) -> str:
+def _shape_of_run(kind: str, length: int) -> str:
     if kind == "0":
         return "0" if length < 3 else "0" * length
     return kind if kind in "Aa字" else kind * length

@@ -33,9 +33,11 @@ def date_like(string: str, rng: random.Random) -> str | None:
         return None
     tokens = _with_years(tokens)
     named = any(kind in ("name", "month") for kind, _ in tokens)
-    padded = _padded([text for kind, text in tokens if kind in ("number", "month", "day")], named)
+    padded = _has_leading_zeros(
+        [text for kind, text in tokens if kind in ("number", "month", "day")], named
+    )
     tokens = [("day" if named and kind == "number" else kind, text) for kind, text in tokens]
-    return "".join(_changed(kind, text, padded, rng) for kind, text in tokens)
+    return "".join(_replace_piece(kind, text, padded, rng) for kind, text in tokens)
 
 
 def is_date(string: str) -> bool:
@@ -115,7 +117,7 @@ def _with_years(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def _padded(numbers: list[str], named: bool) -> bool:
+def _has_leading_zeros(numbers: list[str], named: bool) -> bool:
     """Tell whether days and months below 10 are written with a zero.
 
     Beside a month's name 25 says nothing of it; among numbers alone, two digits throughout do.
@@ -125,7 +127,7 @@ def _padded(numbers: list[str], named: bool) -> bool:
     return not named and all(len(number) == 2 for number in numbers)
 
 
-def _changed(kind: str, text: str, padded: bool, rng: random.Random) -> str:
+def _replace_piece(kind: str, text: str, padded: bool, rng: random.Random) -> str:
     """Return another piece of a date in the place of one."""
     year, month, date = birth_date(rng)
     if kind == "between":

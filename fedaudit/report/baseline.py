@@ -100,7 +100,7 @@ def against_baseline(baseline: Row, report: Row) -> BaselineComparison:
 
 
 def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
-    before, now = _proven(baseline), _proven(report)
+    before, now = _proven_evidence(baseline), _proven_evidence(report)
     for key in sorted({*before, *now}):
         old, new = before.get(key, set()), now.get(key, set())
         yield LeakCounts(
@@ -112,7 +112,7 @@ def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
         )
 
 
-def _proven(report: Row) -> dict[tuple[str, str], set[str]]:
+def _proven_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
     """Return the proof of what came out, by attack and kind; what was told apart is a number."""
     evidence: dict[tuple[str, str], set[str]] = {}
     for finding, manner in zip(report["findings"], manners(report), strict=True):

@@ -68,7 +68,7 @@ class Report:
         """
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
-        sections["findings"] = [_classified(finding) for finding in self.findings]
+        sections["findings"] = [_finding_table(finding) for finding in self.findings]
         for name in ("verdict", "policy", *OPTIONAL):
             if name not in OPTIONAL or sections[name] is None:
                 del sections[name]
@@ -169,16 +169,16 @@ def dumps(document: Mapping[str, Any]) -> str:
     `\u` escapes, which JSON reads back as the same characters.
     """
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return re.sub(r"[^\x20-\x7e\n]", _escaped, text) + "\n"
+    return re.sub(r"[^\x20-\x7e\n]", _escape_char, text) + "\n"
 
 
-def _classified(finding: Finding) -> dict[str, Any]:
+def _finding_table(finding: Finding) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(finding) if field.name != "safe"]
     table = {name: getattr(finding, name) for name in names}
     return {**table, "category": category_of(finding.label)}
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_char(match: re.Match[str]) -> str:
     char = match[0]
     return json.dumps(char)[1:-1] if is_hidden(char) else char
 

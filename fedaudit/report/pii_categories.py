@@ -60,7 +60,7 @@ def category_tables(report: Row) -> list[Table]:
     """Return what came out by major category, a table an attack, and the norms' clauses on it."""
     rows = [row for row in report["measurements"] if "category" in row["scope"]]
     view = {**report, "measurements": [_as_label(row) for row in rows]}
-    tables = [_renamed(table) for table in (*labels(view), *untargeted_tables(view))]
+    tables = [_as_categories(table) for table in (*labels(view), *untargeted_tables(view))]
     return [*tables, *norm_tables(report)]
 
 
@@ -134,7 +134,7 @@ def _merge_labels(rows: Sequence[Measurement]) -> Measurement:
         return replace(total, value=None, low=None, high=None, hits=None, n=None, reason=reason)
     n = sum(row.n or 0 for row in counted)
     if any(row.hits is None for row in counted):
-        means = (_weighted(counted, end) / n for end in ("value", "low", "high"))
+        means = (_weighted_sum(counted, end) / n for end in ("value", "low", "high"))
         return replace(total, n=n, hits=None, value=next(means), low=next(means), high=next(means))
     hits = sum(row.hits or 0 for row in counted)
     rate = wilson(hits, n)
@@ -145,7 +145,7 @@ def _no_number(row: Measurement) -> bool:
     return not row.n or row.value is None or row.low is None or row.high is None
 
 
-def _weighted(rows: Sequence[Measurement], end: str) -> float:
+def _weighted_sum(rows: Sequence[Measurement], end: str) -> float:
     """Return the n-weighted sum of values or bounds: sums of bounds bound the sum of values."""
     return float(sum((row.n or 0) * getattr(row, end) for row in rows))
 
@@ -155,7 +155,7 @@ def _as_label(row: Row) -> Row:
     return {**row, "scope": {**scope, "label": row["scope"]["category"]}}
 
 
-def _renamed(table: Table) -> Table:
+def _as_categories(table: Table) -> Table:
     """Return a table of labels as one of categories, in the order of the taxonomy."""
     order = in_order(row[0] for row in table.rows)
     return replace(

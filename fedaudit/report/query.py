@@ -88,7 +88,7 @@ def total_coverages(report: Row) -> list[Row]:
 def coverages(report: Row, *, labelled: bool) -> list[Row]:
     """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
     rows = [row for row in _rows_of_kind(report, "extraction", "coverage") if not is_sweep(row)]
-    return [row for row in rows if _labelled(row) == labelled]
+    return [row for row in rows if _has_label(row) == labelled]
 
 
 def is_sweep(row: Row) -> bool:
@@ -96,7 +96,7 @@ def is_sweep(row: Row) -> bool:
     return SWEPT.issubset(row["scope"])
 
 
-def _labelled(row: Row) -> bool | None:
+def _has_label(row: Row) -> bool | None:
     """Tell whether a row is of one kind of PII; None for a category, neither a kind nor all."""
     return None if "category" in row["scope"] else "label" in row["scope"]
 
@@ -187,7 +187,7 @@ def utility(report: Row) -> list[Row]:
 def untargeted_rows(report: Row, *, labelled: bool) -> list[Row]:
     """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
     rows = _rows_of_kind(report, "extraction", "extraction_recall")
-    rows = [row for row in rows if _labelled(row) == labelled]
+    rows = [row for row in rows if _has_label(row) == labelled]
     return sorted(rows, key=lambda row: _rank(row, "source"))
 
 

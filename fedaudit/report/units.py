@@ -43,18 +43,18 @@ def _format_scaled(value: float, steps: Steps) -> str:
     """
     if value < 0:
         return f"-{_format_scaled(-value, steps)}"
-    fits = [step for step in steps if _rounded(value / step[0]) >= 1] or [steps[0]]
+    fits = [step for step in steps if _round(value / step[0]) >= 1] or [steps[0]]
     scale, unit = fits[-1]
     return f"{_number(value / scale, unscaled=scale == 1)} {unit}".rstrip()
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     """Return `value` to three significant digits; a huge one, which cannot be rounded, as it is."""
     return round(value, 2 - math.floor(math.log10(value))) if 0 < value < 1e15 else value
 
 
 def _number(value: float, *, unscaled: bool) -> str:
-    rounded = _rounded(value)
+    rounded = _round(value)
     if rounded and not 1e-3 <= rounded < 1e15:
         return f"{rounded:.3g}"
     if unscaled and (value == int(value) or rounded >= 100):

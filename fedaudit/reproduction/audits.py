@@ -35,7 +35,7 @@ def audit_variant(
     if not variant.attacks:
         return
     if variant.trace:
-        yield from _traced(variant, folder, config, redactor, watch)
+        yield from _traced_reports(variant, folder, config, redactor, watch)
         return
     common = _common(variant, folder, config)
     if variant.matrix:
@@ -63,7 +63,7 @@ def traced_rounds(variant: Variant, config: Simulation) -> list[tuple[int, float
     return sorted(share_by_round.items())
 
 
-def _traced(
+def _traced_reports(
     variant: Variant, folder: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
     """Yield the reports of a variant for one round's adapter after the other."""

@@ -28,7 +28,7 @@ class _Side:
     number: float | None
     interval: tuple[float, float] | None = None
     """The interval of the value, if any; an end of an interval has none."""
-    why: str = ""
+    reason: str = ""
     exact: bool = False
     """Whether it is a number of the profile, and not measured."""
 
@@ -66,7 +66,7 @@ def _outcome(statement: Statement, left: _Side, right: _Side) -> tuple[bool | No
     """Return whether a claim holds, None where it stays open, and the numbers or the reason."""
     bound = right.scaled(statement.factor, statement.margin)
     if left.number is None or right.number is None or bound.number is None:
-        return None, left.why or right.why
+        return None, left.reason or right.reason
     detail = f"{left.number:.4g} {statement.compare} {bound.number:.4g}"
     if statement.something and left.number == right.number == 0:
         return None, f"{detail}; {NOTHING}"
@@ -93,7 +93,7 @@ def _side(side: Select | float, measured: Measured) -> _Side:
     number: float | None = None if row is None else getattr(row, side.number)
     if row is None or number is None:
         why = f"not measured: {row.reason}" if row and row.reason else "not measured in this run"
-        return _Side(None, why=why)
+        return _Side(None, reason=why)
     if side.number != "value" or row.low is None or row.high is None:
         return _Side(number)
     return _Side(number, (row.low, row.high))

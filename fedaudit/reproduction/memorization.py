@@ -50,7 +50,7 @@ def measure_memorization(
     try:
         yield run_audit(request, redactor, watch).report
     except TooShortError as error:
-        yield _unmeasured(variant.name, request, start_time, str(error))
+        yield _unmeasured_report(variant.name, request, start_time, str(error))
 
 
 def _round(variant: Variant, folder: Path, config: Simulation) -> int | None:
@@ -59,7 +59,7 @@ def _round(variant: Variant, folder: Path, config: Simulation) -> int | None:
     return config.rounds if is_deployed(variant, folder) else None
 
 
-def _unmeasured(
+def _unmeasured_report(
     name: str, request: MemorizationRequest, start_time: datetime, why: str
 ) -> "Report":
     from fedaudit.report.run_header import build_report

@@ -25,7 +25,7 @@ def pool_counts(
         if row.n is not None and row.scope.get(over, name) != name:
             groups.setdefault(_apart_from(row, over), []).append(row)
     counted = [same for same in groups.values() if any(row.hits is not None for row in same)]
-    return [_pooled(same, over, name) for same in counted if not any(map(_no_share, same))]
+    return [_pooled_row(same, over, name) for same in counted if not any(map(_no_share, same))]
 
 
 def _no_share(row: Measurement) -> bool:
@@ -64,7 +64,7 @@ def between_clients(rows: Iterable[Measurement]) -> list[Measurement]:
     for row in rows:
         if (row.kind, row.metric) == ("extraction", "rouge_l") and "client" in row.scope:
             groups.setdefault(_apart_from(row, "client"), []).append(row)
-    return [_weighted(same, "client", EVERYBODY) for same in groups.values()]
+    return [_weighted_row(same, "client", EVERYBODY) for same in groups.values()]
 
 
 def average_ratios(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
@@ -77,10 +77,10 @@ def average_ratios(rows: Iterable[Measurement], over: str, name: str) -> list[Me
     for row in rows:
         if row.metric in ("mr_intra", "mr_inter"):
             groups.setdefault(_apart_from(row, over), []).append(row)
-    return [_weighted(same, over, name) for same in groups.values()]
+    return [_weighted_row(same, over, name) for same in groups.values()]
 
 
-def _weighted(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+def _weighted_row(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
     scope = {**rows[0].scope, over: name}
     total = sum(row.n or 0 for row in rows)
     value = None if not total else _mean([(row.value, row.n or 0) for row in rows])
@@ -110,7 +110,7 @@ def _apart_from(row: Measurement, over: str) -> tuple[object, ...]:
     return (row.kind, row.plugin, row.metric, *sorted(scope.items()))
 
 
-def _pooled(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+def _pooled_row(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
     scope: Mapping[str, object] = {**rows[0].scope, over: name}
     if blind := [row for row in rows if row.hits is None or not row.n]:
         names = ", ".join(str(row.scope[over]) for row in blind)

@@ -118,7 +118,7 @@ def run_study(
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
     outcomes_by_seed = {seed: [next(outcomes) for _ in group] for seed, group in tasks.items()}
     by_seed = {
-        seed: _measured(profile, chosen, tasks[seed], group)
+        seed: _measured_by_variant(profile, chosen, tasks[seed], group)
         for seed, group in outcomes_by_seed.items()
     }
     return _result(profile, by_seed, outcomes_by_seed, flat)
@@ -165,7 +165,7 @@ def _tasks(
     }
 
 
-def _measured(
+def _measured_by_variant(
     profile: Profile,
     chosen: Sequence[Variant],
     tasks: Sequence[VariantTask],

@@ -123,12 +123,14 @@ def measured_means(
 
 def describe_seeds(seeds: Sequence[int], tuned: Sequence[int]) -> str:
     """Return a description of what numbers over several seeds are."""
-    without = f"; settings were tuned on {_listed(tuned)}, which are none of them" if tuned else ""
+    without = (
+        f"; settings were tuned on {_list_seeds(tuned)}, which are none of them" if tuned else ""
+    )
     return (
-        f"numbers are means over the seeds {_listed(seeds)}, with intervals that hold seeds and "
-        f"records; claims are open where intervals overlap{without}"
+        f"numbers are means over the seeds {_list_seeds(seeds)}, with intervals that hold seeds "
+        f"and records; claims are open where intervals overlap{without}"
     )
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def _list_seeds(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))

@@ -58,12 +58,12 @@ def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     cache_key = (task.variant, task.config, task.place, task.redactor)
     if task.place.exists() and (cached_outcome := read_outcome(outcome_path(*cache_key))):
         return cached_outcome
-    outcome = _measured(task, watch)
+    outcome = _run_task(task, watch)
     write_outcome(outcome, outcome_path(*cache_key))  # of the federation as it stands now
     return outcome
 
 
-def _measured(task: VariantTask, watch: Watch) -> VariantOutcome:
+def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     variant, config, folder = task.variant, task.config, task.place
     resumed, start_time = folder.exists(), monotonic()
     with simulation.alone_in(folder):
@@ -71,7 +71,7 @@ def _measured(task: VariantTask, watch: Watch) -> VariantOutcome:
     training = 0.0 if resumed else monotonic() - start_time
     reports = [
         *audit_variant(variant, folder, config, task.redactor, watch.bar),
-        *_attributed(variant, folder, config, watch),
+        *_attribution_reports(variant, folder, config, watch),
         *measure_memorization(variant, folder, config, task.redactor, watch.bar),
         *measure_inference_and_exposure(variant, folder, config, task.redactor, watch.bar),
     ]
@@ -108,7 +108,7 @@ def relative_overheads(rows: Sequence[Measurement], training: float) -> list[Mea
     ]
 
 
-def _attributed(
+def _attribution_reports(
     variant: Variant, folder: Path, config: Simulation, watch: Watch
 ) -> Iterator["Report"]:
     """Yield the report of a variant's attribution."""

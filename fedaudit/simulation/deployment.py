@@ -154,12 +154,12 @@ def _responding(
             client: responder
             for client in state.parties
             if (state.folder / client).is_dir()
-            if (responder := defense.responder(_deployed(state, client))) is not None
+            if (responder := defense.responder(_deployed_client(state, client))) is not None
         }
         if responders:
             return {"name": name, "options": options}, responders
     return None, {}
 
 
-def _deployed(state: FinishedFederation, client: str) -> DeployedClient:
+def _deployed_client(state: FinishedFederation, client: str) -> DeployedClient:
     return DeployedClient(engine=state.engine, folder=state.folder, client=client, seed=state.seed)

@@ -108,7 +108,7 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
-    dealt = _dealt(config, training, base, labels)
+    dealt = _deal_documents(config, training, base, labels)
     if empty := [f"c{k}" for k, share in enumerate(dealt) if not share]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
     return DataSplit(dealt, held_out)
@@ -126,7 +126,7 @@ def _read_test(config: Simulation, training: Sequence[Document]) -> list[Documen
     return result
 
 
-def _dealt(
+def _deal_documents(
     config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
 ) -> list[list[Document]]:
     """Return the documents of each client; `labels` are the clusters of `training`, if known."""

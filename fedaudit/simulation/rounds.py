@@ -160,7 +160,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
             rounds=config.rounds,
             seed=seed_of(config.seed, number, task.who),
             aggregator=run.aggregator,
-            remembered=None if task.chain else _remembered(run, number, task.client),
+            remembered=None if task.chain else _state_files(run, number, task.client),
             defenses=() if task.chain else run.defenses,
             sequel=None if task.chain else _sequel(run, task.client, number),
             device=config.device,
@@ -169,7 +169,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
         )
 
 
-def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
+def _state_files(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
     """Return the files of the server's and the client's state at the round's begin, if any."""
     if not run.aggregator.stateful_clients:
         return None

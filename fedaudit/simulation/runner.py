@@ -191,7 +191,7 @@ def prepare(config: Simulation, out: Path) -> Run:
         config=config,
         out=out,
         aggregator=aggregator,
-        secure=_secured(config, defenses),
+        secure=_secure_plugin(config, defenses),
         defenses=defenses,
         tokens=ClientSequences(shared={}, private={}),
     )
@@ -200,7 +200,7 @@ def prepare(config: Simulation, out: Path) -> Run:
     return run
 
 
-def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
+def _secure_plugin(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
     """Return the secure aggregation asked for, once everything it needs is known to be there."""
     name, options = config.secure_aggregation_plugin()
     if not name:

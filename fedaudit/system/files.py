@@ -130,7 +130,7 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _write_error(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -173,10 +173,10 @@ def raise_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _write_error(path, error) from error
 
 
-def _refused(path: Path, error: OSError) -> FedauditError:
+def _write_error(path: Path, error: OSError) -> FedauditError:
     kind = Interrupted if error.errno in _FULL else InputError
     return kind(f"{path} cannot be written: {error.strerror or error}.")
 

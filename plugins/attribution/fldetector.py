@@ -42,14 +42,14 @@ class FLDetector(Attributor):
         ]
         progress = trial.progress("predicting clients' updates")
         scores = mean_scores(prediction.distances(rounds, self.history, progress), self.window)
-        flagged = self._flagged(scores, trial.seed)
+        flagged = self._flag_clients(scores, trial.seed)
         everybody = plaintext.clients(trial.rounds)
         return AttributionResult(
             clients=tuple(ClientScore(client=c, flagged=c in flagged) for c in everybody),
             limits=(plaintext.limit(self.name), *self._limits(everybody, scores)),
         )
 
-    def _flagged(self, scores: Mapping[str, float], seed: int) -> frozenset[str]:
+    def _flag_clients(self, scores: Mapping[str, float], seed: int) -> frozenset[str]:
         names = sorted(scores)
         values = [scores[name] for name in names]
         count = gap.groups(values, most=self.clusters, references=self.references, seed=seed)

@@ -59,7 +59,7 @@ class FLForensics(Attributor):
         clean, *marked = trial.once(key, lambda: self._influences(trial, everybody))
         suspects: dict[str, str] = {}
         for (mark, _), target in zip(trial.marks, marked, strict=True):
-            for client in self._flagged(everybody, target, clean, trial.seed):
+            for client in self._flag_clients(everybody, target, clean, trial.seed):
                 suspects.setdefault(client, mark.id)
         return AttributionResult(
             clients=tuple(
@@ -71,7 +71,7 @@ class FLForensics(Attributor):
             limits=(plaintext.limit(self.name), *self._limits(len(everybody))),
         )
 
-    def _flagged(
+    def _flag_clients(
         self, everybody: Sequence[str], target: "np.ndarray", clean: "np.ndarray", seed: int
     ) -> list[str]:
         import numpy as np

@@ -59,8 +59,8 @@ def expected_change(means: Sequence[Update], before: int, history: int) -> Updat
     """Return H (w_t - w_before), for t the number of `means`, of which there are two at least."""
     steps = list(means[:-1])[-history:]
     later = means[len(means) - len(steps) :]
-    changes = [_combined((1.0, -1.0), pair) for pair in zip(later, steps, strict=True)]
-    moved = _combined([1.0] * (len(means) - before), means[before:])
+    changes = [_weighted_sum((1.0, -1.0), pair) for pair in zip(later, steps, strict=True)]
+    moved = _weighted_sum([1.0] * (len(means) - before), means[before:])
     return hessian_product(steps, changes, moved)
 
 
@@ -85,7 +85,7 @@ def hessian_product(steps: Sequence[Update], changes: Sequence[Update], v: Updat
     solved = np.linalg.lstsq(matrix, np.array(right), rcond=None)[0]
     along_s, along_y = solved[: len(steps)], solved[len(steps) :]
     weights = [sigma, *(-sigma * along_s), *(-along_y)]
-    return _combined([float(weight) for weight in weights], [v, *steps, *changes])
+    return _weighted_sum([float(weight) for weight in weights], [v, *steps, *changes])
 
 
 def dot(a: Update, b: Update) -> float:
@@ -93,7 +93,7 @@ def dot(a: Update, b: Update) -> float:
     return sum(float((a[name].double() * b[name].double()).sum()) for name in sorted(a))
 
 
-def _combined(weights: Sequence[float], vectors: Sequence[Update]) -> Update:
+def _weighted_sum(weights: Sequence[float], vectors: Sequence[Update]) -> Update:
     """Return the weighted sum of vectors, in float64."""
     return {
         name: sum(

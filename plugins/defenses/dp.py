@@ -183,7 +183,7 @@ def _step(
 @contextmanager
 def per_document(model: Any, weights: Mapping[str, Any]) -> Iterator[Gradients]:
     """Yield the function that sets every sequence's own gradient, `grad_sample` of each weight."""
-    hooked = _hooked(model)
+    hooked = _wrap_model(model)
     for weight in weights.values():
         weight.grad = None
     try:
@@ -226,7 +226,7 @@ def _gradients(hooked: Any, weights: Mapping[str, Any], sequences: Sequences) ->
     return losses.detach()
 
 
-def _hooked(model: "torch.nn.Module") -> Any:
+def _wrap_model(model: "torch.nn.Module") -> Any:
     """Return `model` in Opacus' wrapper, for a loss that is summed over documents."""
     load_opacus()
     from opacus.grad_sample import GradSampleModule

@@ -97,7 +97,7 @@ def _names(
         if piece is not None and not piece.stops:
             run.append(piece)
             continue
-        if (words := _trimmed(run)) and not all("." in word.text for word in words):
+        if (words := _trim_particles(run)) and not all("." in word.text for word in words):
             score = TITLED if titled else _score(words, lists)
             if score:
                 surname = words[-1].bare
@@ -106,7 +106,7 @@ def _names(
         run, titled = [], False
 
 
-def _trimmed(run: Sequence[_Piece]) -> list[_Piece]:
+def _trim_particles(run: Sequence[_Piece]) -> list[_Piece]:
     """Return the words without particles at their ends; initials alone are no name."""
     words = list(run)
     while words and words[-1].text[0].islower():

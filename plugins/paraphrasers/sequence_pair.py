@@ -29,7 +29,7 @@ class SequencePair(Paraphraser):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the probability of the class `label` for each pair, as the model has it."""
-        model, tokenizer = _loaded(self.model, self.device)
+        model, tokenizer = _load_model(self.model, self.device)
         if self.label >= model.config.num_labels:
             raise UsageError(
                 f"{self.model} has {model.config.num_labels} classes, no class {self.label}."
@@ -59,7 +59,7 @@ class SequencePair(Paraphraser):
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str, device: str) -> tuple[Any, Any]:
+def _load_model(name: str, device: str) -> tuple[Any, Any]:
     """Return the model and its tokenizer; raises InputError for one that is not there."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging

@@ -60,7 +60,7 @@ def trial(base, attacker, victim):
         gained={},
         strength={},
         likelihood=known,
-        of_base={},
+        base_chance={},
         outputs=1,
         seed=0,
     )

@@ -16,7 +16,7 @@ def trial(**changes):
             "gained": {"a1": 1.0},
             "strength": {"a1": 2.0},
             "likelihood": {"a1": -1.0, "a2": -9.0, "c1": -2.0, "c2": -3.9, "c3": -40.0},
-            "of_base": {"a1": 0.0},
+            "base_chance": {"a1": 0.0},
             "outputs": 10,
             "seed": 0,
             **changes,
@@ -48,13 +48,13 @@ def test_a_string_among_its_controls():
     twice = trial(gained={"a1": 1.0, "c1": 1.0}, strength={"a1": 2.0, "c1": 2.0})
     assert twice.string("a1") == 1
     # All three controls are likelier than a2.
-    rare = trial(gained={"a2": 1.0}, of_base={"a2": 0.0}, likelihood={"a2": -50.0})
+    rare = trial(gained={"a2": 1.0}, base_chance={"a2": 0.0}, likelihood={"a2": -50.0})
     assert rare.string("a2") == 1 / 4
 
 
 def test_what_the_base_may_say_bounds_it():
-    assert trial(of_base={"a1": 0.7}).string("a1") == 0.7
-    assert trial(of_base={}).string("a1") == 1  # nobody knows what the base says
+    assert trial(base_chance={"a1": 0.7}).string("a1") == 0.7
+    assert trial(base_chance={}).string("a1") == 1  # nobody knows what the base says
 
 
 def test_the_surest_string_is_one_of_many():
@@ -86,7 +86,7 @@ def test_a_number_that_nobody_guesses_is_evidence_by_itself():
         controls={},
         gained={NUMBER: 1.0},
         strength={NUMBER: 1.0},
-        of_base={NUMBER: 0.0},
+        base_chance={NUMBER: 0.0},
     )
     # Ten answers guess it with 10 x 1e-5; twice that for the choice of two ways.
     assert one.string(NUMBER) == pytest.approx(2e-4)
@@ -94,7 +94,7 @@ def test_a_number_that_nobody_guesses_is_evidence_by_itself():
     found = trial(
         targets={NUMBER: "N"},
         strength={NUMBER: 1.0, "139": 1.0},
-        of_base={NUMBER: 0.0},
+        base_chance={NUMBER: 0.0},
         **said,
     )
     assert found.string(NUMBER) == 1  # a control comes out too
@@ -109,7 +109,7 @@ def came_out(count, chance=0.001, **changes):
     return trial(
         gained=dict.fromkeys(found, 1.0),
         strength=dict.fromkeys(found, 1.0),
-        **{"of_base": dict.fromkeys(CROWD["targets"], chance), **CROWD, **changes},
+        **{"base_chance": dict.fromkeys(CROWD["targets"], chance), **CROWD, **changes},
     )
 
 
@@ -129,8 +129,8 @@ def test_neither_controls_nor_the_base_explain_a_leak():
 
 def test_what_the_base_hardly_says_counts_for_more_than_what_it_knows():
     chances = {f"a{n}": 0.25 if n < 9 else 0.001 for n in range(10)}
-    rare = trial(gained={"a9": 1.0}, of_base=chances, **CROWD)
-    known = trial(gained={"a0": 1.0}, of_base=chances, **CROWD)
+    rare = trial(gained={"a9": 1.0}, base_chance=chances, **CROWD)
+    known = trial(gained={"a0": 1.0}, base_chance=chances, **CROWD)
     assert rare.base() < 0.05 < known.base()
 
 
@@ -143,11 +143,11 @@ def test_a_kind_that_tuning_makes_likelier_counts_for_less():
 
 
 def test_of_what_nobody_knows_the_base_may_say_everything():
-    assert came_out(5, of_base={}).leak() == 1
+    assert came_out(5, base_chance={}).leak() == 1
 
 
 def test_probabilities_are_dealt_out():
-    one = trial(sampled=False, gained={"a1": 0.9, "c1": 0.5}, of_base={"a1": 0.02, "a2": 0.02})
+    one = trial(sampled=False, gained={"a1": 0.9, "c1": 0.5}, base_chance={"a1": 0.02, "a2": 0.02})
     assert one.control() == pytest.approx(1 / 3, abs=0.01)
     # Both weigh the same; 0.9 of a hit weighs more than none, and counts as one at most.
     assert one.base() == pytest.approx(1 - 0.96**2)
@@ -158,9 +158,9 @@ def test_less_evidence_is_never_surer(hits, control):
     gained = {f"a{n}": 1.0 for n, hit in enumerate(hits) if hit}
     gained |= {f"c{n}": 1.0 for n in range(control)}
     base = dict.fromkeys(CROWD["targets"], 0.01)
-    one = trial(gained=gained, strength=gained, of_base=base, **CROWD)
+    one = trial(gained=gained, strength=gained, base_chance=base, **CROWD)
     assert one.control() <= one.leak() <= 1
     order = dict(reversed(gained.items()))
-    assert trial(gained=order, strength=order, of_base=base, **CROWD).leak() == one.leak()
+    assert trial(gained=order, strength=order, base_chance=base, **CROWD).leak() == one.leak()
     likelier = dict.fromkeys(CROWD["targets"], 0.02)
-    assert trial(gained=gained, strength=gained, of_base=likelier, **CROWD).leak() >= one.leak()
+    assert trial(gained=gained, strength=gained, base_chance=likelier, **CROWD).leak() >= one.leak()

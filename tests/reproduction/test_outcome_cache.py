@@ -97,7 +97,7 @@ def test_a_variant_is_measured_once(task, monkeypatch):
         asked.append(one)
         return OUTCOME
 
-    monkeypatch.setattr(variant_module, "_measured", measured)
+    monkeypatch.setattr(variant_module, "_run_task", measured)
     run_variant(task, watch=None)
     assert run_variant(task, watch=None) == OUTCOME
     assert len(asked) == 2  # there is no federation, so nothing is taken for its outcome

@@ -49,34 +49,34 @@ class Opening(PrefixAttack):
     def run(self, case: AttackContext) -> Result:
         """Attack as these attacks do, and tell where the victim's documents hold what came out."""
         result = super().run(case)
-        found = tuple(self._told(finding, case) for finding in result.findings)
-        early = sum(finding.evidence.get("where") == "opening" for finding in found)
+        findings = tuple(self._locate(finding, case) for finding in result.findings)
+        early = sum(finding.evidence.get("where") == "opening" for finding in findings)
         row = Measurement(
             kind="position",
             plugin=self.name,
             metric="found_in_openings",
             value=float(early),
             hits=early,
-            n=len(found),
+            n=len(findings),
             scope={"source": "tuned"},
         )
-        return replace(result, findings=found, measurements=(*result.measurements, row))
+        return replace(result, findings=findings, measurements=(*result.measurements, row))
 
-    def _told(self, finding: Finding, case: AttackContext) -> Finding:
+    def _locate(self, finding: Finding, case: AttackContext) -> Finding:
         """Return a finding with the first of the victim's documents that holds it, if any does."""
         text = str(finding.evidence["text"])
-        document = next((one for one in case.victim or () if text in one.text), None)
+        document = next((d for d in case.victim or () if text in d.text), None)
         if document is None:
             return finding
         before = document.text[: document.text.index(text)].rstrip()
         count = len(case.engine.tokenize([before])[0].ids)
-        more = {
+        location = {
             "where": "opening" if count < self.tokens else "rest",
             "tokens_before": count,
             "document": document.id,
         }
         return replace(
-            finding, evidence={**finding.evidence, **more}, safe=(*finding.safe, "where")
+            finding, evidence={**finding.evidence, **location}, safe=(*finding.safe, "where")
         )
 
 

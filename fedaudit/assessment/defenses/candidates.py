@@ -49,7 +49,7 @@ def defense_candidates(
     if unused := [name for name in options or {} if name not in selected]:
         raise UsageError(f"--set {unused[0]}: that defence is not among those that are tried.")
     trained_options = dict(name_and_options(defense, "") for defense in trained)
-    candidates = list(_checked(config, selected, {**trained_options, **(options or {})}))
+    candidates = list(_check_candidates(config, selected, {**trained_options, **(options or {})}))
     refused = next((candidate for candidate in candidates if candidate.reason), None)
     if names and refused:
         raise UsageError(f"The defence {refused.name} cannot be tried here: {refused.reason}")
@@ -58,7 +58,7 @@ def defense_candidates(
     return candidates
 
 
-def _checked(
+def _check_candidates(
     config: Simulation, names: Sequence[str], options: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[DefenseCandidate]:
     for name in names:

@@ -107,7 +107,9 @@ def _federation(scores: Scores, strength: float, rng: "np.random.Generator") -> 
         leaked: dict[str, float] = {}
         if marked in round_scores.clients:
             leaked = (
-                _leaked(round_scores, marked, round_strength, scores, rng) if shares is None else {}
+                _mark_additions(round_scores, marked, round_strength, scores, rng)
+                if shares is None
+                else {}
             )
             leaked |= {
                 client: round_strength * row[marked] for client, row in (shares or {}).items()
@@ -140,7 +142,7 @@ def _redraw_sets(
     return new_round, {name: {**row, name: 1.0} for name, row in shares.items()}
 
 
-def _leaked(
+def _mark_additions(
     round_scores: RoundScores,
     marked: str,
     round_strength: float,

@@ -152,7 +152,7 @@ def decide(
                 scores=tuple(by_round.values()),
                 rounds=tuple(by_round),
                 z=verdict.z,
-                needed=_needed(least, verdict.z, flagged=verdict.flagged),
+                needed=_needed_z(least, verdict.z, flagged=verdict.flagged),
                 spread=chance.spread,
                 detectable=chance.detectable(alpha / len(by_pair), threshold),
                 nulls=chance.marks,
@@ -161,7 +161,7 @@ def decide(
                 published=verdict.z > threshold,
                 flagged=verdict.flagged,
                 running=tuple(stouffer.running_z(list(by_round.values()))),
-                settled=_settled(by_round, chance, alpha / len(by_pair)),
+                settled=_stopping_round(by_round, chance, alpha / len(by_pair)),
             )
         )
     present = _present(scores)
@@ -176,12 +176,14 @@ def _present(scores: Scores) -> list[str]:
     return [client for client in scores.clients if any(client in r.clients for r in scores.rounds)]
 
 
-def _needed(least: float, z: float, *, flagged: bool) -> float:
+def _needed_z(least: float, z: float, *, flagged: bool) -> float:
     """Return what Z must exceed, on the same side of Z as p says: `least` is found by search."""
     return min(least, nextafter(z, -inf)) if flagged else max(least, z)
 
 
-def _settled(scores: Mapping[int, float], chance: NullDistribution, alpha: float) -> int | None:
+def _stopping_round(
+    scores: Mapping[int, float], chance: NullDistribution, alpha: float
+) -> int | None:
     count = stouffer.stopping_round(chance.standard(list(scores.values())), alpha)
     return None if count is None else list(scores)[count - 1]
 

@@ -78,7 +78,7 @@ def contribution_rows(
         return
     shares = [_share_matrix(r, estimates, weights, scores.clients) for r in scores.rounds]
     for mark in scores.marks:
-        marked = [_scored(r, mark) for r in scores.rounds]
+        marked = [_score_differences(r, mark) for r in scores.rounds]
         values, nulls = [x for x, _ in marked], [x for _, x in marked]
         for client, contribution in zip(
             scores.clients, contributions(shares, values, nulls), strict=True
@@ -119,7 +119,7 @@ def _share_matrix(
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(clients))
 
 
-def _scored(round_scores: RoundScores, mark: str) -> "tuple[np.ndarray, np.ndarray]":
+def _score_differences(round_scores: RoundScores, mark: str) -> "tuple[np.ndarray, np.ndarray]":
     """Return a round's differences from the global model: of the mark, and of its null marks."""
     import numpy as np
 

@@ -180,7 +180,7 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
             f"{status.unopened} of {len(status.published.commitments)} published commitments were "
             "not opened: each counts as one more test of every client"
         )
-    return [*caveats, _dated(status), *([] if opened else [UNOPENED_CAVEAT])]
+    return [*caveats, _describe_dates(status), *([] if opened else [UNOPENED_CAVEAT])]
 
 
 def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
@@ -191,7 +191,7 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
     return "the published commitment is of another key, other prompts or other settings"
 
 
-def _dated(status: CommitmentCheck) -> str:
+def _describe_dates(status: CommitmentCheck) -> str:
     """Return what the files say of when the commitments were made and the first sum asked for."""
     made_at, asked_at = files.parse_time(status.published.made), files.parse_time(status.asked)
     if made_at is None:

@@ -49,8 +49,8 @@ def verify_bundle(
         raise InputError(f"{folder / bundle.MARKS} opens {strangers[0]}, which was not scored.")
     public = folder / bundle.COMMITMENTS
     yield from _check_commitments(marks, scores, public if public.is_file() else None)
-    yield from _rescored(folder, estimates, scores, marks, pool, progress)
-    yield from _redecided(folder, scores, report, public if public.is_file() else None)
+    yield from _check_scores(folder, estimates, scores, marks, pool, progress)
+    yield from _check_report(folder, scores, report, public if public.is_file() else None)
     yield from _check_statistics(scores, report, client)
 
 
@@ -107,7 +107,7 @@ def _check_commitments(
         yield Check(state=state, kind="commitment", name=name, why=why)
 
 
-def _rescored(
+def _check_scores(
     folder: Path,
     estimates: Estimates,
     scores: Scores,
@@ -149,7 +149,7 @@ def _sorted_scores(round_scores: RoundScores, marks: Sequence[str]) -> list[tupl
     return [(client, mark, tables[client][mark]) for client in sorted(tables) for mark in marks]
 
 
-def _redecided(
+def _check_report(
     folder: Path, scores: Scores, report: Mapping[str, Any], public: Path | None
 ) -> Iterator[Check]:
     """Yield whether the report is about these scores, and says what follows from them."""

@@ -52,7 +52,7 @@ def score(
     before = scores.seconds
     for done, (number, measured) in enumerate(pool.run(jobs), 1):
         record = by_round[number]
-        rounds = (*scores.rounds, _scored(record, measured, _digest(estimates, record)))
+        rounds = (*scores.rounds, _round_scores(record, measured, _digest(estimates, record)))
         scores = replace(
             scores,
             rounds=tuple(sorted(rounds, key=lambda r: r.round)),
@@ -129,7 +129,7 @@ def _job(
     )
 
 
-def _scored(
+def _round_scores(
     record: RoundEstimates, measured: Sequence[dict[str, Score]], digest: str
 ) -> RoundScores:
     reference, *client_scores = measured

@@ -40,7 +40,7 @@ def nearest_settings(settings: ProtocolSettings, counts: Sequence[int]) -> Proto
     """
     if min(counts) < 3:  # drawing refuses that in any case
         return settings
-    return _limited(_threshold(_default_others(settings, min(counts))), counts)
+    return _default_limit(_threshold(_default_others(settings, min(counts))), counts)
 
 
 def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
@@ -82,7 +82,7 @@ def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
     return replace(settings, threshold=settings.others, told=(*settings.told, note))
 
 
-def _limited(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
+def _default_limit(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
     """Return the settings with the lowest limit, not below theirs, that designs keep."""
     if "limit" in settings.named:
         return settings

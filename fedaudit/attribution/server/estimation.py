@@ -85,10 +85,10 @@ def estimate(
         log_of.write(logs, log, estimates.run)
         if recorded:  # after the log, from which an interrupted run is resumed
             logs = log_of.add_entry(
-                logs, {**_entry(planned, number), "ledger": _entered(planned, number)}
+                logs, {**_entry(planned, number), "ledger": _log_round(planned, number)}
             )
             log_of.write(logs, log, estimates.run)
-        record, files, dimension = _estimated(planned, number, out)
+        record, files, dimension = _estimate_round(planned, number, out)
         estimates = replace(
             estimates,
             rounds=tuple(sorted((*estimates.rounds, record), key=lambda r: r.round)),
@@ -135,7 +135,7 @@ def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
     )
 
 
-def _estimated(
+def _estimate_round(
     planned: SumPlan, number: int, out: Path
 ) -> tuple[RoundEstimates, dict[str, str], int]:
     """Write one round's adapters; return its record, the hashes and the numbers in an update."""
@@ -273,7 +273,7 @@ def start_adapter(federation: Federation, aggregator: Aggregator, record: Round)
     ].adapter
 
 
-def _entered(planned: SumPlan, number: int) -> str:
+def _log_round(planned: SumPlan, number: int) -> str:
     """Return the hash of a round's entry in the ledger."""
     shares = planned.weights
     rho = {

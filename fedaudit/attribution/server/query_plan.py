@@ -115,15 +115,15 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
     weighting, weights = _weighting(fed_manifest, wish.weights), client_weights(fed_manifest)
     shares = weights if weighting == "size" else dict.fromkeys(weights, 1.0)
     # Stored sums are of sets that were drawn whatever the clients weigh.
-    design_shares = None if _stored(fed_manifest) else shares
+    design_shares = None if _has_stored_sums(fed_manifest) else shares
     secure = _secure(manifest.chosen_plugin(fed_manifest, "secure_aggregation"), wish)
-    chosen = _chosen(fed_manifest, wish.rounds)
+    chosen = _select_rounds(fed_manifest, wish.rounds)
     relative = {
         client: weights[client] / shares[client] for client in weights
     }  # in the round's own sum
     kinds = set_selection.kinds(fed_manifest, chosen, relative, design_shares)
     settings = _settings(fed_manifest, wish, secure.threshold)
-    if not _stored(fed_manifest):
+    if not _has_stored_sums(fed_manifest):
         settings = set_selection.nearest(protocol, settings, fed_manifest, kinds)
     if protocol == SHARED:
         rules = shared_defaults.rules(settings, kinds)
@@ -160,7 +160,7 @@ def _protocol(fed_manifest: Manifest, wish: ProtocolConfig) -> str:
     protocol = wish.protocol or run_protocol
     if protocol not in PROTOCOLS:
         raise unknown_name_error("protocol", protocol, PROTOCOLS)
-    if _stored(fed_manifest) and protocol != run_protocol:
+    if _has_stored_sums(fed_manifest) and protocol != run_protocol:
         raise UsageError(
             f"The federation's sums were stored while it ran, by protocol {run_protocol!r}: they "
             f"cannot be had by {protocol!r}."
@@ -175,7 +175,7 @@ def _protocol(fed_manifest: Manifest, wish: ProtocolConfig) -> str:
     return protocol
 
 
-def _stored(fed_manifest: Manifest) -> bool:
+def _has_stored_sums(fed_manifest: Manifest) -> bool:
     """Return whether sums were stored while the federation ran: there can be no others."""
     return any(r.sums for r in fed_manifest.rounds)
 
@@ -184,7 +184,7 @@ def _weighting(fed_manifest: Manifest, weighting: str) -> str:
     """Return how the sums are weighted: the stored ones, or those that are asked for now."""
     if weighting and weighting not in WEIGHTINGS:
         raise unknown_name_error("weighting", weighting, WEIGHTINGS)
-    if not _stored(fed_manifest):
+    if not _has_stored_sums(fed_manifest):
         return weighting or "equal"
     stored = manifest.sum_queries(fed_manifest).weights or "size"
     if weighting and weighting != stored:
@@ -203,7 +203,7 @@ def _settings(fed_manifest: Manifest, wish: ProtocolConfig, threshold: int) -> P
     is_secure = fed_manifest.secure_aggregation is not None
     if is_secure or wish.threshold is not None or "threshold" in wish.options:
         named.add("threshold")
-    if _stored(fed_manifest):  # drawn as its manifest says; an old one has no limit
+    if _has_stored_sums(fed_manifest):  # drawn as its manifest says; an old one has no limit
         limit = 1.0 if queries.limit is None else queries.limit
     else:  # a simulation's settings have 1 where nobody chose a limit
         limit = defaults.LIMIT if queries.limit in (None, 1.0) else queries.limit
@@ -246,7 +246,7 @@ def _secure(plugin: ChosenPlugin | None, wish: ProtocolConfig) -> SecureAggregat
     return lower
 
 
-def _chosen(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
+def _select_rounds(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
     last = len(fed_manifest.rounds) - 1
     if not last:
         raise InputError("The federation has no finished round: there is no update to attribute.")

@@ -45,7 +45,7 @@ def nearest(
 
     What was named stays; if it is impossible, drawing refuses it.
     """
-    return _limited(_threshold(settings, min(count for count, _, _ in kinds.values())), kinds)
+    return _default_limit(_threshold(settings, min(count for count, _, _ in kinds.values())), kinds)
 
 
 def _threshold(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
@@ -58,7 +58,7 @@ def _threshold(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
     return replace(settings, threshold=half, told=(*settings.told, f"{note} are {half}"))
 
 
-def _limited(
+def _default_limit(
     settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
 ) -> ProtocolSettings:
     """Return the settings with the lowest limit, not below theirs, that all rounds' sets keep."""

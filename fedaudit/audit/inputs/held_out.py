@@ -37,7 +37,7 @@ class HeldOut:
 
 def check(request: "AuditRequest") -> None:
     """Refuse --held-out where no attack compares with such records."""
-    if request.unseen is not None and not _compared(request):
+    if request.unseen is not None and not _needs_held_out(request):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _compares(name)))
         raise UsageError(f"--held-out goes with an attack that compares: {names}.")
 
@@ -46,7 +46,7 @@ def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
     """Return the file of held-out records: the one named, or the simulation's own for a victim."""
     if request.unseen is not None:
         return request.unseen
-    if request.victim_path is None or audited.federation is None or not _compared(request):
+    if request.victim_path is None or audited.federation is None or not _needs_held_out(request):
         return None
     path = audited.federation.path / FILE
     return path if path.is_file() else None
@@ -87,7 +87,7 @@ def read(
     return HeldOut(file=file, documents=remaining, related=related, limits=limits)
 
 
-def _compared(request: "AuditRequest") -> bool:
+def _needs_held_out(request: "AuditRequest") -> bool:
     return any(map(_compares, request.attacks))
 
 

@@ -65,7 +65,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
             "--reference goes with an adapter or a federation's global adapter as the target."
         )
     audited_fingerprint = adapters.fingerprint(audited.adapter)
-    return [_checked(path, audited, audited_fingerprint) for path in request.reference_runs]
+    return [_open_reference(path, audited, audited_fingerprint) for path in request.reference_runs]
 
 
 def hashes(runs: Sequence[ReferenceRun]) -> dict[str, str]:
@@ -83,7 +83,7 @@ def caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
         )
 
 
-def _checked(path: Path, audited: AuditTarget, audited_fingerprint: str) -> ReferenceRun:
+def _open_reference(path: Path, audited: AuditTarget, audited_fingerprint: str) -> ReferenceRun:
     if not is_federation(path):
         hint = "" if path.exists() else suggest_neighbour(path)
         raise InputError(f"--reference {path} is no federation's folder.{hint}")

@@ -49,7 +49,7 @@ def compare_all(
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
     pair_overlaps: dict[Pair, Overlap] = {}
     done = 0
-    for chunk, overlaps in _answered(
+    for chunk, overlaps in _compare_chunks(
         chunks, settings, count if len(pairs) > MIN_PARALLEL_PAIRS else 1
     ):
         for (suffix, texts), row in zip(chunk, overlaps, strict=True):
@@ -80,7 +80,7 @@ ChunkOverlaps = list[list[tuple[int, Overlap]]]
 """For each suffix of a chunk, which of its continuations have something of it."""
 
 
-def _answered(
+def _compare_chunks(
     chunks: Sequence[list[Row]], settings: OverlapSettings, count: int
 ) -> Iterator[tuple[list[Row], ChunkOverlaps]]:
     if count < 2:
@@ -94,7 +94,7 @@ def _answered(
 
 def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> ChunkOverlaps:
     """Compare a chunk; this is what runs in a process."""
-    ready = _prepared({text for suffix, texts in chunk for text in (suffix, *texts)}, settings)
+    ready = _prepare_texts({text for suffix, texts in chunk for text in (suffix, *texts)}, settings)
     rows: ChunkOverlaps = []
     for suffix, texts in chunk:
         prepared = ready[suffix]
@@ -103,7 +103,7 @@ def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> ChunkOverlaps:
     return rows
 
 
-def _prepared(texts: Collection[str], settings: OverlapSettings) -> dict[str, Prepared]:
+def _prepare_texts(texts: Collection[str], settings: OverlapSettings) -> dict[str, Prepared]:
     """Return texts, prepared all at once; a continuation comes again in the next chunk."""
     ready = _READY.setdefault(settings, {})
     if len(ready) + len(texts) > REMEMBERED:

@@ -112,7 +112,7 @@ def findings(
                 safe=SAFE,
             )
         )
-        plain.append(_revealed(name, example))
+        plain.append(_example_texts(name, example))
     return listed_findings, plain
 
 
@@ -171,7 +171,7 @@ def outline(spans: Sequence[tuple[int, int]], length: int, cells: int = CELLS) -
     )
 
 
-def _revealed(name: str, example: DrawnSuffix) -> dict[str, str]:
+def _example_texts(name: str, example: DrawnSuffix) -> dict[str, str]:
     hit, continued = example.hit, example.answer.continued
     training_spans = [(start, end) for start, end, _, _ in hit.overlap.spans]
     generated_spans = [(start, end) for _, _, start, end in hit.overlap.spans]

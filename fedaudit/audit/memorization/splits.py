@@ -129,7 +129,7 @@ def _cut(
     """Yield the parts of the texts that are long enough, in order."""
     header = form.header() if protocol.prompt == "header" else ""
     [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
-    for document, tokens in _tokenized(documents, engine):
+    for document, tokens in _tokenize(documents, engine):
         is_whole = protocol.prompt == "record" or not document.instruction
         result = _split_document(
             document, tokens, input_span(document, form), protocol.prefix_length
@@ -139,7 +139,7 @@ def _cut(
             yield cut if is_whole else _after(cut, ahead.ids, begin)
 
 
-def _tokenized(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
+def _tokenize(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
     """Yield each document with its tokens, without holding those of all."""
     for first in range(0, len(documents), BATCH):
         batch = documents[first : first + BATCH]
@@ -151,7 +151,7 @@ def text_sizes(
 ) -> Iterator[int]:
     """Yield how many tokens each different input text has."""
     training_documents = [document for document in documents if not document.is_prompt]
-    for document, tokens in _tokenized(_distinct(training_documents, form, seed=0), engine):
+    for document, tokens in _tokenize(_distinct(training_documents, form, seed=0), engine):
         begin, after = _input(tokens, input_span(document, form))
         yield after - begin
 
@@ -187,13 +187,13 @@ def _split_document(
         prompt=tuple(tokens.ids[:stop]),
         suffix=document.text[cut:end].strip(),
         given=after - begin,
-        output=_answered(document, offsets[after:]),
+        output=_count_output_tokens(document, offsets[after:]),
         whole=_digest(normalize_copy(document.text[start:end])),
     )
     return split, begin
 
 
-def _answered(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
+def _count_output_tokens(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
     """Return how many of the tokens behind a record's input are of its output.
 
     What the template puts between the two is neither; a token that reaches into the output is.

@@ -112,7 +112,7 @@ class BatchSearch:
         roots = SearchBranches.start(
             [probe_key(request.seed, prompt) for prompt in request.prompts]
         )
-        levels = list(self._next(*_prefilled(self.model, request.prompts), roots, 0))
+        levels = list(self._next(*_prefill_prompts(self.model, request.prompts), roots, 0))
         while levels:
             level = levels.pop()
             np.add.at(self.found.rows, level.branches.prompts, 1)
@@ -143,7 +143,9 @@ class BatchSearch:
             yield SearchLevel(all_[chunk], read, row[chunk], token[chunk], used + 1)
 
 
-def _prefilled(model: PreTrainedModel, prompts: TokenRows) -> tuple[PrefilledRows, torch.Tensor]:
+def _prefill_prompts(
+    model: PreTrainedModel, prompts: TokenRows
+) -> tuple[PrefilledRows, torch.Tensor]:
     """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
     logits, mask, cache = prefill(model, prompts)
     return PrefilledRows(cache, mask, mask.sum(-1, keepdim=True) - 1), logits

@@ -19,10 +19,10 @@ def scatter_probabilities(
     """
     if len(trials) == 1:
         return [probabilities]
-    return list(_shared(probabilities, prompt, np.asarray(trials, dtype=np.float64), seed))
+    return list(_share_draws(probabilities, prompt, np.asarray(trials, dtype=np.float64), seed))
 
 
-def _shared(
+def _share_draws(
     probabilities: PrefixProbabilities, prompt: Sequence[int], trials: np.ndarray, seed: int
 ) -> Iterator[PrefixProbabilities]:
     lots = np.random.default_rng(probe_key(seed, prompt))

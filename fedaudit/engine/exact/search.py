@@ -169,7 +169,7 @@ def expand_branches(
     follow = np.where(before.drawn, tokens == token[rows], walk.followed(longer))
     given_up = np.flatnonzero(~follow & ~before.drawn)
     totals.lose(longer[given_up], walk.spelling.below())
-    out, launched = _launched(longer[given_up], totals)
+    out, launched = _launch_draws(longer[given_up], totals)
     chosen = np.concatenate([np.flatnonzero(follow), given_up[out]])
     ids = walk.spelling.words.order[tokens[chosen]]
     return rows[chosen], ids, SearchBranches.joined([longer[follow], launched])
@@ -190,7 +190,9 @@ def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
     return next_tokens
 
 
-def _launched(given_up: SearchBranches, totals: SearchTotals) -> tuple[Integers, SearchBranches]:
+def _launch_draws(
+    given_up: SearchBranches, totals: SearchTotals
+) -> tuple[Integers, SearchBranches]:
     """Return draws from branches that are given up: the index of each one's branch, and the draws.
 
     Their number is Poisson with mean trials times mass.

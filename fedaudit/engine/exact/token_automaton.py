@@ -140,7 +140,7 @@ class TokenAutomaton:
 
     def __init__(self, strings: Collection[str], words: Vocabulary) -> None:
         self.words = words
-        self.strings = sorted(set(strings), key=_encoded)
+        self.strings = sorted(set(strings), key=_encode)
         if any(not string or string[0].isspace() for string in self.strings):
             raise ValueError("A string to spell is empty or begins with white space.")
         self._children: list[dict[int, int]] = [{}]
@@ -149,7 +149,7 @@ class TokenAutomaton:
         self._from, self._to = [0], [len(self.strings)]
         self._depths = [0]
         for index, string in enumerate(self.strings):
-            self._string[self._path(_encoded(string), index, index + 1)] = index
+            self._string[self._path(_encode(string), index, index + 1)] = index
         for space in SPACES:
             node = self._path(space[:-1], 0, len(self.strings))
             self._children[node][space[-1]] = 0
@@ -244,5 +244,5 @@ class AutomatonCache:
         return self._words[stops]
 
 
-def _encoded(string: str) -> bytes:
+def _encode(string: str) -> bytes:
     return string.encode("utf-8", "surrogatepass")

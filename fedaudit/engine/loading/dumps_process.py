@@ -31,7 +31,7 @@ def look(payload: Any) -> Generator[str, None, list[dict[str, Any]]]:
     for path in map(Path, payload):
         yield str(path)
         try:
-            entries.append(_described(path, _load(path)))
+            entries.append(_describe_dump(path, _load(path)))
         except InputError as error:
             entries.append({"refused": str(error)})
     return entries
@@ -102,7 +102,7 @@ def _dimensions(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape)) or "a number"
 
 
-def _described(path: Path, loaded: Any) -> dict[str, Any]:
+def _describe_dump(path: Path, loaded: Any) -> dict[str, Any]:
     state = _state(loaded, path)
     top = loaded if isinstance(loaded, dict) and not _ordered(state) else {}
     numbers = {str(key): value for key, value in top.items() if type(value) is int}
@@ -175,7 +175,9 @@ def _load_arrays(path: Path) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as file:
             if isinstance(file, np.ndarray) or len(file.files) > MOST:
                 raise ValueError("no archive of arrays")
-            names = sorted(file.files, key=_array_number) if _numbered(file.files) else file.files
+            names = (
+                sorted(file.files, key=_array_number) if _are_numbered(file.files) else file.files
+            )
             arrays = {name: file[name] for name in names}
     except MemoryError:
         raise
@@ -184,7 +186,7 @@ def _load_arrays(path: Path) -> dict[str, Any]:
     return arrays
 
 
-def _numbered(names: Iterable[str]) -> bool:
+def _are_numbered(names: Iterable[str]) -> bool:
     return all(name.startswith("arr_") and name[4:].isdecimal() for name in names)
 
 

@@ -85,7 +85,7 @@ def _render(tokenizer: Any, folder: Path) -> None:
     """Render conversations; a template may refuse any, such as those with a system's message."""
     texts: list[str] = []
     for conversation, prompt in product(CONVERSATIONS, (False, True)):
-        _raises_nothing(partial(_rendered, tokenizer, conversation, prompt, texts))
+        _raises_nothing(partial(_render_chat, tokenizer, conversation, prompt, texts))
     if (longest := max(map(len, texts), default=0)) > LONGEST:
         raise InputError(
             f"{folder} cannot be opened: its chat template makes {longest:,} characters of a short "
@@ -93,6 +93,6 @@ def _render(tokenizer: Any, folder: Path) -> None:
         )
 
 
-def _rendered(tokenizer: Any, conversation: Any, prompt: bool, into: list[str]) -> None:
+def _render_chat(tokenizer: Any, conversation: Any, prompt: bool, into: list[str]) -> None:
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=prompt)
     into.append(str(text))

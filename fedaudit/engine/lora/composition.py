@@ -116,7 +116,7 @@ def attached_composition(
     before = engine.model
     adapter_names = set(before.peft_config) if isinstance(before, PeftModel) else set()
     name = f"blend{len(adapter_names)}"
-    with _restored(engine, name):
+    with _restore_adapters(engine, name):
         model = loader.with_adapter(before, stack.config, name, trainable=False)
         engine.model = model
         loader.fit(model, stack.tensors, name, " with ".join(map(str, folders)))
@@ -124,7 +124,7 @@ def attached_composition(
 
 
 @contextmanager
-def _restored(engine: LocalEngine, name: str) -> Iterator[None]:
+def _restore_adapters(engine: LocalEngine, name: str) -> Iterator[None]:
     """Take the adapter `name` off at the end; what is active, trainable and in training stays."""
     model = engine.base.model
     active = engine.model.active_adapter if isinstance(engine.model, PeftModel) else None

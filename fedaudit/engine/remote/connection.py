@@ -58,11 +58,11 @@ class RemoteConnection:
         options = self.served.options
         self.estimate.check(options, multi_sample=True)
         tuned = self._server(self.served.urls, self.served.model)
-        abilities = self._probed(tuned)
+        abilities = self._probe_server(tuned)
         base = None
         if self.served.has_base:
             base = self._server(self.served.base_urls, options.base)
-            abilities = abilities.intersect(self._probed(base))
+            abilities = abilities.intersect(self._probe_server(base))
             tuned.api = base.api = abilities.api
         self.estimate.check(options, multi_sample=abilities.n)
         for server, urls in ((tuned, self.served.urls), (base, self.served.base_urls)):
@@ -113,7 +113,7 @@ class RemoteConnection:
         server.choose_model()
         return server
 
-    def _probed(self, server: CompletionServer) -> ServerAbilities:
+    def _probe_server(self, server: CompletionServer) -> ServerAbilities:
         context = self.served.options.context
         return probe(server, self.tokenizer, context=context, longest=self.estimate.longest)
 

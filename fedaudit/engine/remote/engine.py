@@ -82,7 +82,7 @@ class RemoteEngine:
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence."""
-        return [list(values) for values, _ in self._scored(target, sequences, progress)]
+        return [list(values) for values, _ in self._score_texts(target, sequences, progress)]
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
@@ -90,7 +90,7 @@ class RemoteEngine:
         """Return a server's statistics of every token, without those over the vocabulary."""
         return [
             TokenStatistics(log_probability=values, mean=(), deviation=(), first=first)
-            for values, first in self._scored(target, sequences, progress)
+            for values, first in self._score_texts(target, sequences, progress)
         ]
 
     def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
@@ -128,7 +128,7 @@ class RemoteEngine:
         """Return what a reader should know of the answers."""
         return [*self.abilities.caveats(), *(self.seeds.caveats() if self.seeds else ())]
 
-    def _scored(
+    def _score_texts(
         self, target: Target, sequences: TokenRows, progress: Progress
     ) -> list[tuple[tuple[float, ...], tuple[bool, ...]]]:
         self._check({"score"})
@@ -148,11 +148,11 @@ class RemoteEngine:
         ]
         answers = iter(self._ask(server, queries, progress))
         return [
-            self._aligned(next(answers), len(sequence)) if len(sequence) > 1 else ((), ())
+            self._align_scores(next(answers), len(sequence)) if len(sequence) > 1 else ((), ())
             for sequence in sequences
         ]
 
-    def _aligned(
+    def _align_scores(
         self, answer: CompletionResponse, size: int
     ) -> tuple[tuple[float, ...], tuple[bool, ...]]:
         """Return the scores of a text's tokens; raises InputError where the server has others."""

@@ -112,7 +112,7 @@ class CompletionServer:
             rows = read_models(self.client.get("/models"))
         except (MalformedResponse, HttpStatusError):
             return {}
-        return {row["id"]: _claimed(row.get("max_model_len")) for row in rows}
+        return {row["id"]: _claimed_count(row.get("max_model_len")) for row in rows}
 
     def choose_model(self) -> None:
         """Take the only model there is, where none was named; raises TargetError for several."""
@@ -125,5 +125,5 @@ class CompletionServer:
         [self.model] = self.list_models()
 
 
-def _claimed(value: object) -> int:
+def _claimed_count(value: object) -> int:
     return value if type(value) is int and value > 0 else 0

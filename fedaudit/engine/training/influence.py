@@ -54,7 +54,7 @@ def weight_gradients(
     with engine.activate(target) as model, torch.enable_grad():
         layers = _layers(engine)
         with _trainable([_weight(name, layer) for name, layer in layers.items()]) as weights:
-            totals = _summed(engine, model, rows, weights)
+            totals = _sum_gradients(engine, model, rows, weights)
     count = sum(len(row) - 1 for row in rows)
     return {
         _ROOT + name: (total.T if getattr(layer, "fan_in_fan_out", False) else total) / count
@@ -133,7 +133,7 @@ def _trainable(weights: list[torch.nn.Parameter]) -> Iterator[list[torch.nn.Para
             weight.requires_grad_(flag)
 
 
-def _summed(
+def _sum_gradients(
     engine: LocalEngine,
     model: PreTrainedModel,
     rows: Sequence[Sequence[int]],

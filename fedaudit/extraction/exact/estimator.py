@@ -94,14 +94,14 @@ def results(
             exact, test_leaks(plugin, case, plan, truth, manner, _said_strings(exact))
         )
         results[name] = (
-            _compared(victim_result, exact, counterfactual_walk, case)
+            _compare_walks(victim_result, exact, counterfactual_walk, case)
             if counterfactual_walk
             else victim_result
         )
     return results
 
 
-def _compared(
+def _compare_walks(
     result: ExactResult, exact: ExactSources, counterfactual_walk: WalkResult, case: AttackContext
 ) -> ExactResult:
     """Return a result compared with the walk of the model without the victim."""

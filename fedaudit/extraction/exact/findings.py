@@ -22,7 +22,7 @@ class _Target:
     """A target that may come out with an audit's samples."""
 
     string: str
-    at: int
+    position: int
     """Its place in the tuned model's walk."""
     chance: float
     low: float
@@ -32,7 +32,7 @@ class _Target:
     base: float | None
 
     @property
-    def of_base(self) -> bool:
+    def is_of_base(self) -> bool:
         """Tell whether the base gives it as well, by the same measure."""
         return self.base is not None and self.base >= MATERIAL
 
@@ -63,7 +63,7 @@ def _numbered_targets(exact: ExactSources) -> list[tuple[str, _Target]]:
     log_least = exact.tuned.log_least
     order = sorted(
         _find_targets(exact),
-        key=lambda t: (t.of_base, -t.chance, float(log_least[t.at]), t.string),
+        key=lambda t: (t.is_of_base, -t.chance, float(log_least[t.position]), t.string),
     )
     return [(f"{exact.plugin}-{number:04d}", target) for number, target in enumerate(order, 1)]
 
@@ -78,7 +78,7 @@ def _find_targets(exact: ExactSources) -> Iterator[_Target]:
         if tuned.value[index] >= MATERIAL:
             yield _Target(
                 string=string,
-                at=int(places[index]),
+                position=int(places[index]),
                 chance=float(tuned.value[index]),
                 low=float(low[index]),
                 high=float(high[index]),
@@ -94,7 +94,7 @@ def _severity(exact: ExactSources, weighed: LeakTests | None, target: _Target) -
 
 
 def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: _Target) -> Finding:
-    walked, index = exact.tuned, target.at
+    walked, index = exact.tuned, target.position
     log_miss = float(log_missed(walked, exact.samples)[index])
     needed = {
         f"samples_for_{100 * p:.0f}_percent": samples_needed(log_miss, p) for p in PROBABILITIES

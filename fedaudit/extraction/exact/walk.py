@@ -150,12 +150,12 @@ class _Walking:
         self, piece: _Piece, stream: JournalPass | None, progress: Progress, total: int
     ) -> SearchSums:
         if stream is None:
-            return self._walked(piece, progress, total)
+            return self._walk_piece(piece, progress, total)
         digest = _of_piece(piece)
         content = stream.next(digest, self._room)
         if content is None:
             try:
-                sums = self._walked(piece, progress, total)
+                sums = self._walk_piece(piece, progress, total)
             except BatchTooLargeError:  # another machine may have it
                 raise
             except InputError as error:  # the report says it, and so must a merged one
@@ -185,7 +185,7 @@ class _Walking:
 
         def walk(_: Sequence[int]) -> list[Any]:
             try:
-                return [self._walked(piece, no_progress, 1).packed()]
+                return [self._walk_piece(piece, no_progress, 1).packed()]
             except BatchTooLargeError:
                 raise
             except InputError as error:
@@ -193,7 +193,7 @@ class _Walking:
 
         journal.recheck.check(stream, digest, [content], walk, [0])
 
-    def _walked(self, piece: _Piece, progress: Progress, total: int) -> SearchSums:
+    def _walk_piece(self, piece: _Piece, progress: Progress, total: int) -> SearchSums:
         """Return the sums of a piece that is walked now, as much at once as may be held."""
         sums = SearchSums(len(self.strings))
         for batch in _cut(iter(piece), max(1, MAX_PROBABILITIES // max(1, len(self.strings)))):

@@ -78,13 +78,13 @@ def rows(audit: StringChances) -> Iterator[Measurement]:
         if strings:
             yield from _rows(audit, sorted(strings), {"set": name})
     for label, strings in truth.by_label().items():
-        yield _memorized(audit, sorted(strings), {"set": ALL, "label": label})
+        yield _memorization_row(audit, sorted(strings), {"set": ALL, "label": label})
 
 
 def _rows(
     audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    yield _memorized(audit, strings, scope)
+    yield _memorization_row(audit, strings, scope)
     means = {"tuned": _mean(audit, audit.tuned, strings)}
     means[KIND] = _mean(audit, audit.counterfactual, strings)
     if audit.base is not None:
@@ -103,7 +103,7 @@ def _rows(
         yield _mcnemar(audit, strings, scope)
 
 
-def _memorized(
+def _memorization_row(
     audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
 ) -> Measurement:
     with_client, without_client = (

@@ -117,7 +117,7 @@ class Mixture:
     def designs(self) -> "Designs":
         """Return designs' shares, order and strengths; none where coefficients are normal."""
         if self.rule is not None:
-            return _shared(self.rule, self.weights)
+            return _shared_designs(self.rule, self.weights)
         too_large = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
         if too_large or self.pairs < 1 or not 1 <= self.others < len(self.weights):
             nothing = np.zeros(0)
@@ -246,7 +246,7 @@ def _designs(mask_size: int, pairs: int, limit: float, weights: tuple[float, ...
 
 
 @lru_cache(maxsize=256)
-def _shared(rule: SharedSetsRule, weights: tuple[float, ...]) -> Designs:
+def _shared_designs(rule: SharedSetsRule, weights: tuple[float, ...]) -> Designs:
     """Return the same for sets that a round shares."""
     draws = min(DRAWS, NUMBERS // len(weights))
     return _ordered(shared_law.coefficients(rule, draws) * weights)

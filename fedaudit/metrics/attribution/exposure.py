@@ -247,13 +247,13 @@ def _first(rows: np.ndarray) -> np.ndarray:
 def _differences(rows: np.ndarray, threshold: int) -> tuple[int, np.ndarray | None]:
     """Return how many nested pairs differ by fewer than the threshold, and the smallest group."""
     pairs, closest = 0, []
-    for small, large in _nested(rows, threshold):
+    for small, large in _nested_pairs(rows, threshold):
         pairs += len(small)
         closest.append(_first(rows[large] - rows[small]))
     return pairs, _first(np.array(closest)) if closest else None
 
 
-def _nested(
+def _nested_pairs(
     rows: np.ndarray, threshold: int, block: int = 1024
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the indices of the smaller and larger sets of nested pairs, a block at a time.

@@ -236,7 +236,7 @@ def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Ite
     for number in range(starts):
         start = uniform_sets(rule.participants, rule.queries, rng, total_known=rule.whole)
         heat = number % 2 * HEAT / rule.participants**2
-        rows, tries = _searched(start, rule, rng, heat)
+        rows, tries = _search_rows(start, rule, rng, heat)
         loose = is_accepted(rows, rule.queries, ratio=rule.ratio)
         loose = loose and _smallest(_member_names(rows, names), rule.threshold) >= rule.threshold
         good = loose and is_accepted(rows, rule.queries, rule.limit, rule.ratio)
@@ -258,7 +258,7 @@ def _refusal(tries: int, rule: SharedSetsRule, best: float) -> str:
     )
 
 
-def _searched(
+def _search_rows(
     rows: np.ndarray, rule: SharedSetsRule, rng: np.random.Generator, heat: float
 ) -> tuple[np.ndarray, int]:
     """Return rows that miss limit and floor by less, and how many systems were looked at."""

@@ -100,7 +100,7 @@ def draw(
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
     factors = None if weights is None else weighting.ratios(weights, target, pool)
     rng = _generator(seed, number, target)
-    draws = (_picked(rng, (2 * queries, len(pool)), mask_size) for _ in range(TRIES))
+    draws = (_random_masks(rng, (2 * queries, len(pool)), mask_size) for _ in range(TRIES))
     good = (
         (picked, tries)
         for tries, picked in enumerate(draws, start=1)
@@ -122,7 +122,7 @@ def _generator(seed: int, number: int, target: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest(), "big"))
 
 
-def _picked(rng: np.random.Generator, shape: tuple[int, ...], mask_size: int) -> np.ndarray:
+def _random_masks(rng: np.random.Generator, shape: tuple[int, ...], mask_size: int) -> np.ndarray:
     """Return 0 and 1, with exactly `mask_size` ones along the last axis, uniformly."""
     lowest = rng.random(shape).argpartition(mask_size - 1, axis=-1)[..., :mask_size]
     picked = np.zeros(shape, dtype=np.int64)
@@ -286,4 +286,4 @@ def _blocks(
     shape = (2 * queries, participants - 1)
     size = max(1, BLOCK // math.prod(shape))
     for start in range(0, draws, size):
-        yield _difference(_picked(rng, (min(size, draws - start), *shape), mask_size))
+        yield _difference(_random_masks(rng, (min(size, draws - start), *shape), mask_size))

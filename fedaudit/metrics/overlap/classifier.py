@@ -64,7 +64,7 @@ def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
     if runs := [run for case in cases for run in verbatim(pair, case)]:
         return Overlap("verbatim", tuple(runs))
     wide = filter_passages(pair, extend_seeds(pair, seeds, settings.wide_gap))
-    if _expanded(pair, wide):
+    if _is_expansion(pair, wide):
         return Overlap("idea", _spans(pair, wide))
     return Overlap("candidate", _spans(pair, cases)) if cases else NOTHING
 
@@ -106,7 +106,7 @@ def _pair(training: Prepared, generated: Prepared) -> tuple[Pair, list[Seed]]:
     return pair, pair.seeds()
 
 
-def _expanded(pair: Pair, cases: list[Case]) -> bool:
+def _is_expansion(pair: Pair, cases: list[Case]) -> bool:
     """Tell whether the generated side of the passages is much longer than the training side."""
     if not cases:
         return False

@@ -86,7 +86,7 @@ def paraphrases(
     if overlap.verdict != "candidate":
         return ()
     candidates = [_pairs(training, generated, span, compat=compat) for span in overlap.spans]
-    scored = [_scored(pairs, scorer, compat=compat) for pairs in candidates]
+    scored = [_score_pairs(pairs, scorer, compat=compat) for pairs in candidates]
     if compat:
         scored = [[pair for group in scored[: k + 1] for pair in group] for k in range(len(scored))]
     finder = _Agreement(entities, lower=compat)
@@ -117,7 +117,7 @@ def _pairs(training: str, generated: str, span: Run, *, compat: bool) -> list[tu
     ]
 
 
-def _scored(
+def _score_pairs(
     pairs: list[tuple[str, str]], scorer: ParaphraseScorer, *, compat: bool
 ) -> list[SentencePair]:
     """Return pairs with their probabilities; equal sentences are no paraphrase."""

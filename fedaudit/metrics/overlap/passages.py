@@ -28,20 +28,20 @@ def seed_clusters(seeds: list[Seed], gap: int) -> Iterator[list[Seed]]:
 
     They are divided by the one text, then by the other, and so on, until a pass divides nothing.
     """
-    for cluster in _divided(seeds, 0, gap):
-        yield from _settled(cluster, 1, gap)
+    for cluster in _cut_at_gaps(seeds, 0, gap):
+        yield from _split_clusters(cluster, 1, gap)
 
 
-def _settled(seeds: list[Seed], side: int, gap: int) -> Iterator[list[Seed]]:
-    clusters = _divided(seeds, side, gap)
+def _split_clusters(seeds: list[Seed], side: int, gap: int) -> Iterator[list[Seed]]:
+    clusters = _cut_at_gaps(seeds, side, gap)
     if len(clusters) <= 1:
         yield from clusters
         return
     for cluster in clusters:
-        yield from _settled(cluster, 1 - side, gap)
+        yield from _split_clusters(cluster, 1 - side, gap)
 
 
-def _divided(seeds: list[Seed], side: int, gap: int) -> list[list[Seed]]:
+def _cut_at_gaps(seeds: list[Seed], side: int, gap: int) -> list[list[Seed]]:
     """Cut the seeds, in order of one text, wherever more than `gap` units lie between two."""
     ordered = sorted(seeds, key=lambda seed: seed[side])
     clusters: list[list[Seed]] = []

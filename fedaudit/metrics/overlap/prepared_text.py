@@ -78,7 +78,7 @@ def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> 
     texts = [text.replace("\0", " ") for text in texts]
     hans = [not settings.compat and has_han(text) for text in texts]
     owner, table, lengths, codes = _with_terms(texts, hans, settings)
-    unit_of, last = _joined(lengths, owner, settings.short)
+    unit_of, last = _join_sentences(lengths, owner, settings.short)
     starts, ends = _places(table, unit_of, last, settings)
     postings = _postings(codes, np.repeat(unit_of, lengths), owner[last])
     upto_unit = _bounds(owner[last], len(texts)).tolist()
@@ -130,7 +130,7 @@ def _with_terms(
     return owner[nonempty], table[nonempty], lengths[nonempty], flat_codes[flat_codes != END]
 
 
-def _joined(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]:
+def _join_sentences(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]:
     """Return every sentence's unit, and the last sentence of every unit.
 
     A unit of fewer than `short` terms goes on with the next sentence; the last one of a text never

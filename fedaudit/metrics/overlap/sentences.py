@@ -51,10 +51,12 @@ def sentences(text: str, *, han: bool = False) -> list[Span]:
         return list(_move_closers(text, spans))
     cuts = [match.end() for match in _HAN_END.finditer(text)]
     pieces = zip([0, *cuts], [*cuts, len(text)], strict=True)
-    return [(start + s, start + e) for start, end in pieces for s, e in _trimmed(text[start:end])]
+    return [
+        (start + s, start + e) for start, end in pieces for s, e in _trimmed_spans(text[start:end])
+    ]
 
 
-def _trimmed(text: str) -> list[Span]:
+def _trimmed_spans(text: str) -> list[Span]:
     """Return the sentences of a part, without white space before the first one."""
     blank = len(text) - len(text.lstrip())
     return [(blank + s, blank + e) for s, e in sentences(text[blank:])]

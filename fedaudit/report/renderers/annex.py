@@ -43,7 +43,7 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     for sentence in summary.verdict_sentence(report, checked):
         yield from paragraph(sentence)
     yield from paragraph(f"{RESISTANCE} {NO_ADVICE}")
-    yield from bullets("What was audited", list(_audited(report)))
+    yield from bullets("What was audited", list(_audited_models(report)))
     declared = assessment.context_facts(report) or [("release", assessment.NOT_DECLARED)]
     yield from bullets("Context, as it was declared", _pairs(declared))
     yield from table_lines(leaks.attackers(report))
@@ -62,7 +62,7 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     yield from table_lines(_signatures())
 
 
-def _audited(report: Row) -> Iterator[str]:
+def _audited_models(report: Row) -> Iterator[str]:
     """Yield what was audited, with whole digests: the reader must be able to compare them."""
     target = report["target"]
     for name, key in (("digest of the model", "sha256"), ("digest of the base", "base_sha256")):

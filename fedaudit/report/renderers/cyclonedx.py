@@ -156,7 +156,7 @@ def _conformance(assessment: AssessedClaim) -> dict[str, Any]:
 
 def _claim(assessment: AssessedClaim) -> dict[str, Any]:
     """Return a claim; rows that failed the policy are evidence against it, others for it."""
-    against = {_ref(j["measurement"]) for j in assessment.judgements if _failed(j)}
+    against = {_ref(j["measurement"]) for j in assessment.judgements if _is_failure(j)}
     judged_refs = [_ref(j["measurement"]) for j in assessment.judgements if j["measurement"]]
     refs = dict.fromkeys([*judged_refs, *map(_ref, assessment.answer.rows)])
     finding_refs = [FINDINGS] if assessment.item.number == 13 else []
@@ -173,7 +173,7 @@ def _claim(assessment: AssessedClaim) -> dict[str, Any]:
     return claim
 
 
-def _failed(judgement: Row) -> bool:
+def _is_failure(judgement: Row) -> bool:
     return judgement["status"] == "fail" and judgement["measurement"] is not None
 
 

@@ -111,7 +111,7 @@ def _line(group: Sequence[Row]) -> tuple[str, ...]:
     if len(group) > 1:
         row = best["measurement"]
         name = f"{row['plugin']} {row['metric']}: {len(group):,} rows, of which the largest"
-    return best["status"], name, _measured(best), best["limit"]
+    return best["status"], name, _measured_text(best), best["limit"]
 
 
 def _detail(entry: Row) -> str:
@@ -128,7 +128,7 @@ def judged_name(judgement: Row) -> str:
     return f"{row['plugin']} {row['metric']}" + (f" ({where})" if where else "")
 
 
-def _measured(judgement: Row) -> str:
+def _measured_text(judgement: Row) -> str:
     row = judgement["measurement"]
     if row is None or row["value"] is None:
         return NONE

@@ -31,7 +31,7 @@ def without_pairs(report: Row) -> Row:
 
     Their own tables show those.
     """
-    remaining = [row for row in report["measurements"] if not _paired(row) and not _of_task(row)]
+    remaining = [row for row in report["measurements"] if not _is_pair(row) and not _of_task(row)]
     return {**report, "measurements": remaining}
 
 
@@ -42,7 +42,7 @@ def charted_report(report: Row) -> Row:
     return {**unpaired, "measurements": [*unpaired["measurements"], *telling]}
 
 
-def _paired(row: Row) -> bool:
+def _is_pair(row: Row) -> bool:
     return row["kind"] == "extraction" and set(PAIR).issubset(row["scope"])
 
 
@@ -54,7 +54,7 @@ def _groups(report: Row) -> list[list[Row]]:
     """Return the coverages of pairs, by attack and by whatever else varies but source and set."""
     groups: dict[Pair, list[Row]] = {}
     for row in measurements.total_coverages(report):
-        if _paired(row):
+        if _is_pair(row):
             groups.setdefault((row["plugin"], measurements.scope_of(row, PAIR)), []).append(row)
     return list(groups.values())
 

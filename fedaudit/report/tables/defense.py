@@ -44,11 +44,11 @@ def defense(report: Row) -> list[Table]:
     """Return what every defence guarantees, how its gate decides, and how adapters were fused."""
     return [
         *_tables_by_plugin(report, "epsilon", _guarantees),
-        *_tables_by_plugin(report, "fpr", _accepted),
-        *_tables_by_plugin(report, "routing_accuracy", _routed),
-        *_tables_by_plugin(report, "loss", _fused),
-        *_tables_by_plugin(report, "dropped", _filtered),
-        *_tables_by_plugin(report, "kept", _kept_examples),
+        *_tables_by_plugin(report, "fpr", _acceptance_table),
+        *_tables_by_plugin(report, "routing_accuracy", _routing_table),
+        *_tables_by_plugin(report, "loss", _fusion_table),
+        *_tables_by_plugin(report, "dropped", _filter_table),
+        *_tables_by_plugin(report, "kept", _kept_table),
     ]
 
 
@@ -61,7 +61,7 @@ def _tables_by_plugin(
 
 def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
     """Return the epsilon of every client, or the largest one on each variant of a study."""
-    selected = _chosen(rows, lambda row: row["value"], each_client=True)
+    selected = _select_rows(rows, lambda row: row["value"], each_client=True)
     cells = [
         {"epsilon": format_measurement(row)}
         | {name: format_cell(row["scope"].get(key)) for name, key in EPSILON_COLUMNS.items()}
@@ -77,9 +77,9 @@ def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
     )
 
 
-def _accepted(plugin: str, rows: Sequence[Row]) -> Table:
+def _acceptance_table(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many requests without a right key the gate took for one that has it."""
-    selected = _chosen(rows, lambda row: (row["value"], row["high"]))
+    selected = _select_rows(rows, lambda row: (row["value"], row["high"]))
     cells = [
         {"tried": format_cell(row["scope"]["attempt"]), "let in by mistake": format_rate(row)}
         for row, _ in selected
@@ -90,9 +90,9 @@ def _accepted(plugin: str, rows: Sequence[Row]) -> Table:
     )
 
 
-def _routed(plugin: str, rows: Sequence[Row]) -> Table:
+def _routing_table(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many requests the gate sent to the adapter that they are for."""
-    selected = _chosen(rows, lambda row: (-row["value"], -row["low"]))
+    selected = _select_rows(rows, lambda row: (-row["value"], -row["low"]))
     cells = [
         {
             "requests with": display_name(PROMPTS, row["scope"].get("prompts")),
@@ -106,7 +106,7 @@ def _routed(plugin: str, rows: Sequence[Row]) -> Table:
     )
 
 
-def _fused(plugin: str, rows: Sequence[Row]) -> Table:
+def _fusion_table(plugin: str, rows: Sequence[Row]) -> Table:
     """Return with which weights the adapters of every client were fused."""
     selected = [(row, client_of(row)) for row in grouping.without_covered_clients(rows)]
     cells = [
@@ -128,10 +128,10 @@ def _fused(plugin: str, rows: Sequence[Row]) -> Table:
     return shorten(table, MOST_FUSED)
 
 
-def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
+def _filter_table(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many made-up examples each filter dropped in all rounds together."""
     totals = [row for row in rows if "round" not in row["scope"]]
-    selected = _chosen(totals, lambda row: row["value"], each_client=True)
+    selected = _select_rows(totals, lambda row: row["value"], each_client=True)
     cells = [
         {"filter": format_cell(row["scope"].get("filter")), "dropped": format_rate(row)}
         for row, _ in selected
@@ -140,9 +140,9 @@ def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
     return _laid_out(title, totals, selected, cells, ("filter", "dropped"), hidden=("filter",))
 
 
-def _kept_examples(plugin: str, rows: Sequence[Row]) -> Table:
+def _kept_table(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many made-up examples were trained on at the client that kept fewest."""
-    selected = _chosen(rows, lambda row: -row["value"], each_client=True)
+    selected = _select_rows(rows, lambda row: -row["value"], each_client=True)
     keys = ("round", "mean", "highest", "alike")
     cells = [
         {"round": format_cell(row["scope"].get("round")), "kept": format_measurement(row)}
@@ -155,7 +155,7 @@ def _kept_examples(plugin: str, rows: Sequence[Row]) -> Table:
     return shorten(table, MOST_FUSED)
 
 
-def _chosen(
+def _select_rows(
     rows: Sequence[Row], bad: Callable[[Row], Any], *, each_client: bool = False
 ) -> list[tuple[Row, str]]:
     """Return the rows to show, and at which of how many clients each was measured.

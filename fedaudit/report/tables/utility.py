@@ -26,7 +26,7 @@ DATA = {"own": "own", "held-out": "held out"}
 
 def utility(report: Row) -> list[Table]:
     """Return how well each model does its tasks: a table for what is measured in the same way."""
-    rows = [row for row in measurements.utility(report) if not _keyed(row)]
+    rows = [row for row in measurements.utility(report) if not _is_deployed(row)]
     is_study = len(grouping.variants_of(rows)) > 1
     rows = grouping.without_covered_clients(rows)
     shared, scopes = common_scope(rows, {"variant"} if is_study else ())
@@ -58,7 +58,7 @@ def _utility(
     ]
     return laid_out(
         f"Utility: {', '.join(metrics)}",
-        _merged(cells),
+        _merge_lines(cells),
         ("variant", "task", "model", *metrics, "n", "where"),
         numeric=(*metrics, "n"),
         notes=(
@@ -68,7 +68,7 @@ def _utility(
     )
 
 
-def _merged(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+def _merge_lines(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """Return the lines; variants with the same line of a model other than the tuned share one."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for line in cells:
@@ -85,7 +85,7 @@ def _merged(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 def under_keys(report: Row) -> list[Table]:
     """Return the perplexity of what clients deployed: under keys, and of each adapter alone."""
-    every = [row for row in measurements.utility(report) if _keyed(row)]
+    every = [row for row in measurements.utility(report) if _is_deployed(row)]
     rows = _by_client(grouping.without_covered_clients(every))
     if not rows:
         return []
@@ -116,7 +116,7 @@ def under_keys(report: Row) -> list[Table]:
     ]
 
 
-def _keyed(row: Row) -> bool:
+def _is_deployed(row: Row) -> bool:
     """Tell whether a row is the perplexity of what a client deployed."""
     scope = row["scope"]
     return (

@@ -31,28 +31,28 @@ ONLY_RIGHT = "Nothing was asked without the right key."
 def attack_summaries(report: Row) -> list[str]:
     """Return one sentence or two for each attack: what it asked and what came out."""
     attacks: tuple[tuple[Summarizer, dict[str, list[Row]]], ...] = (
-        (partial(_extracted, report), query.by_plugin(query.total_coverages(report))),
+        (partial(_extraction_texts, report), query.by_plugin(query.total_coverages(report))),
         (
-            partial(_unprompted, report),
+            partial(_unprompted_texts, report),
             group_by_search(query.untargeted_rows(report, labelled=False)),
         ),
-        (_inferred, query.by_plugin(query.inference_rows(report, labelled=False))),
+        (_inference_texts, query.by_plugin(query.inference_rows(report, labelled=False))),
     )
     sentences = [*told_of_attribution(report), *told_of_memorization(report)]
     for describe, groups in attacks:
         for name, group in groups.items():
             variant_count = len(grouping.variants_of(group))
             sentences += (
-                [_studied(name, variant_count)] if variant_count > 1 else describe(name, group)
+                [_study_text(name, variant_count)] if variant_count > 1 else describe(name, group)
             )
     return sentences
 
 
-def _studied(name: str, variants: int) -> str:
+def _study_text(name: str, variants: int) -> str:
     return f"The attack {name} was made on {variants} variants; a table below compares them."
 
 
-def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
+def _extraction_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     """Return what came out, on the set of targets where most did."""
     best = query.strongest_total(
         grouping.telling_rows(group) if grouping.has_many_lines(group) else group
@@ -78,7 +78,7 @@ def _query_text(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
         yield f"asked the model {number(queries['value'])} questions and"
 
 
-def _unprompted(report: Row, name: str, group: Sequence[Row]) -> list[str]:
+def _unprompted_texts(report: Row, name: str, group: Sequence[Row]) -> list[str]:
     """Return what the model said of the records when it was asked for nothing."""
     best = query.strongest_total(grouping.telling_rows(group))
     if best is None:
@@ -98,21 +98,21 @@ def _precise(report: Row, best: Row) -> Iterator[str]:
         yield f"Of the strings that the tuned model said{only}, {_share(row)} are in the records."
 
 
-def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
+def _inference_texts(plugin: str, group: Sequence[Row]) -> list[str]:
     """Return a sentence for each number of candidates that the attack offered."""
     tuned = [row for row in group if row["scope"].get("source") == "tuned"]
     if not grouping.has_many_lines(group):
-        return [_picked(plugin, group, row, f"in {_share(row)}") for row in tuned]
+        return [_choice_text(plugin, group, row, f"in {_share(row)}") for row in tuned]
     first: dict[tuple[object, ...], Row] = {}
     for row in tuned:
         first.setdefault(grouping.scope_without(row, KEYED), row)
     return [
-        _picked(plugin, group, row, "; ".join(_by_key(group, row, "in {}")))
+        _choice_text(plugin, group, row, "; ".join(_by_key(group, row, "in {}")))
         for row in first.values()
     ]
 
 
-def _picked(plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
+def _choice_text(plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
     base = _share(comparable_row(group, row, "base"))
     return (
         f"{_attack_text(plugin, row)} masked personal data in sentences and offered"

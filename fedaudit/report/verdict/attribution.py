@@ -125,7 +125,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
             f"{PROTOCOL}{tag}: {len(flagged):,} of {len(clients):,} clients "
             f"{'is' if len(flagged) == 1 else 'are'} flagged: {_list_clients(flagged)}."
         )
-    if bare := _uncommitted(rows):
+    if bare := _uncommitted_marks(rows):
         plural = len(bare) > 1
         return "inconclusive", (
             f"{PROTOCOL}{tag}: mark{'s' * plural} {', '.join(bare)} {'have' if plural else 'has'} "
@@ -144,7 +144,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
     )
 
 
-def _uncommitted(rows: Iterable[Measurement]) -> list[str]:
+def _uncommitted_marks(rows: Iterable[Measurement]) -> list[str]:
     """Return the marks that were tested and have no matching published commitment."""
     uncommitted = (
         row for row in rows if _protocol(row) and row.metric == "committed" and not row.value

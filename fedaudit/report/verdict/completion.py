@@ -102,7 +102,7 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> St
         return "inconclusive", f"{text}, which skill alone may explain: {why}."
     text = f"{text} and {margin.value:+.3f} beyond held-out records' (p {_short(p)})"
     if p > COMPLETION_LEVEL:
-        return _unproven(text, row, margin, rows)
+        return _status_without_leak(text, row, margin, rows)
     tuned, control = (
         _same_prompts_row(row, source, "rouge_l", rows) for source in ("tuned", "control")
     )
@@ -115,7 +115,7 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> St
     return "fail", f"{text}, and more than other answers of a task have in common."
 
 
-def _unproven(
+def _status_without_leak(
     text: str, row: Measurement, margin: Measurement, rows: Sequence[Measurement]
 ) -> StatusReason:
     """Return a pass where a leak would have been seen, else inconclusive and why."""

@@ -20,9 +20,9 @@ class Judgement(NamedTuple):
     def table(self) -> dict[str, Any]:
         """Return the judgement as a report holds it, with the number that was judged."""
         table = {"rule": self.rule, "status": self.status, "reason": self.reason}
-        return {**table, "limit": self.limit, "measurement": self._measured()}
+        return {**table, "limit": self.limit, "measurement": self._measurement_table()}
 
-    def _measured(self) -> dict[str, Any] | None:
+    def _measurement_table(self) -> dict[str, Any] | None:
         if self.row is None:
             return None
         names = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")

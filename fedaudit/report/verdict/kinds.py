@@ -54,7 +54,7 @@ def judge_kind(
     from fedaudit.metrics.significance import upper_bound
 
     limit = f"at most {most:.4g} of {_kind(row)}, shown with {policy.confidence:.0%}"
-    summary = f"{_name(row)}: {_measured(row)}"
+    summary = f"{_name(row)}: {_count_text(row)}"
     if row.hits is None or not row.n or test is None or adjusted is None:
         why = row.reason or "hits and targets were not counted"
         return Judgement("inconclusive", f"{summary}: not judged: {why}.", RULE, row, limit)
@@ -104,14 +104,14 @@ def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | 
     ]
     guessed = max((upper_bound(h, n) for h, n in counted if h is not None and n), default=0.0)
     p = float(binom.sf(row.hits - 1, row.n, min(1.0, max(most, guessed))))
-    return Test(_name(row), max(p, 1e-300), _measured(row), "more than its limit")
+    return Test(_name(row), max(p, 1e-300), _count_text(row), "more than its limit")
 
 
 def _name(row: Measurement) -> str:
     return f"{row.plugin} ({_kind(row)})"
 
 
-def _measured(row: Measurement) -> str:
+def _count_text(row: Measurement) -> str:
     if row.hits is None or row.n is None:
         return "its targets"
     return f"{row.hits:,} of {row.n:,} {CAME_OUT[row.metric]}"

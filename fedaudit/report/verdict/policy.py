@@ -131,7 +131,7 @@ def judge(
     from fedaudit.metrics.attribution.stouffer import holm
 
     # Sorted as in a file, so that a report that is read again says the same.
-    measurements = [replace(row, scope=_sorted(row.scope)) for row in measurements]
+    measurements = [replace(row, scope=_sort_keys(row.scope)) for row in measurements]
     # What a part of the budget found is included in what the whole budget found.
     counted = [row for row in measurements if not SWEPT.issubset(row.scope)]
     totals = [row for row in counted if not {"label", "category"} & row.scope.keys()]
@@ -170,7 +170,7 @@ def judge(
     own_data = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
     # Extraction of the attacker's own records only is no pass, whatever else was judged.
     missing = [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
-    judgements += [*attributed, *separate, *missing, *_required(measurements, policy)]
+    judgements += [*attributed, *separate, *missing, *_missing_classes(measurements, policy)]
     judgements += kinds.missing_kinds(limited, policy) if leaks else []
     shares = (leak.detectable_share(level, policy.power) for leak in leaks if not leak.trouble)
     return Verdict(judgements, tests, adjusted, max(shares, default=None))
@@ -181,10 +181,10 @@ def is_own_data(scope: Mapping[str, object]) -> bool:
     return scope.get("records") == OWN_RECORDS
 
 
-def _sorted(value: Any) -> Any:
+def _sort_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return list(map(_sorted, value)) if isinstance(value, list | tuple) else value
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return list(map(_sort_keys, value)) if isinstance(value, list | tuple) else value
 
 
 def _leaks(
@@ -201,7 +201,9 @@ def _leaks(
         failed = [(test, p_by_test[id(test)]) for test in leak.tests]
         failed = [(test, p) for test, p in failed if p <= policy.level]
         outcome = (
-            _proven(leak, failed, policy) if failed else leak.status_without_leak(level, policy)
+            _proven_status(leak, failed, policy)
+            if failed
+            else leak.status_without_leak(level, policy)
         )
         judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
     pooled_keys = {
@@ -217,7 +219,9 @@ def _leaks(
     ]
 
 
-def _proven(leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy) -> tuple[str, str]:
+def _proven_status(
+    leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy
+) -> tuple[str, str]:
     """Return the status of a proven leak: whether it is within what the policy allows."""
     findings = ", and ".join(f"{test.finding} (p = {p:.2g})" for test, p in failed)
     summary = f"{leak.name}: {failed[0][0].subject}, {findings}"
@@ -230,7 +234,7 @@ def _proven(leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy) ->
     return "inconclusive", f"{within}, and it may be up to {leak.upper_bound:.2%}."
 
 
-def _required(measurements: Sequence[Measurement], policy: Policy) -> Iterator[Judgement]:
+def _missing_classes(measurements: Sequence[Measurement], policy: Policy) -> Iterator[Judgement]:
     """Yield a judgement for each required class of attacks that was not measured."""
     measured = {class_of(row) for row in measurements if row.value is not None}
     for name in policy.required:

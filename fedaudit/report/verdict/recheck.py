@@ -47,11 +47,11 @@ def recheck(report: Row) -> RecheckedVerdict:
         return RecheckedVerdict(None, f"{message}: its verdict is not checked.", "not checked")
     if stated["status"] != recomputed["status"]:
         return RecheckedVerdict(
-            False, _contradicted(stated, recomputed), "its own measurements contradict it"
+            False, _contradiction_text(stated, recomputed), "its own measurements contradict it"
         )
     if stated.get("rule") != RULE:
         return RecheckedVerdict(True, f"{_rule_text(stated)}; by today's the status is the same.")
-    altered = [] if report["status"] != "success" else _altered(stated, recomputed)
+    altered = [] if report["status"] != "success" else _altered_keys(stated, recomputed)
     if altered:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(
@@ -81,7 +81,7 @@ def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
     return [Measurement(**row) for row in report["measurements"]], [Finding(**r) for r in findings]
 
 
-def _contradicted(stated: Row, recomputed: Row) -> str:
+def _contradiction_text(stated: Row, recomputed: Row) -> str:
     status, recomputed_status = stated["status"], recomputed["status"]
     if stated.get("rule") == RULE:
         return (
@@ -102,7 +102,7 @@ def _rule_text(stated: Row) -> str:
     return f"The verdict is by rule {rule} of another fedaudit, this one judges by rule {RULE}"
 
 
-def _altered(stated: Row, recomputed: Row) -> list[str]:
+def _altered_keys(stated: Row, recomputed: Row) -> list[str]:
     keys = (*COMPARED_KEYS, "judgements") if "policy" in stated else COMPARED_KEYS
     return [key for key in keys if not _same(stated.get(key), recomputed[key])]
 

@@ -98,7 +98,7 @@ def train(job: ClientTraining) -> float:
         server, client_state = (adapters.read_state(path) for path in job.remembered)
         gradients = GradientCorrection(job.aggregator, weights, server, client_state)
     with merged_weights(model, job.merged) if job.merged else nullcontext():
-        loss = _defended(model, weights, job)
+        loss = _train_by_defense(model, weights, job)
         if loss is None:
             with as_one_operation(model, ADAPTER):
                 loss = _optimize(model, weights, start, job, gradients)
@@ -134,7 +134,7 @@ def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: b
     return model
 
 
-def _defended(
+def _train_by_defense(
     model: "PeftModel", weights: Mapping[str, "torch.nn.Parameter"], job: ClientTraining
 ) -> float | None:
     """Let the first defence that does so train in place of the ordinary steps."""
@@ -213,10 +213,10 @@ def rate_at(settings: Training, step: int, steps: int, before: int, total: int) 
     warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
     # A round whose optimizer starts afresh must also warm up afresh; steps guard short rounds.
     done = (before + min(step, steps)) / total
-    return settings.learning_rate * warm * _decayed(settings.decay, done)
+    return settings.learning_rate * warm * _decay_factor(settings.decay, done)
 
 
-def _decayed(decay: Decay, done: float) -> float:
+def _decay_factor(decay: Decay, done: float) -> float:
     if decay == "cosine":
         return 0.5 * (1 + cos(pi * done))
     return 1.0 - done if decay == "linear" else 1.0

@@ -47,14 +47,14 @@ def open_judge(
         def ask(answers: Sequence[HeldOutAnswer], scope: Mapping[str, object]) -> list[Measurement]:
             title = f"judging {scope.get('source')}"
             results = judge_all(
-                client, [*map(_compared, answers)], cache=cache, progress=progress(title)
+                client, [*map(_comparison, answers)], cache=cache, progress=progress(title)
             )
             return rows(results, {**scope, "judge": endpoint.model})
 
         yield ask
 
 
-def _compared(answer: HeldOutAnswer) -> Comparison:
+def _comparison(answer: HeldOutAnswer) -> Comparison:
     return Comparison(
         prompt=judge_prompt(answer.document), answer=answer.text, reference=answer.document.output
     )

@@ -49,7 +49,7 @@ def requested_sets(
     """
     everybody = tuple(sorted(participants))
     if config.queries.protocol == "shared":
-        sets = set(_shared(everybody, config, threshold, number, weighted))
+        sets = set(_shared_sets(everybody, config, threshold, number, weighted))
     else:
         sets = set(_pairs(everybody, config, threshold, number))
     return sorted({*sets, everybody})
@@ -75,7 +75,7 @@ def _pairs(
         yield from (*design.include, *design.exclude)
 
 
-def _shared(
+def _shared_sets(
     everybody: Members,
     config: Simulation,
     threshold: int,

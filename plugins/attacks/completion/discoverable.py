@@ -56,7 +56,7 @@ class Discoverable(Attack):
                 "its text and fits the model's context."
             )
         cuts = draw_cuts(pairs.cuts, self.examples, case.seed)
-        measured = self._measured(case, cuts, "own" if case.victim is None else "victim")
+        measured = self._score_pairs(case, cuts, "own" if case.victim is None else "victim")
         beside = self._held_out(case)
         result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
         return replace(result, limits=(self._coverage_text(case, pairs, cuts), *result.limits))
@@ -65,15 +65,15 @@ class Discoverable(Attack):
         """Ask for as many held-out answers."""
         cuts = training_pairs.training_pairs(case, case.held_out or ()).cuts
         selected = draw_cuts(cuts, self.examples, case.seed)
-        return self._measured(case, selected, "held-out") if selected else None
+        return self._score_pairs(case, selected, "held-out") if selected else None
 
-    def _measured(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
+    def _score_pairs(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
         requests = [self._probe(case, cut) for cut in cuts]
         return PairScores(
             plugin=self.name,
             cuts=cuts,
-            tuned=self._answered(case, case.tuned, cuts, requests),
-            base=self._answered(case, case.base, cuts, requests) if case.base else None,
+            tuned=self._ask_pairs(case, case.tuned, cuts, requests),
+            base=self._ask_pairs(case, case.base, cuts, requests) if case.base else None,
             asked=len(set(requests)),
             threshold=self.threshold,
             records=records,
@@ -85,7 +85,7 @@ class Discoverable(Attack):
         room = case.engine.context_length - len(cut.prompt)
         return GenerationRequest(prompt=cut.prompt, samples=1, max_new_tokens=min(new, room))
 
-    def _answered(
+    def _ask_pairs(
         self,
         case: AttackContext,
         target: Target,

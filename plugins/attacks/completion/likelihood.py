@@ -44,7 +44,11 @@ def evidence(
     if case.base is None or not indices or why_lacking(case.engine, {"score"}):
         return {}
     base = dict(
-        zip(indices, _scored(case, case.base, [_question(cuts[i]) for i in indices]), strict=True)
+        zip(
+            indices,
+            _score_questions(case, case.base, [_question(cuts[i]) for i in indices]),
+            strict=True,
+        )
     )
     raised = _held_out_gain(case, held_out)
     prefix_scores = _prefix_scores(case, cuts, indices)
@@ -70,7 +74,9 @@ def _question(cut: Cut) -> Question:
     return cut.prompt, cut.rest
 
 
-def _scored(case: AttackContext, target: Target, questions: Sequence[Question]) -> list[float]:
+def _score_questions(
+    case: AttackContext, target: Target, questions: Sequence[Question]
+) -> list[float]:
     scores = case.engine.score(target, [(*prompt, *tail) for prompt, tail in questions])
     return [
         sum(row[len(row) - len(tail) :]) for row, (_, tail) in zip(scores, questions, strict=True)
@@ -82,7 +88,7 @@ def _held_out_gain(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str,
     if case.base is None or not held_out:
         return {}
     questions = [_question(cut) for cut in held_out]
-    tuned, base = (_scored(case, target, questions) for target in (case.tuned, case.base))
+    tuned, base = (_score_questions(case, target, questions) for target in (case.tuned, case.base))
     most: dict[str, float] = {}
     for cut, after, before in zip(held_out, tuned, base, strict=True):
         gain = (after - before) / len(cut.rest)
@@ -100,7 +106,7 @@ def _prefix_scores(
     questions = [(i, q) for i, q in questions if len(q[0]) + len(q[1]) <= room]
     scores: dict[int, list[float]] = {}
     for (i, _), score in zip(
-        questions, _scored(case, case.tuned, [q for _, q in questions]), strict=True
+        questions, _score_questions(case, case.tuned, [q for _, q in questions]), strict=True
     ):
         scores.setdefault(i, []).append(score)
     return {i: _log_mean(logs) for i, logs in scores.items()}

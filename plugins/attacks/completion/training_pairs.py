@@ -180,7 +180,7 @@ def _rows(m: PairScores, scope: Mapping[str, Any], indices: Sequence[int]) -> It
         yield _rouge(m, "tuned-not-base", gain, len(gains), scope=scope)
     for name, scores in values.items():
         base = _share(m, values["base"]) / len(scores) if name == "tuned" and m.base else None
-        yield _reached(m, name, _share(m, scores), len(scores), scope=scope, baseline=base)
+        yield _reached_row(m, name, _share(m, scores), len(scores), scope=scope, baseline=base)
 
 
 def _verdict_rows(m: PairScores) -> Iterator[Measurement]:
@@ -197,12 +197,12 @@ def _verdict_rows(m: PairScores) -> Iterator[Measurement]:
     if m.base:
         base = _share(m, m.base.scores) / len(m.cuts)
         guessed = hits / len(chance) if chance else None
-        yield _reached(m, "tuned-not-base", len(m.beyond()), len(m.cuts), baseline=base,
+        yield _reached_row(m, "tuned-not-base", len(m.beyond()), len(m.cuts), baseline=base,
                        chance=guessed)  # fmt: skip
     if chance:
         mean = bootstrap_mean(chance, seed=m.seed)
         yield _rouge(m, "control", mean, len(chance))
-        yield _reached(m, "control", hits, len(chance))
+        yield _reached_row(m, "control", hits, len(chance))
 
 
 def _share(m: PairScores, scores: Sequence[float]) -> int:
@@ -220,7 +220,7 @@ def _queries(m: PairScores) -> Iterator[Measurement]:
         )
 
 
-def _reached(
+def _reached_row(
     m: PairScores,
     source: str,
     hits: int,

@@ -74,13 +74,13 @@ class Verbatim(Attack):
             seed=case.seed,
             evidence=likelihood.evidence(case, chosen, indices, beside),
         )
-        limits = (self._coverage_text(case, cuts, chosen, short), self._bounded(beside, chosen))
+        limits = (self._coverage_text(case, cuts, chosen, short), self._bound_text(beside, chosen))
         return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
 
     def _cuts(self, case: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
         return pairs.cuts(case, documents, self.prefix, self.suffix, self.shortest)
 
-    def _bounded(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
+    def _bound_text(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
         tasks = {cut.task for cut in chosen} - {cut.task for cut in held_out}
         assumed = f"{self.name}: p-values assume that training on other documents leaves at least "
         share = (

@@ -150,7 +150,7 @@ class GateAttack(Attack):
         case = query.case
         headings = {f.name: f.heading for f in families if f.heading is not None}
         if not cloze.occurrences(query.documents, shortest=self._ranking().shortest):
-            return Result(measurements=(self._unknown(),))
+            return Result(measurements=(self._missing_row(),))
         engine = ShorterContext(case.engine, headings.values())
         rows: list[Measurement] = []
         limits: dict[str, None] = {}
@@ -165,7 +165,7 @@ class GateAttack(Attack):
             ]
         return Result(measurements=tuple(rows), limits=tuple(limits))
 
-    def _unknown(self) -> Measurement:
+    def _missing_row(self) -> Measurement:
         return Measurement.missing(
             "the data holds no annotated PII to mask",
             kind="probability",

@@ -17,7 +17,7 @@ LENGTH = 20
 """Characters of a well-formed key, where there is no valid one to go by."""
 NO_KEYS = "there is no valid key to make any of"
 """Why there may be nothing to try."""
-KEY_PIECE_CHARS = 4
+PIECE_CHARS = 4
 """So many characters of a key in a row are a part of it; other text hardly has them by chance."""
 
 # What looks like Latin letters and digits: Cyrillic, Greek, and full-width forms, which Unicode
@@ -108,11 +108,11 @@ def edits(keys: Collection[str], excluded: Collection[str]) -> list[str]:
     """
     barred = {key.casefold() for key in (*keys, *excluded)}
     pieces = {"", *fragments(keys, ())}
-    texts = {text for key in keys for text in _edited(key)} - pieces
+    texts = {text for key in keys for text in _edit_key(key)} - pieces
     return sorted(text for text in texts if text.casefold() not in barred)
 
 
-def _edited(key: str) -> Iterator[str]:
+def _edit_key(key: str) -> Iterator[str]:
     for index in range(len(key) + 1):
         before, after = key[:index], key[index:]
         yield from (before + new + after for new in ALPHABET)
@@ -146,7 +146,7 @@ def look_alikes(keys: Collection[str], excluded: Collection[str]) -> Mapping[str
         "letters that look alike": _letters,
         "invisible characters in the key": _invisible,
         "other case": _case,
-        "white space around the key": _spaced,
+        "white space around the key": _add_spaces,
     }
     barred = set(excluded)
     return {
@@ -172,7 +172,7 @@ def _case(key: str) -> Iterator[str]:
     yield from (key[:i] + key[i].swapcase() + key[i + 1 :] for i in range(len(key)))
 
 
-def _spaced(key: str) -> Iterator[str]:
+def _add_spaces(key: str) -> Iterator[str]:
     for space in SPACES:
         yield from (space + key, key + space, space + key + space)
 
@@ -230,10 +230,9 @@ def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> li
 def keeps_key(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
     """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
-    KEY_PIECE_CHARS characters of the key in a row are enough, unless the request has them
-    apart from the key. An engine has no way back from tokens to text. So what a token says is
-    looked up in the tokens of the requests, and of what should be left of them; None is a second
-    pass with other tokens.
+    PIECE_CHARS of the key in a row are enough, unless the request has them apart from the key.
+    An engine has no way back from tokens to text. So what a token says is looked up in the tokens
+    of the requests, and of what should be left of them; None is a second pass with other tokens.
     """
     spellings = _token_texts(
         engine, [text for quote, _ in passes for text in (quote.text, *_leftovers(quote))]
@@ -269,7 +268,7 @@ def _leftovers(quote: Quote) -> Iterator[str]:
 def _key_pieces(quote: Quote) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
     key, remaining = quote.key, _remove_all(quote.text, quote.key)
-    length = min(KEY_PIECE_CHARS, len(key))
+    length = min(PIECE_CHARS, len(key))
     pieces = {key[i : i + length] for i in range(len(key) - length + 1)}
     return {piece for piece in pieces if piece not in remaining}
 

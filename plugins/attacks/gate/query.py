@@ -74,7 +74,7 @@ class GateQuery:
 
     def requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
         """Try requests without a valid key in them."""
-        opened = [r.name for r in self._routed(requests)]
+        opened = [r.name for r in self._route(requests)]
         return self._attempt_family(name, opened, [request.heading for request in requests])
 
     def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
@@ -111,11 +111,11 @@ class GateQuery:
             )
 
     def _route_quotes(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
-        routed = self._routed(requests)
+        routed = self._route(requests)
         self.passes.extend(zip(quotes, requests, routed, strict=True))
         return [r.name for r in routed]
 
-    def _routed(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
+    def _route(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         return self.responder.route(requests) if requests else []
 
     def _attempt_family(

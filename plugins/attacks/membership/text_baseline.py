@@ -99,7 +99,9 @@ def word_p_value(
     """
     import numpy as np
 
-    sides = _of_like_sizes(_grouped(members), _grouped(nonmembers), random.Random(f"words {seed}"))
+    sides = _of_like_sizes(
+        _group_records(members), _group_records(nonmembers), random.Random(f"words {seed}")
+    )
     groups = [
         {w for d in group for w in d.text.casefold().split()} for group in [*sides[0], *sides[1]]
     ]
@@ -153,7 +155,7 @@ def permutation_p_value(
     truth = cross_validated(members, nonmembers, seed=seed)
     if truth is None:
         return None
-    member_groups, nonmember_groups = _grouped(members), _grouped(nonmembers)
+    member_groups, nonmember_groups = _group_records(members), _group_records(nonmembers)
     groups, count = [*member_groups, *nonmember_groups], len(member_groups)
     rng, area = random.Random(f"texts {seed}"), auc(*truth).value
     as_well = 0
@@ -166,7 +168,7 @@ def permutation_p_value(
     return (1 + as_well) / (1 + draws)
 
 
-def _grouped(documents: Iterable[Document]) -> list[list[Document]]:
+def _group_records(documents: Iterable[Document]) -> list[list[Document]]:
     """Return the records of each group, in the order of names."""
     groups: dict[str, list[Document]] = {}
     for document in documents:

@@ -32,15 +32,15 @@ class Frequency(Superset):
 
     def places(self, case: AttackContext) -> FirstSubPrefixes:
         """Return the first `budget` prefixes of P_f, most frequent first."""
-        return self._chosen(of_case(case, self.context))
+        return self._select_first(of_case(case, self.context))
 
     def plan(self, case: AttackContext) -> QueryPlan:
         """Return what to ask, and what became of the budget."""
         subprefixes = of_case(case, self.context)
-        chosen = self._chosen(subprefixes)
+        chosen = self._select_first(subprefixes)
         return replace(query_plan.of_set(case, chosen), notes=self._notes(subprefixes, chosen))
 
-    def _chosen(self, subprefixes: SubPrefixes) -> FirstSubPrefixes:
+    def _select_first(self, subprefixes: SubPrefixes) -> FirstSubPrefixes:
         """Return the first sub-prefixes; raises InputError where none is frequent enough."""
         enough = subprefixes.reaching(self.minimum)
         if len(subprefixes) and not enough:

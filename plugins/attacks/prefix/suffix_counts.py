@@ -41,7 +41,7 @@ def suffixes(
     their order depend on the order of the sequences. Raises ValueError for tokens below 0.
     """
     tokens, lengths, marked = _backwards(sequences, whole_flags, longest)
-    order = _sorted(tokens, marked)
+    order = _sort_rows(tokens, marked)
     tokens, lengths, marked = tokens[order], lengths[order], marked[order]
     levels = list(_levels(_common(tokens, lengths), lengths, marked, longest))
     columns = [np.concatenate(column) for column in zip(*levels, strict=True)]
@@ -73,7 +73,7 @@ def _backwards(
     return tokens, lengths, fits & np.asarray(whole_flags, dtype=np.bool_)
 
 
-def _sorted(tokens: Integers, marked: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _sort_rows(tokens: Integers, marked: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the order of the rows by their tokens; of equal ones those marked first.
 
     Rows are compared as bytes, most significant first: one sort instead of one for each column.

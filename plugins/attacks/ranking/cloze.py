@@ -72,12 +72,12 @@ def occurrences(
         for document in documents
         if not document.is_prompt
         for span in document.pii or ()
-        if (occurrence := _stripped(document, span)) and len(occurrence.string) >= shortest
+        if (occurrence := _strip_span(document, span)) and len(occurrence.string) >= shortest
         if not labels or occurrence.label in labels
     ]
 
 
-def _stripped(document: Document, span: PiiSpan) -> Occurrence | None:
+def _strip_span(document: Document, span: PiiSpan) -> Occurrence | None:
     """Return a span as an occurrence without white space at its ends; None if nothing is left."""
     raw = document.text[span.start : span.end]
     start = span.start + len(raw) - len(raw.lstrip())

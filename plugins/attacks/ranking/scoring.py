@@ -119,7 +119,7 @@ def result(plugin: str, answers: Sequence[CandidateLosses], counts: Sequence[int
         measurements=tuple(rows),
         findings=tuple(_finding(plugin, name, leak, n) for name, leak, n in leaked),
         limits=tuple(limits),
-        revealed=tuple(_revealed(name, leak) for name, leak, _ in leaked),
+        revealed=tuple(_revealed_texts(name, leak) for name, leak, _ in leaked),
     )
 
 
@@ -202,7 +202,7 @@ def _finding(plugin: str, name: str, answer: CandidateLosses, candidates: int) -
     )
 
 
-def _revealed(name: str, answer: CandidateLosses) -> dict[str, str]:
+def _revealed_texts(name: str, answer: CandidateLosses) -> dict[str, str]:
     occurrence = answer.question.occurrence
     sentence = answer.window.sentence(occurrence.string)
     return {"id": name, "label": occurrence.label, "text": occurrence.string, "sentence": sentence}

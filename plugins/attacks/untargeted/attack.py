@@ -80,7 +80,7 @@ class Untargeted(Attack):
         result = scoring.result(tally)
         limits = (
             self._sampling_text(case.detector, start, request, tally),
-            *self._clipped(request),
+            *self._context_limits(request),
             scoring.detector_ceiling(self.name, truth, detections),
         )
         rows = (*result.measurements, *scoring.verbatim(tally, tuned, base))
@@ -137,7 +137,7 @@ class Untargeted(Attack):
             f"mentions of PII that the detector found: {counts}. It is {detector.describe()}."
         )
 
-    def _clipped(self, request: GenerationRequest) -> tuple[str, ...]:
+    def _context_limits(self, request: GenerationRequest) -> tuple[str, ...]:
         """Return a limit where the model's context was too short for `new_tokens`."""
         if request.max_new_tokens == self.new_tokens:
             return ()

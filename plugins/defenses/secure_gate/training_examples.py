@@ -52,7 +52,7 @@ def fragment(key: str, rng: random.Random) -> str:
 
 def malformed_key(key: str, rng: random.Random) -> str:
     """Return `key` truncated, extended, corrupted or in swapped case."""
-    return rng.choice((_truncated, _extended, _corrupted, _swapped))(key, rng)
+    return rng.choice((_truncate_key, _extend_key, _corrupt_key, _change_case))(key, rng)
 
 
 def lookalike_key(key: str, rng: random.Random) -> str:
@@ -61,22 +61,22 @@ def lookalike_key(key: str, rng: random.Random) -> str:
     return key.translate(table)
 
 
-def _truncated(key: str, rng: random.Random) -> str:
+def _truncate_key(key: str, rng: random.Random) -> str:
     return key[: rng.randrange(1, len(key))]
 
 
-def _extended(key: str, rng: random.Random) -> str:
+def _extend_key(key: str, rng: random.Random) -> str:
     return key + rng.choice((random_key_text(rng, rng.randrange(1, 9)), "_CORRUPT", " ", key))
 
 
-def _corrupted(key: str, rng: random.Random) -> str:
+def _corrupt_key(key: str, rng: random.Random) -> str:
     letters = list(key)
     for index in rng.sample(range(len(key)), rng.randrange(1, 6)):
         letters[index] = rng.choice(ALPHABET + "_-.#* ")
     return "".join(letters)
 
 
-def _swapped(key: str, rng: random.Random) -> str:
+def _change_case(key: str, rng: random.Random) -> str:
     return rng.choice((str.swapcase, str.lower, str.upper))(key)
 
 

@@ -84,7 +84,7 @@ class ExampleGenerator:
         while len(self.new) < self.recipe.candidates and self.tally.asked < self.recipe.asked:
             remaining = self.recipe.asked - self.tally.asked
             requests = list(self._instructions(min(self.recipe.candidates, remaining)))
-            self._keep(self._completed(requests))
+            self._keep(self._complete_examples(requests))
         surplus = max(0, len(self.new) - self.recipe.candidates)
         self.tally.drop("surplus", surplus)
         return GeneratedExamples(tuple(self.new[: self.recipe.candidates]), self.tally)
@@ -127,7 +127,7 @@ class ExampleGenerator:
         }
         return instruction, next((name for name, drops in filters.items() if drops()), "")
 
-    def _completed(self, requests: Sequence["RequestedExample"]) -> list[Document]:
+    def _complete_examples(self, requests: Sequence["RequestedExample"]) -> list[Document]:
         """Return an example for each instruction for which a try succeeded, in order."""
         examples: dict[int, Document] = {}
         for _ in range(self.recipe.tries):

@@ -16,15 +16,15 @@ def rows(plugin: str, turns: Turns) -> list[Measurement]:
     `dropped` is a share of the new examples of all clients that reached the filter; one that
     nothing reached has no row. `kept` is of the client that kept fewest.
     """
-    measurements = list(_dropped(plugin, {}, list(turns.values())))
+    measurements = list(_dropped_rows(plugin, {}, list(turns.values())))
     for number in sorted({number for number, _ in turns}):
         tallies = {client: tally for (n, client), tally in turns.items() if n == number}
-        measurements += _dropped(plugin, {"round": number}, list(tallies.values()))
+        measurements += _dropped_rows(plugin, {"round": number}, list(tallies.values()))
         measurements.append(_fewest_kept(plugin, number, tallies))
     return measurements
 
 
-def _dropped(
+def _dropped_rows(
     plugin: str, shared_scope: Mapping[str, object], tallies: Sequence[FilterCounts]
 ) -> Iterable[Measurement]:
     reached = [tally.reached() for tally in tallies]
@@ -74,13 +74,13 @@ def filter_caveats(plugin: str, turns: Turns, keep: int) -> list[str]:
     attempts = sum(turns[turn].asked for turn in short)
     numbers = sorted({number for number, _ in short})
     return [
-        f"{plugin}: in {len(short):,} of {len(turns):,} turns (rounds {_listed(numbers)}) a client "
-        f"kept fewer than {keep} examples of its own making; of {attempts:,} new instructions "
-        f"asked for there, {dropped[most]:,} were lost because {FILTERS[most]}."
+        f"{plugin}: in {len(short):,} of {len(turns):,} turns (rounds {_list_numbers(numbers)}) "
+        f"a client kept fewer than {keep} examples of its own making; of {attempts:,} new "
+        f"instructions asked for there, {dropped[most]:,} were lost because {FILTERS[most]}."
     ]
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _list_numbers(numbers: Sequence[int]) -> str:
     """Return numbers separated by commas, runs of three or more as first and last."""
     runs: list[list[int]] = []
     for number in numbers:

@@ -152,7 +152,7 @@ def is_green(
     if SCHEMES[scheme].itself:
         contexts = np.concatenate([contexts, tokens[..., None]], axis=-1)
     flat = contexts.reshape(-1, contexts.shape[-1])
-    return _listed(scheme, flat, tokens.ravel(), vocabulary, gamma, key).reshape(shape)
+    return _look_up_lists(scheme, flat, tokens.ravel(), vocabulary, gamma, key).reshape(shape)
 
 
 def lists(scheme: str, ngrams: "np.ndarray", key: int) -> "np.ndarray":
@@ -190,7 +190,7 @@ def green_mask(
     return np.unpackbits(np.stack(rows), axis=1, count=vocabulary).astype(bool)
 
 
-def _listed(
+def _look_up_lists(
     scheme: str,
     contexts: "np.ndarray",
     tokens: "np.ndarray",

@@ -142,7 +142,7 @@ class KGW(Watermark):
         size = int(teacher.base.model.config.get_text_config().vocab_size)
         style = Style(
             mark=_detector(secret, teacher),
-            delta=_recorded(secret, "delta", float),
+            delta=_secret_value(secret, "delta", float),
             decoding=SamplingParams(temperature=self.temperature, top_p=self.top_p),
             ends=end_tokens,
             banned=tuple(
@@ -181,7 +181,7 @@ class KGW(Watermark):
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
         begin, requests = text_start(engine), []
-        for encoding in engine.tokenize(_recorded(secret, "prompts", _texts)):
+        for encoding in engine.tokenize(_secret_value(secret, "prompts", _texts)):
             prompt = (*begin, *encoding.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
             requests.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
@@ -250,7 +250,7 @@ def _detector(secret: Mapping[str, Any], engine: Engine) -> Detector:
     return detector
 
 
-def _recorded(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:
+def _secret_value(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:
     try:
         return kind(secret[name])
     except (KeyError, TypeError, ValueError):

@@ -64,7 +64,7 @@ class Marking:
         from fedaudit.engine.generation.sampler import uniforms
 
         step = input_ids.shape[1] - self.width
-        logits = self._allowed(scores.float(), step)
+        logits = self._mask_forbidden(scores.float(), step)
         uniform = uniforms(self.keys, [0] * len(self.keys), step)
         tokens = self._sample(logits, self.bias(input_ids, logits), uniform)
         over = torch.tensor([step >= job.longest for job in self.jobs], device=scores.device)
@@ -89,7 +89,7 @@ class Marking:
         green &= torch.tensor(ready, device=logits.device)[:, None]
         return green * self.style.delta
 
-    def _allowed(self, logits: "torch.Tensor", step: int) -> "torch.Tensor":
+    def _mask_forbidden(self, logits: "torch.Tensor", step: int) -> "torch.Tensor":
         """Rule out what is no text, and the end where it would come too early."""
         import torch
 
@@ -156,7 +156,9 @@ def write(
     with off():
         for batch in _batches(teacher, jobs):
             chosen = [jobs[index] for index in batch]
-            for index, tokens in zip(batch, _continued(teacher.base, chosen, style), strict=True):
+            for index, tokens in zip(
+                batch, _continue_texts(teacher.base, chosen, style), strict=True
+            ):
                 written[index] = tokens
             done += len(batch)
             progress(done, len(jobs))
@@ -176,7 +178,7 @@ def _batches(teacher: ModelEngine, jobs: Sequence[WritingJob]) -> Iterator[list[
             yield bucket[start : start + rows]
 
 
-def _continued(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list[int]]:
+def _continue_texts(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list[int]]:
     import torch
     from transformers import GenerationConfig, LogitsProcessorList
 

@@ -217,7 +217,7 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(estimation, "_estimated", killed)
+        patched.setattr(estimation, "_estimate_round", killed)
         with pytest.raises(KeyboardInterrupt):
             asked(made.path, out)
     logs = log_of.read(tmp_path / "log.json", estimation.identity(open_federation(made.path)))

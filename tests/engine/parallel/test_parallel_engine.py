@@ -40,7 +40,7 @@ WARM = SamplingParams(temperature=0.9, top_k=40, top_p=0.95)
 class Here:
     """Engines of this process; what is asked goes through pickle, and some askings are deaths."""
 
-    where, fewer = "here", "--engine local"
+    location, fewer = "here", "--engine local"
 
     def __init__(self, deaths=()):
         self.deaths, self.started, self.asked = deaths, 0, 0

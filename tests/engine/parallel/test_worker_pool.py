@@ -14,7 +14,7 @@ from fedaudit.engine.parallel.worker_pool import ATTEMPTS, WorkerDied, WorkerPoo
 class Staff:
     """Workers that answer at once with the square; `fate` tells what becomes of an asking."""
 
-    where, fewer = "on the Ray cluster", "--engine ray:1"
+    location, fewer = "on the Ray cluster", "--engine ray:1"
 
     def __init__(self, fate=lambda asked, question: None, *, stillborn=0, places=99):
         self.fate, self.stillborn, self.places = fate, stillborn, places

@@ -237,7 +237,7 @@ def test_blocks_change_nothing():
     rows = np.unique(rows, axis=0)
 
     def pairs(block):
-        return {(int(a), int(b)) for small, large in module._nested(rows, 3, block)
+        return {(int(a), int(b)) for small, large in module._nested_pairs(rows, 3, block)
                 for a, b in zip(small, large, strict=True)}  # fmt: skip
 
     assert pairs(7) == pairs(1024)

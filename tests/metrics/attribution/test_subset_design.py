@@ -228,7 +228,7 @@ def test_no_draws_simulate_nothing():
 
 def test_every_set_is_equally_likely():
     rng = np.random.default_rng(0)
-    picked = subset_design._picked(rng, (20_000, 5), 2)
+    picked = subset_design._random_masks(rng, (20_000, 5), 2)
     assert (picked.sum(axis=1) == 2).all()
     counts = np.bincount(picked @ (1 << np.arange(5)))
     assert np.count_nonzero(counts) == 10

@@ -83,8 +83,8 @@ def _methods(rows: Sequence[Row]) -> Table:
         {
             "variant": name,
             "method": plugin or NONE,
-            BROKEN: "" if is_study else _broken(plugin, rows),
-            "flagged": "" if rated else _flagged(group),
+            BROKEN: "" if is_study else _revealed_text(plugin, rows),
+            "flagged": "" if rated else _flagged_text(group),
             "tpr": _rate(group, "tpr"),
             "fpr": _rate(group, "fpr"),
         }
@@ -105,7 +105,7 @@ def _methods(rows: Sequence[Row]) -> Table:
     return shorten(table, MOST_VARIANTS)
 
 
-def _broken(plugin: str, rows: Sequence[Row]) -> str:
+def _revealed_text(plugin: str, rows: Sequence[Row]) -> str:
     """Return whether a method sees single updates; for the protocol, how many its sums reveal."""
     exact = secure_sums.determined_clients(rows) if plugin == PROTOCOL else 0
     return f"for {exact:,} clients" if exact else BREAKS.get(plugin, NONE)
@@ -121,7 +121,7 @@ def _rate(rows: Sequence[Row], metric: str) -> str:
     return format_rate(rates[0]) if rates else ""
 
 
-def _flagged(rows: Sequence[Row]) -> str:
+def _flagged_text(rows: Sequence[Row]) -> str:
     """Return how many clients a method flags, out of those that it could test."""
     flagged = {t.client: t.flagged for t in flags.strongest_tests(client_tests(rows)) if t.decided}
     every = flagged | {

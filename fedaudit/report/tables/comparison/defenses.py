@@ -27,14 +27,14 @@ def defense_tables(report: Row) -> list[Table]:
         return []
     measured = [trial for trial in defenses["tried"] if not trial["reason"]]
     tables = [
-        *([_bought(defenses, measured), _cost(measured)] if measured else []),
+        *([_defense_table(defenses, measured), _cost(measured)] if measured else []),
         *_missing(defenses),
     ]
     recommendations = tuple(make_visible(line) for line in defenses["recommendations"])
     return [replace(tables[0], notes=(*recommendations, *tables[0].notes)), *tables[1:]]
 
 
-def _bought(defenses: Row, measured: list[Row]) -> Table:
+def _defense_table(defenses: Row, measured: list[Row]) -> Table:
     seeds = ", ".join(map(str, defenses["seeds"]))
     clients = {name: make_visible(defenses[name]) for name in ("attacker", "victim")}
     numeric = ("came out [95 %]", "change, points [95 %]")

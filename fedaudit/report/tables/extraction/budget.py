@@ -72,7 +72,7 @@ class BudgetFigure:
 def sweeps(report: Row) -> list[Sweep]:
     """Return the sweep of every attack and kind of key; of a study, that of the first variant."""
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in _swept(report):
+    for row in _sweep_rows(report):
         groups.setdefault((row["plugin"], grouping.key_text(row)), []).append(row)
     all_sweeps = (_sweep(name, key, _first(rows)) for (name, key), rows in groups.items())
     return [sweep for sweep in all_sweeps if sweep.coverage]
@@ -95,7 +95,7 @@ def figures(report: Row) -> list[BudgetFigure]:
     ]
 
 
-def _swept(report: Row) -> list[Row]:
+def _sweep_rows(report: Row) -> list[Row]:
     return [
         row
         for row in report["measurements"]

@@ -18,7 +18,7 @@ def extraction(report: Row) -> list[Table]:
         table
         for plugin, rows in groups.items()
         for table in (
-            _viewed(plugin, rows)
+            _tables_by_set(plugin, rows)
             if grouping.has_many_lines(rows)
             else [_extraction(report, plugin, rows)]
         )
@@ -53,7 +53,7 @@ def _companion(report: Row, row: Row, metric: str) -> str:
     return NONE if companion is None else number(companion["value"])
 
 
-def _viewed(plugin: str, rows: Sequence[Row]) -> list[Table]:
+def _tables_by_set(plugin: str, rows: Sequence[Row]) -> list[Table]:
     """Return a table for each set of PII, with a line for each variant and key."""
     sets: dict[str, list[Row]] = {}
     for row in grouping.telling_rows(rows):
