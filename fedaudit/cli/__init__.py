@@ -144,7 +144,7 @@ def main() -> None:
                 )
             code = output.code(code)
     except KeyboardInterrupt:  # before the command, or after it has ended
-        code = _interrupted() if code is None else code
+        code = _report_interrupt() if code is None else code
     sys.exit(code)
 
 
