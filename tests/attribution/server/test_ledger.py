@@ -85,7 +85,7 @@ def test_what_is_interrupted_goes_on_with_the_sets_of_then(fed, tmp_path, monkey
     def killed(*_):
         raise KeyboardInterrupt
 
-    for stage in ("_entered", "_estimated"):
+    for stage in ("_log_round", "_estimate_round"):
         with monkeypatch.context() as patched:
             patched.setattr(estimation, stage, killed)
             with pytest.raises(KeyboardInterrupt):

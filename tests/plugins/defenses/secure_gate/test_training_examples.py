@@ -37,16 +37,16 @@ def test_a_fragment_is_a_part(key, rng):
     assert 0 < len(found) < 20
 
 
-@pytest.mark.parametrize("kind", ["_truncated", "_extended", "_corrupted", "_swapped"])
+@pytest.mark.parametrize("kind", ["_truncate_key", "_extend_key", "_corrupt_key", "_change_case"])
 def test_malformed_keys(kind):
     rng, key = random.Random(0), "aBcDeFgHiJ0123456789"
     for _ in range(200):
         found = getattr(training_examples, kind)(key, rng)
         assert {
-            "_truncated": key.startswith(found) and 0 < len(found) < 20,
-            "_extended": found.startswith(key) and len(found) > 20,
-            "_corrupted": len(found) == 20,
-            "_swapped": found.lower() == key.lower() and found != key,
+            "_truncate_key": key.startswith(found) and 0 < len(found) < 20,
+            "_extend_key": found.startswith(key) and len(found) > 20,
+            "_corrupt_key": len(found) == 20,
+            "_change_case": found.lower() == key.lower() and found != key,
         }[kind]
     made = {training_examples.malformed_key(key, rng) for _ in range(400)}
     assert {len(text) < 20 for text in made} == {True, False}
