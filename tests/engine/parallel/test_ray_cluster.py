@@ -121,7 +121,7 @@ def test_errors_are_answers(rays, monkeypatch):
     with pytest.raises(ValueError, match="invalid literal") as error:
         rays.ask(process, int, "x").result()
     assert "On the Ray cluster:" in error.value.__notes__[0]
-    with pytest.raises(TargetError, match="cannot work: ray::do failed: SystemExit"):
+    with pytest.raises(TargetError, match="cannot work: ray::run failed: SystemExit"):
         rays.ask(process, sys.exit, "bye").result()
     monkeypatch.setattr(ray_cluster, "__version__", "0.0.1")
     with pytest.raises(InputError, match=r"has fedaudit .*, not 0\.0\.1 as this one"):
