@@ -28,8 +28,8 @@ from exact import made
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.config import registry
-from fedaudit.extraction import scoring
 from fedaudit.extraction.exact import estimator
+from fedaudit.extraction.targets import build_target_set
 
 Floats = npt.NDArray[np.float64]
 ENOUGH, SIMULATED = 5, 20_000
@@ -143,7 +143,7 @@ def main() -> None:
         if given.counts:
             given.counts.write_text(json.dumps(found))
     seen = (np.array(found[: given.runs]) > 0).astype(np.float64)
-    result, labels = computed(case, given.threshold), sorted(scoring.truth(case).labels)
+    result, labels = computed(case, given.threshold), sorted(build_target_set(case).labels)
     by_target(seen, result, labels)
     by_run(seen, result, labels)
 
