@@ -217,7 +217,7 @@ def _optimise(
         loss = mean_loss(
             model, pad_batch(sequences, [len(lesson.prompt) for lesson in chosen], model.device)
         )
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         _only_new(named, old)
         torch.nn.utils.clip_grad_norm_(weights, tuning.clip)
         optimiser.step()

@@ -185,7 +185,7 @@ def _optimize(
             losses.append(loss.detach())
             extra = job.aggregator.penalty(start, weights)
             total = loss if extra is None else loss + extra
-            (total / settings.accumulation).backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(total / settings.accumulation)
         torch.nn.utils.clip_grad_norm_(weights.values(), settings.clip)
         if gradients:
             gradients.correct()
