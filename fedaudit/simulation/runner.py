@@ -22,7 +22,7 @@ from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation import deployment, initialization, local_baseline, rounds
 from fedaudit.simulation.config import NO_PART, Simulation
 from fedaudit.simulation.context import Listener, Run
-from fedaudit.simulation.data import datasets
+from fedaudit.simulation.data import caveats, datasets
 from fedaudit.simulation.data.datasets import ClientSequences
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
 from fedaudit.simulation.evaluation.utility import Judge
@@ -149,7 +149,7 @@ def simulate(
             *deployed.limits,
             *blind,
             *llm_judge.judge_caveats(config, measured),
-            *initialization.unread_caveats(config),
+            *caveats.data_caveats(config),
         ),
         annotation=annotators[0] if annotators else None,
         resumed_from=resumed,

@@ -1,6 +1,7 @@
 """What clients train on: partition, data sets, loss masks, watermarked documents.
 
 * `canary_planting`: Canaries in the records of a simulated federation.
+* `caveats`: What a reader should know of the record files that a simulation was given.
 * `client_files`: Documents of clients that have their own, in place of documents that are dealt to
   them.
 * `datasets`: What each client trains on: its documents, as they are and as the defences prepare

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What the built-in generator writes when `data` is "nano"."""
+    """What the built-in generator writes when `data` is "nano", and how much of `data` is used."""
 
+    limit: int = 0
+    """At most this many documents, drawn by their hashes, whatever `data` is; 0: all."""
     cases: int = 24
     documents_per_case: int = 16
     kinds: int = 0
@@ -18,6 +20,10 @@ class Records:
     tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
     passages: int = 0
     """Passages of each domain of `tasks`, in place of case files: see docs/nano.md."""
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ValueError("limit must be at least 0.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

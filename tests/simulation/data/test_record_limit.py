@@ -1,0 +1,69 @@
+"""`records.limit`: some of the documents, whatever the order of their file, and said so."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data.caveats import data_caveats
+from fedaudit.simulation.data.settings import Records
+from fedaudit.simulation.initialization import documents
+
+
+def settings(folder, texts, limit):
+    path = folder / "all.jsonl"
+    path.write_text("".join(json.dumps({"id": text, "text": text}) + "\n" for text in texts))
+    return Simulation(data=str(path), records=Records(limit=limit))
+
+
+@given(
+    texts=st.permutations([f"text {number}" for number in range(9)]),
+    limit=st.integers(min_value=1, max_value=12),
+)
+def test_the_same_documents_are_used_whatever_the_order_of_the_file(tmp_path_factory, texts, limit):
+    folder = tmp_path_factory.mktemp("limit")
+    used = documents(settings(folder, texts, limit))
+    everything = documents(settings(folder, sorted(texts), 0))
+    assert len(everything) == 9
+    assert used == everything[:limit]
+
+
+def test_how_many_are_used_is_a_caveat_only_where_some_are_not(tmp_path):
+    config = settings(tmp_path, ["one", "two", "three"], 2)
+    assert data_caveats(config) == [f"{config.data}: 2 of 3 documents are used (records.limit)."]
+    assert data_caveats(replace(config, records=Records(limit=3))) == []
+    assert data_caveats(replace(config, records=Records())) == []
+
+
+def test_a_limit_is_another_federation_and_none_the_same_as_before(tmp_path):
+    config = settings(tmp_path, ["one", "two", "three"], 0)
+    limited = replace(config, records=Records(limit=2))
+    assert limited.sha256() != config.sha256()
+    assert "limit" not in config.table()["records"]
+    assert limited.table()["records"]["limit"] == 2
+
+
+def test_invented_documents_are_limited_as_well():
+    config = Simulation(records=Records(cases=2, documents_per_case=3))
+    assert (
+        documents(replace(config, records=Records(cases=2, documents_per_case=3, limit=4)))
+        == (documents(config)[:4])
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: Records(limit=-1), "at least 0"),
+        (
+            lambda: Simulation(client_data={"a": "a.jsonl"}, clients=1, records=Records(limit=1)),
+            "client_data",
+        ),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(make, why):
+    with pytest.raises(ValueError, match=why):
+        make()
