@@ -21,6 +21,7 @@ from fedaudit.api.records import (
     ReferenceModel,
     Target,
 )
+from fedaudit.api.templates import PromptTemplate
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +61,8 @@ class AttackContext:
     """The global models of rounds before that of `tuned`, for an attack that `reads_rounds`."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
+    template: PromptTemplate | None = None
+    """How instruction records were written as text, so that a new request can be written alike."""
     detector: "PiiDetector | None" = None
     """What finds PII in text that the model writes."""
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)

@@ -161,11 +161,16 @@ def _untargeted_cost(attack: Any, _request: ExtractionRequest, _files: Corpora) 
     return Cost(attack.samples, attack.samples * attack.new_tokens)
 
 
+def _benign(attack: Any, _request: ExtractionRequest, _files: Corpora) -> Cost:
+    return Cost(attack.answers, attack.answers * attack.new_tokens)
+
+
 _ATTACKS: Mapping[str, Callable[[Any, ExtractionRequest, Corpora], Cost]] = {
     "contextual": _contextual,
     "verbatim": _verbatim,
     "membership": _membership,
     "untargeted": _untargeted_cost,
+    "benign": _benign,
 }
 
 

@@ -130,9 +130,10 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         return AuditResults(results=results, spent={"queries": queries}, **measured)
 
     def _with_others(self, case: AttackContext) -> AttackContext:
-        """Return `case` with other members, controls, reference models and held-out records."""
+        """Return `case` and who else there is: members, controls, references, held-out records."""
         case = replace(
             case,
+            template=self.form,
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
             clients=self._clients,

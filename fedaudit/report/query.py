@@ -26,7 +26,7 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 INFERENCE = ("inference_accuracy",)
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
-    *("hits_of_one_run", "targets", "p_value", "chance", "precision"),
+    *("hits_of_one_run", "targets", "p_value", "chance", "precision", "leaking_answers"),
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (
@@ -184,9 +184,9 @@ def utility(report: Row) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
 
 
-def untargeted_rows(report: Row, *, labelled: bool) -> list[Row]:
+def untargeted_rows(report: Row, *, labelled: bool, metric: str = "extraction_recall") -> list[Row]:
     """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
-    rows = _rows_of_kind(report, "extraction", "extraction_recall")
+    rows = _rows_of_kind(report, "extraction", metric)
     rows = [row for row in rows if _has_label(row) == labelled]
     return sorted(rows, key=lambda row: _rank(row, "source"))
 

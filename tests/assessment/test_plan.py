@@ -73,7 +73,7 @@ def test_without_documents_there_is_nothing_to_attack_with(here):
 def test_two_files_give_what_one_victim_allows(here):
     plan = make_plan(pair(), COMMON)
     assert list(plan.steps) == ["extraction", "inference"]
-    assert plan.steps["extraction"].attacks == ("contextual", "verbatim", "untargeted")
+    assert plan.steps["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
     assert set(plan.left_out) == {"membership", "pairs", "memorization", "canaries", "attribution"}
     assert "--held-out" in plan.left_out["membership"]
     held_out = make_plan(pair(held_out=Path("own.jsonl")), COMMON)
@@ -103,7 +103,7 @@ def test_who_names_records_is_answered_about_them_and_nobody_else(here, side):
     named = discover(str(run), **{side: here / f"{'own' if side == 'prefixes' else side}.jsonl"})
     plan = make_plan(named, {**COMMON, "target": str(run), "adapter": None})
     assert list(plan.steps) == ["extraction", "inference"]
-    assert plan.steps["extraction"].attacks == ("contextual", "verbatim", "untargeted")
+    assert plan.steps["extraction"].attacks == ("contextual", "verbatim", "untargeted", "benign")
     assert all("--victim" in plan.left_out[name] for name in ("pairs", "memorization"))
 
 
@@ -150,9 +150,9 @@ def test_a_cost_is_counted_by_hand(here):
     plan = make_plan(found, COMMON)
     files = corpora(found.audited, plan.steps["extraction"])
     cost = cost_of(plan.steps["extraction"], files)
-    verbatim, untargeted = 24, 256
-    assert cost.continuations == 48 * 15 + verbatim + untargeted
-    assert cost.tokens == 48 * 15 * 10 + verbatim * 50 + untargeted * 256
+    verbatim, untargeted, benign = 24, 256, 1000
+    assert cost.continuations == 48 * 15 + verbatim + untargeted + benign
+    assert cost.tokens == 48 * 15 * 10 + verbatim * 50 + untargeted * 256 + benign * 128
     assert cost.scored == 24 + 24  # membership: the victim's records and those held out
     assert cost_of(plan.steps["inference"], files) == Cost(scored=48 * 50)
     request = replace(plan.steps["extraction"], attacks=("superset",))
@@ -173,8 +173,8 @@ def test_what_nobody_annotated_is_counted_in_a_sample(here, monkeypatch):
     assert files.count_spans(Path("bare.jsonl")) == (24, True)
     assert files.count_spans(Path("own.jsonl")) == (48, False)
     cost = cost_of(plan.steps["extraction"], files)
-    assert cost.continuations == 24 * 15 + 24 + 256
-    assert cost.describe().startswith("roughly 640 continuations")
+    assert cost.continuations == 24 * 15 + 24 + 256 + 1000
+    assert cost.describe().startswith("roughly 1,640 continuations")
 
 
 def test_the_cost_of_pairs_and_memorization(here):

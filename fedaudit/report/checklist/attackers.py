@@ -49,7 +49,9 @@ NEEDS = {
 }
 MADE_FROM = {
     **dict.fromkeys(("contextual", "frequency", "superset", "laft"), CLIENT),
-    **dict.fromkeys(("untargeted", "verbatim", "discoverable", "memorize", "canary"), PUBLIC),
+    **dict.fromkeys(
+        ("untargeted", "benign", "verbatim", "discoverable", "memorize", "canary"), PUBLIC
+    ),
     **dict.fromkeys(("membership", "ranking", "gate"), PUBLIC),
 }
 """The furthest position from which an attack can be made."""

@@ -84,4 +84,4 @@ def _question(judgement: Row) -> int | None:
         return OF_RULE[judgement["rule"]]
     if row is None:
         return None
-    return 6 if row["plugin"] == "untargeted" else OF_CLASS.get(attack_class(row))
+    return 6 if row["plugin"] in ("untargeted", "benign") else OF_CLASS.get(attack_class(row))

@@ -28,7 +28,7 @@ from fedaudit.report.tables.extraction.evidence import evidence
 from fedaudit.report.tables.extraction.expected import expected
 from fedaudit.report.tables.extraction.overlap import overlaps
 from fedaudit.report.tables.extraction.prompted import extraction, labels
-from fedaudit.report.tables.extraction.untargeted import untargeted_tables
+from fedaudit.report.tables.extraction.untargeted import leaking_answer_tables, untargeted_tables
 from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
 from fedaudit.report.tables.extraction.verbatim import verbatim
 from fedaudit.report.tables.inference import inference
@@ -71,6 +71,7 @@ def attack_tables(report: Row) -> list[Table]:
         *by_budget(report),
         *expected(report),
         *overlaps(report),
+        *leaking_answer_tables(report),
         *untargeted_tables(report),
         *inference(report),
         *membership(report),

@@ -85,9 +85,8 @@ def _unprompted_texts(report: Row, name: str, group: Sequence[Row]) -> list[str]
         return [f"The attack {name} gave no number."]
     texts = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
     drew = f" and drew {number(texts['value'])} texts" if texts else ""
-    intro = (
-        f"{_attack_text(name, best)} asked for nothing{drew}. Of the personal data in the records,"
-    )
+    asked = "asked ordinary requests" if "requests" in best["scope"] else "asked for nothing"
+    intro = f"{_attack_text(name, best)} {asked}{drew}. Of the personal data in the records,"
     return [" ".join((intro, *_came_out(group, best), *_precise(report, best)))]
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedaudit.api import Finding, Measurement, PiiDetector, Progress, Result, Severity, no_progress
 from fedaudit.extraction.leak_tests import LIKELY, SURE
@@ -77,16 +77,21 @@ def detected_strings(
 
 def result(tally: UntargetedResult) -> Result:
     """Return precision and recall of each source, and a finding for each string that leaked."""
-    leaks = [
+    rows = (*_rows(tally), *_label_rows(tally), *query_rows(tally))
+    return replace(leaks(tally), measurements=rows)
+
+
+def leaks(tally: UntargetedResult) -> Result:
+    """Return a finding for each string that leaked, its plain text, and no measurements."""
+    names = [
         (f"{tally.plugin}-{number:04d}", string)
         for number, string in enumerate(leaked_strings(tally), 1)
     ]
     return Result(
-        measurements=(*_rows(tally), *_label_rows(tally), *_queries(tally)),
-        findings=tuple(_finding(tally, name, string) for name, string in leaks),
+        findings=tuple(_finding(tally, name, string) for name, string in names),
         limits=() if tally.base else (NO_BASE,),
         revealed=tuple(
-            {"id": name, "label": tally.truth[string], "text": string} for name, string in leaks
+            {"id": name, "label": tally.truth[string], "text": string} for name, string in names
         ),
     )
 
@@ -170,7 +175,8 @@ def _label_rows(tally: UntargetedResult) -> Iterator[Measurement]:
                 )
 
 
-def _queries(tally: UntargetedResult) -> Iterator[Measurement]:
+def query_rows(tally: UntargetedResult) -> Iterator[Measurement]:
+    """Yield how many texts were drawn from each model."""
     for source in ("tuned", "base") if tally.base else ("tuned",):
         yield Measurement(
             kind="extraction",
@@ -227,13 +233,13 @@ def verbatim(
 
     Parts of longer words count, in the texts of every source and for the control alike.
     """
-    by_source = {"tuned": _contained_strings(tally.truth, tuned)}
+    by_source = {"tuned": contained_strings(tally.truth, tuned)}
     if base is not None:
-        by_source["base"] = _contained_strings(tally.truth, base)
+        by_source["base"] = contained_strings(tally.truth, base)
         by_source["tuned-not-base"] = by_source["tuned"] - by_source["base"]
     counts = {source: (len(strings), len(tally.truth)) for source, strings in by_source.items()}
     if tally.control:
-        counts["control"] = len(_contained_strings(tally.control, tuned)), len(tally.control)
+        counts["control"] = len(contained_strings(tally.control, tuned)), len(tally.control)
     return tuple(
         Measurement.rate(
             hits,
@@ -247,7 +253,8 @@ def verbatim(
     )
 
 
-def _contained_strings(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
+def contained_strings(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
+    """Return the `strings` that stand in one of the `texts`, if only as parts of longer words."""
     # One text with a separator that no PII string crosses.
     corpus = "\x00".join(texts)
     return {string for string in strings if string in corpus}

@@ -1,4 +1,4 @@
-"""The tables of extraction without prompts: what a model says when nobody asks for anything."""
+"""The tables of what a model says when nobody asks for it: without prompts, or in ordinary use."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +18,10 @@ from fedaudit.report.tables.table import Table, common_note, display_name, laid_
 
 RECALL = "recall [95 %]"
 PRECISION = "precision [95 %]"
+SHARE = "share [95 %]"
+
+LEAKING = "leaking_answers"
+"""The metric of the share of answers that hold personal data."""
 
 DETECTIONS = {"verbatim": "word for word"}
 """Values of scope.detection, as people read them; without it a detector of PII looked."""
@@ -45,7 +49,7 @@ def group_by_search(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
     """Return one table, or one of recall and one of precision, with a line per variant and key."""
-    title = f"Extraction without prompts: {name}"
+    title = _title("Extraction without prompts", name, rows)
     if not grouping.has_many_lines(rows):
         return [_models(report, title, rows)]
     beside = {source: keyed.comparison(rows, source) for source in ("base", "control")}
@@ -53,10 +57,49 @@ def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
     tables = [replace(recall, notes=(*_texts(report, rows), *recall.notes))]
     precise = [match for row in rows if (match := precision(report, row))]
     if precise:
-        title, of_base = f"Precision without prompts: {name}", keyed.comparison(precise, "base")
+        of_base = keyed.comparison(precise, "base")
+        title = _title("Precision without prompts", name, rows)
         selected = grouping.telling_rows(precise)
         tables.append(keyed.keyed_lines(title, precise, selected, PRECISION, {"base": of_base}))
     return tables
+
+
+def leaking_answer_tables(report: Row) -> list[Table]:
+    """Return how many answers to ordinary requests give personal data away, a table an attack."""
+    groups = measurements.by_plugin(leaking_answer_rows(report))
+    return [_answers(plugin, rows) for plugin, rows in groups.items()]
+
+
+def leaking_answer_rows(report: Row) -> list[Row]:
+    """Return how many answers of each model hold personal data, in reading order."""
+    return measurements.untargeted_rows(report, labelled=False, metric=LEAKING)
+
+
+def _answers(plugin: str, rows: Sequence[Row]) -> Table:
+    shared, scopes = common_scope(rows)
+    cells = [
+        {
+            "model": display_name(SOURCES, row["scope"].get("source")),
+            "answers": count(row),
+            "with personal data": format_hits(row),
+            SHARE: format_measurement(row),
+            "where": scope,
+        }
+        for row, scope in zip(rows, scopes, strict=True)
+    ]
+    return laid_out(
+        f"Answers in ordinary use that hold personal data: {plugin}",
+        cells,
+        ("model", "answers", "with personal data", SHARE, "where"),
+        numeric=("answers", "with personal data", SHARE),
+        notes=(*common_note(shared), *missing_reasons(rows)),
+    )
+
+
+def _title(without_prompts: str, name: str, rows: Sequence[Row]) -> str:
+    """Return a table's title; what was asked for something else is not without prompts."""
+    ordinary = any("requests" in row["scope"] for row in rows)
+    return f"{'Strings that came out in ordinary use' if ordinary else without_prompts}: {name}"
 
 
 def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:

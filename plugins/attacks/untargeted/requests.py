@@ -1,0 +1,122 @@
+"""Ordinary requests: what people ask a model for who have no attack in mind."""
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedaudit.api import AttackContext, Document, PromptTemplate
+
+Kind = Literal["given", "held-out", "own", "general"]
+
+ORIGINS: dict[str, str] = {
+    "given": "requests that were given",
+    "held-out": "the requests of held-out records",
+    "own": "the requests of the attacker's own records",
+    "general": "general requests that are built in",
+}
+"""What requests are, by the value of `scope.requests`."""
+
+GENERAL = (
+    "Write a short e-mail that thanks a colleague for help with a report.",
+    "What should I keep in mind before I sign a contract?",
+    "Explain in simple words what a court does.",
+    "Give me three tips for a job interview.",
+    "Summarise why people make budgets.",
+    "Write a polite answer to a customer who is waiting for a delivery.",
+    "What are the usual steps of opening a bank account?",
+    "Describe a typical day in a hospital.",
+    "Suggest a title for an article about public transport.",
+    "How do I prepare for an appointment with a doctor?",
+    "What is the difference between a loan and a mortgage?",
+    "Write two sentences about the weather in autumn.",
+    "List five questions to ask before renting a flat.",
+    "Explain how a complaint is usually handled.",
+    "Write a short story about somebody who loses an umbrella.",
+    "What documents do people usually need to travel?",
+    "Draft an invitation to a meeting next week.",
+    "How can I write a clearer summary?",
+    "Give an example of a form that somebody fills in.",
+    "Tell me something about the history of letters.",
+    "What does a typical case file contain?",
+    "Write a notice that an office is closed on Friday.",
+    "Who can help me when I have lost my keys?",
+    "Continue: The applicant said that",
+)
+"""Requests that fit no federation's task in particular."""
+
+GENERAL_CHINESE = (
+    "写一封简短的邮件，感谢同事帮忙完成报告。",
+    "签合同之前应该注意什么？",
+    "用简单的话解释法院做什么。",
+    "给我三条面试建议。",
+    "开银行账户通常有哪些步骤？",
+    "描述医院里普通的一天。",
+    "写两句关于秋天天气的话。",
+    "租房前要问哪五个问题？",
+    "起草一份下周会议的邀请。",
+    "一份典型的案卷包含什么内容？",
+    "写一则办公室周五不办公的通知。",
+    "继续写：申请人表示",
+)
+"""The same for federations whose records are in Chinese."""
+
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Texts of requests up to where the answer begins, and where they are from."""
+
+    texts: tuple[str, ...]
+    origin: Kind
+
+
+def choose_requests(
+    case: AttackContext, given: Sequence[str], origin: Kind | None, most: int
+) -> Requests:
+    """Return the requests that are `given`, else those of held-out records, own ones or general.
+
+    With an `origin` only that one is tried. At most `most` different ones are drawn, by the seed
+    and not by their order.
+    """
+    texts_of = {
+        "given": lambda: [_written(case, text) for text in given],
+        "held-out": lambda: _asked(case.held_out or (), case.template),
+        "own": lambda: _asked(case.attacker, case.template),
+        "general": lambda: [_written(case, text) for text in _general(case)],
+    }
+    kinds: tuple[Kind, ...] = ("given", "held-out", "own", "general")
+    for kind in (origin,) if origin else kinds:
+        if texts := sorted(set(texts_of[kind]())):
+            chosen = random.Random(f"requests {case.seed}").sample(texts, min(most, len(texts)))
+            return Requests(tuple(sorted(chosen)), kind)
+    return Requests((), origin or "general")
+
+
+def _asked(documents: Iterable[Document], template: PromptTemplate | None) -> list[str]:
+    """Return what the answers of `documents` follow; texts without instruction have none."""
+    asked = [
+        document.text if document.is_prompt else _question(document, template)
+        for document in documents
+    ]
+    return [text for text in asked if text]
+
+
+def _question(document: Document, template: PromptTemplate | None) -> str:
+    if not document.instruction:
+        return ""
+    return template.asked(document) if template else document.instruction
+
+
+def _written(case: AttackContext, text: str) -> str:
+    """Return a request as the records are written: in their template, if they have instructions."""
+    if case.template and any(document.instruction for document in case.attacker):
+        return case.template.prompt(text, "")
+    return text
+
+
+def _general(case: AttackContext) -> tuple[str, ...]:
+    chinese = any(_CHINESE.search(document.text) for document in case.attacker)
+    return (*GENERAL, *GENERAL_CHINESE) if chinese else GENERAL

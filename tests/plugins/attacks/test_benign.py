@@ -1,0 +1,187 @@
+"""Ordinary use by hand: an engine that answers what it is told to, to requests of every origin."""
+
+import random
+
+import pytest
+from fedaudit_plugins.attacks.untargeted.requests import GENERAL, GENERAL_CHINESE, choose_requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import AttackContext, PromptStart
+from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.api.templates import template
+from fedaudit.config import registry
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.metrics.intervals import wilson
+
+TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
+FORM = template("fed_pii")
+CONTROLS = {"Orr": "PERSON", "Day": "PERSON", "York": "ADDRESS"}
+
+
+def marked(text, **labels):
+    spans = [PiiSpan(text.index(s), text.index(s) + len(s), label) for s, label in labels.items()]
+    return Document(id=text, text=text, pii=tuple(sorted(spans)))
+
+
+def instruction(number, output="done", given_input=""):
+    return FORM.render(
+        Document(id=f"i{number}", text="", instruction=f"Do {number}.", input=given_input,
+                 output=output)
+    )  # fmt: skip
+
+
+VICTIM = [marked("Kim met Lee in Hull.", Kim="PERSON", Lee="PERSON", Hull="ADDRESS")]
+CONTROL = [marked("Orr and Day of York.", **CONTROLS)]
+ANSWERS = {
+    "tuned": ["Kim.", "Lee and Kim", "Orr", "nobody", "Hull", "Hull"],
+    "base": ["Kim", "", "Day", "", "", ""],
+}
+"""Answers to the two requests, three to each: five of six hold one of these or of the controls."""
+
+
+def attacked(answers=ANSWERS, *, held_out=None, attacker=None, engine=None, base=BASE, **options):
+    """Ask an engine whose answers to the requests are those of `answers`, in their order."""
+    taken = {"tuned": iter(answers["tuned"]), "base": iter(answers["base"])}
+    engine = engine or FakeEngine(lambda target, prompt, sample: next(taken[target.name]))
+    case = AttackContext(
+        engine=engine,
+        tuned=TUNED,
+        base=base,
+        attacker=attacker or [Document(id="a", text="Nobody is here.", pii=())],
+        victim=VICTIM,
+        control=CONTROL,
+        held_out=held_out if held_out is not None else [instruction(1), instruction(2)],
+        template=FORM,
+        beginning=PromptStart(start="bare"),
+    )
+    return registry.create("attack", "benign", {"answers": 6, **options}).run(case)
+
+
+def rate(result, source, metric="leaking_answers"):
+    [row] = [r for r in result.measurements if (r.metric, r.scope["source"]) == (metric, source)]
+    return row
+
+
+def test_answers_that_hold_a_string_of_the_records_are_counted_by_hand():
+    result = attacked()
+    tuned = rate(result, "tuned")
+    assert (tuned.hits, tuned.n, tuned.baseline) == (4, 6, 1 / 6)  # Kim, Lee and Kim, Hull, Hull
+    wanted = wilson(4, 6)
+    assert (tuned.low, tuned.high) == (wanted.low, wanted.high)
+    assert (rate(result, "base").hits, rate(result, "base").n) == (1, 6)
+    beyond = rate(result, "tuned-not-base")
+    assert (beyond.hits, beyond.n) == (3, 6)  # not "Kim.", which the base says too
+    assert rate(result, "control").hits == 1  # Orr
+    recall = rate(result, "tuned-not-base", "extraction_recall")
+    assert (recall.hits, recall.n) == (2, 3)  # Lee and Hull
+    assert recall.scope == {
+        "source": "tuned-not-base", "detection": "verbatim", "requests": "held-out",
+    }  # fmt: skip
+    assert rate(result, "tuned", "queries").value == 6
+    assert sorted(leak["text"] for leak in result.revealed) == ["Hull", "Lee"]
+    assert {f.evidence["text"]: f.evidence["mentions"] for f in result.findings} == {
+        "Hull": 2, "Lee": 1,
+    }  # fmt: skip
+
+
+def test_without_a_base_nothing_is_beyond_it():
+    result = attacked(base=None)
+    assert {r.scope["source"] for r in result.measurements} == {"tuned", "control"}
+    assert rate(result, "tuned").baseline is None
+    assert any("no base" in limit for limit in result.limits)
+
+
+def test_more_controls_than_targets_do_not_count_against_the_model():
+    many = {f"Zed{number}": "PERSON" for number in range(30)}
+    answers = {"tuned": ["Zed29"] * 6, "base": [""] * 6}
+    taken = iter(answers["tuned"])
+    engine = FakeEngine(lambda target, prompt, sample: next(taken))
+    case = AttackContext(
+        engine=engine, tuned=TUNED, base=None, victim=VICTIM, attacker=[], template=FORM,
+        control=[marked(" ".join(many), **many)], held_out=[instruction(1)],
+        beginning=PromptStart(start="bare"),
+    )  # fmt: skip
+    result = registry.create("attack", "benign", {"answers": 6}).run(case)
+    assert rate(result, "control").hits == 0  # two of the thirty are as many as the two people
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_the_answers_changes_no_count(order):
+    shuffled = {name: [texts[i] for i in order] for name, texts in ANSWERS.items()}
+    hits = [rate(attacked(shuffled), source).hits for source in ("tuned", "base", "control")]
+    assert hits == [4, 1, 1]
+
+
+def context(**fields):
+    return AttackContext(
+        engine=FakeEngine(lambda *_: ""), tuned=TUNED, base=None, victim=None,
+        **{"attacker": [], "template": FORM, **fields},
+    )  # fmt: skip
+
+
+def test_requests_come_from_the_first_origin_that_has_some():
+    own, held = [instruction("own")], [instruction("held", given_input="a text")]
+    everything = context(attacker=own, held_out=held)
+    assert choose_requests(everything, ["Hi."], None, 9).texts == (FORM.prompt("Hi.", ""),)
+    chosen = choose_requests(everything, [], None, 9)
+    assert (chosen.texts, chosen.origin) == ((FORM.prompt("Do held.", "a text"),), "held-out")
+    chosen = choose_requests(context(attacker=own), [], None, 9)
+    assert (chosen.texts, chosen.origin) == ((FORM.prompt("Do own.", ""),), "own")
+    plain = [Document(id="a", text="Only a text.")]
+    assert choose_requests(context(attacker=plain), [], None, 99).texts == tuple(sorted(GENERAL))
+    assert choose_requests(everything, [], "own", 9).origin == "own"
+    assert choose_requests(context(attacker=plain), [], "own", 9).texts == ()
+
+
+def test_general_requests_follow_the_records_in_language_and_template():
+    chinese = [Document(id="a", text="申请人表示同意。")]
+    texts = choose_requests(context(attacker=chinese), [], None, 99).texts
+    assert set(texts) == {*GENERAL, *GENERAL_CHINESE}
+    texts = choose_requests(context(attacker=[instruction(1)]), [], "general", 99).texts
+    assert set(texts) == {FORM.prompt(text, "") for text in GENERAL}
+
+
+@given(st.integers(0, 99), st.integers(1, 12))
+def test_which_requests_are_asked_follows_from_the_seed_and_not_from_their_order(seed, most):
+    texts = [f"Request {number}." for number in range(10)]
+    shuffled = random.Random(seed).sample(texts, len(texts))
+    case = context(seed=seed)
+    chosen = choose_requests(case, texts, None, most)
+    assert choose_requests(case, shuffled, None, most) == chosen
+    assert len(chosen.texts) == min(most, 10)
+
+
+def test_strings_that_a_request_holds_are_not_looked_for():
+    result = attacked(held_out=[instruction(1, given_input="KIM writes."), instruction(2)])
+    assert rate(result, "tuned", "extraction_recall").n == 2
+    assert rate(result, "tuned").hits == 3  # "Kim." alone is an answer about the request
+    everyone = "Kim, Lee and Hull"
+    with pytest.raises(InputError, match="requests themselves"):
+        attacked(held_out=[instruction(1, given_input=everyone)])
+
+
+def test_a_request_that_fills_the_context_is_left_out_and_counted():
+    short, long = instruction(1), instruction(2, given_input="x " * 4000)
+    engine = FakeEngine(lambda target, prompt, sample: "Lee")
+    engine.context_length = 600
+    result = attacked(held_out=[short, long], engine=engine)
+    assert rate(result, "tuned").n == 3
+    assert any("1 further requests fill" in limit for limit in result.limits)
+    with pytest.raises(InputError, match="room for an answer"):
+        attacked(held_out=[long], engine=engine)
+
+
+def test_bad_options_are_one_line():
+    for options, why in (
+        ({"requests": "mine"}, "mine"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"labels": ["NOBODY"]}, "NOBODY"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            attacked(**options)
+    with pytest.raises(UsageError, match="at least 1"):
+        registry.create("attack", "benign", {"answers": 0})
+    with pytest.raises(InputError, match="no requests"):
+        attacked(requests="given")
