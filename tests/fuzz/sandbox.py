@@ -7,8 +7,9 @@ import signal
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +17,8 @@ from fedaudit.api.errors import FedauditError
 from fedaudit.system.files import explain_os_error
 
 SECONDS, MEMORY = 20, 2 * 2**30
+WAIT = 3 * SECONDS
+TICKS = os.sysconf("SC_CLK_TCK")
 CODES = {2, 3, 4, 5, 6}
 """What an input may end a command with; 70 is a bug."""
 
@@ -123,22 +126,26 @@ def _watched(inside: Path) -> Iterator[None]:
 def _limits() -> Iterator[None]:
     """End what takes too long, and let no more memory be taken than a case may.
 
-    The seconds are those of a machine with nothing else to do: more where others share its cores.
+    Too long is 20 seconds of the processor, with all processes that a case starts, or three times
+    that by the clock: a case that waits for a busy machine does not hang, one that waits for ever
+    does.
     """
-
-    seconds = SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    begin, used_before = time.monotonic(), _processor_seconds()
 
     def late(_number: int, _frame: FrameType | None) -> None:
-        raise Hang(f"over {seconds:.0f} s")
+        used, passed = _processor_seconds() - used_before, time.monotonic() - begin
+        if used >= SECONDS or passed >= WAIT:
+            raise Hang(f"{used:.0f} s of the processor, {passed:.0f} s by the clock")
+        signal.setitimer(signal.ITIMER_REAL, max(1.0, min(SECONDS - used, WAIT - passed)))
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = signal.signal(signal.SIGALRM, late)
     faulthandler.dump_traceback_later(
-        3 * seconds, exit=True, file=sys.__stderr__
+        2 * WAIT, exit=True, file=sys.__stderr__
     )  # where no signal is heard
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield
     finally:
@@ -146,3 +153,26 @@ def _limits() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
+
+
+def _processor_seconds() -> float:
+    """Return what this process and all that it started have used of the processor."""
+    return sum(map(_ticks, _processes(os.getpid()))) / TICKS
+
+
+def _processes(process: int) -> Iterator[int]:
+    """Yield a process and all that descend from it, as long as they are there."""
+    yield process
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in path.read_text().split():
+                yield from _processes(int(child))
+
+
+def _ticks(process: int) -> int:
+    """Return the ticks of a process and of its children that have ended; 0 where it is gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime

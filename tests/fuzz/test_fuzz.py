@@ -52,6 +52,9 @@ def test_what_is_read(name, folders, capsys):
         run, restore = target.case(folder, Random(number))
         try:
             ends[judged(run, folder / OUT)] += 1
+        except BaseException as error:  # a hang is none that hypothesis would name the case of
+            error.add_note(f"{name}, case {number}")
+            raise
         finally:
             restore()
 
