@@ -79,7 +79,7 @@ def run(task: Task, out: Path) -> str:
         VariantTask(
             variant=variant,
             config=variant_config(study, "nano", variant, settings),
-            place=place,
+            folder=place,
             verdicts=out / "verdicts",
             redactor=Redactor(bytes(32)),
         ),

@@ -74,7 +74,7 @@ def case(given: argparse.Namespace, rank: int, learned: str, folder: Path) -> Ca
         documents = [one for one in documents if one.instruction and one.output]
     sequences = training_sequences(training, base, documents)
     job = ClientTraining(
-        who="c1", base=given.base, start=folder / "start", out=folder / "ours",
+        model_name="c1", base=given.base, start=folder / "start", out=folder / "ours",
         sequences=sequences, training=training, round=1, rounds=1, seed=3,
         aggregator=registry.create("aggregation", "fedavg"), device="cpu", dtype="float32",
         threads=1,

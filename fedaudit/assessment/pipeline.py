@@ -99,14 +99,14 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
             raise refused[0]
         totals = Counter[str]()
         for outcome in done.values():
-            totals.update({key: value for key, value in outcome.spent.items() if value is not None})
+            totals.update({key: value for key, value in outcome.usage.items() if value is not None})
         first = next(iter(done.values()))
         results = [result for outcome in done.values() for result in outcome.results]
         return AuditResults(
             results=list(_distinct([*results, *missing, *self._attribute()])),
             effect=first.effect,
             beginning=first.beginning,
-            spent={"queries": totals["queries"]},
+            usage={"queries": totals["queries"]},
         )
 
     def _attribute(self) -> Iterator[Result]:

@@ -81,7 +81,7 @@ def paper_rule_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Me
 
 
 def _by_round(test: ClientDecision) -> Iterator[Measurement]:
-    rounds = zip(test.rounds, test.running, test.scores, strict=True)
+    rounds = zip(test.rounds, test.running_z, test.scores, strict=True)
     for count, (number, z, score) in enumerate(rounds, 1):
         scope = {"client": test.client, "mark": test.mark, "round": number}
         yield row(PROTOCOL, "stouffer_z", z, scope, n=count)
@@ -198,7 +198,7 @@ def findings(decision: Decision) -> list[Finding]:
                 "needed": round(test.needed, 2),
                 "p_value": test.adjusted,
                 "rounds": len(test.rounds),
-                "settled_round": test.settled,
+                "settled_round": test.settled_round,
             },
             safe=("client", "mark"),
         )

@@ -140,7 +140,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
                 "probability, if no other client showed the mark"
             )
     if planned:
-        limits += [*planned.told, *dry_run.describe_weights(planned)]
+        limits += [*planned.notes, *dry_run.describe_weights(planned)]
     if planned and planned.aggregator.merges_each_round:
         limits.append(
             f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "

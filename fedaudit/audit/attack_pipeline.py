@@ -127,7 +127,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         names = [str(value) for view in views for value in view.scope.values()]
         results = evidence.mask_results(results, documents, self.redactor, names)
         queries = attack_runner.count_queries(results, memory, views)
-        return AuditResults(results=results, spent={"queries": queries}, **measured)
+        return AuditResults(results=results, usage={"queries": queries}, **measured)
 
     def _with_others(self, case: AttackContext) -> AttackContext:
         """Return `case` and who else there is: members, controls, references, held-out records."""

@@ -25,7 +25,7 @@ class AttackTries:
 
     alone: bool = False
     """Whether there is only one attack, so that its failure is the audit's."""
-    made: int = 0
+    successes: int = 0
     refused: list[InputError] = field(default_factory=list)
 
     def make(self, attack: Attack, case: AttackContext) -> Result:
@@ -42,12 +42,12 @@ class AttackTries:
                 raise
             self.refused.append(error)
             return scoring.missing_result(attack.name, str(error))
-        self.made += 1
+        self.successes += 1
         return result
 
     def check(self) -> None:
         """Raise the first InputError where no attack at all could be made."""
-        if self.refused and not self.made:
+        if self.refused and not self.successes:
             raise self.refused[0]
 
 

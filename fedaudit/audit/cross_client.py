@@ -114,7 +114,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         results = evidence.mask_results(results, everybody.documents, self.redactor, names)
         query_count = attack_runner.count_queries(results, memory, views)
         return AuditResults(
-            results=results, spent={"queries": _queries(attacks, query_count)}, **measured
+            results=results, usage={"queries": _queries(attacks, query_count)}, **measured
         )
 
     def caveats(self) -> list[str]:

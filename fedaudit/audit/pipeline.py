@@ -57,7 +57,7 @@ class AuditResults:
     """What the adapter changes."""
     beginning: Mapping[str, Any] | None
     """How prompts begin."""
-    spent: Mapping[str, int | None]
+    usage: Mapping[str, int | None]
     """What the attacks took of the budget."""
 
 
@@ -156,7 +156,7 @@ class AuditPipeline(ABC, Generic[R]):
             effect=measured.effect,
             beginning=measured.beginning,
             endpoint=answers.endpoint,
-            usage={**measured.spent, **answers.spent},
+            usage={**measured.usage, **answers.usage},
             environment=environment.describe(self.request.device),
             data=[file.row() for file in files],
             seeds={self.request.purpose: self.request.seed},
@@ -199,7 +199,7 @@ class AuditPipeline(ABC, Generic[R]):
             measured=measured,
             endpoint=connection.table(),
             caveats=tuple(served_engine.caveats()),
-            spent={"tokens": connection.spending.tokens},
+            usage={"tokens": connection.spending.tokens},
         )
 
 
@@ -211,7 +211,7 @@ class MeasuredModel:
     base_sha256: str | None = None
     endpoint: Mapping[str, Any] | None = None
     caveats: tuple[str, ...] = ()
-    spent: Mapping[str, int | None] = field(default_factory=dict)
+    usage: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def check(request: AuditRequest) -> AuditTarget:

@@ -31,7 +31,7 @@ class AuditRequest(ABC):
     """Whether its attacks look for a federation without the victim, beside the one audited."""
     compares_every_counterfactual: ClassVar[bool] = False
     """Whether it looks for federations without each of its clients, beside the one audited."""
-    least: ClassVar[Mapping[str, int]] = {"batch_size": 0}
+    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0}
     """The smallest value of each number that has one."""
 
     attacks: tuple[str, ...]
@@ -64,7 +64,7 @@ class AuditRequest(ABC):
     """How that server is asked."""
 
     def __post_init__(self) -> None:
-        for name, smallest in self.least.items():
+        for name, smallest in self.minimums.items():
             if getattr(self, name) < smallest:
                 raise ValueError(f"{name} must be {smallest} or more.")
 
@@ -148,7 +148,7 @@ class CrossClientRequest(AuditRequest):
     kind: ClassVar[str] = "cross_client"
     command: ClassVar[str] = "extract"
     purpose: ClassVar[str] = "extraction"
-    least: ClassVar[Mapping[str, int]] = {"batch_size": 0, "budget": 1}
+    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "budget": 1}
 
     attacks: tuple[str, ...] = ("contextual",)
     clients: tuple[ClientData, ...]

@@ -75,7 +75,7 @@ def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_wat
 class MergedShards:
     """Finished shards in their order, and the share of their questions that is asked again."""
 
-    parts: Sequence[ShardJournal]
+    shards: Sequence[ShardJournal]
     recheck: float
 
 
@@ -152,7 +152,7 @@ class AuditSession:
         """
         shards = merge.read_shards(folders)
         request = merge.merged_request(shards, device)
-        return cls(request, folder, shards=MergedShards(parts=shards, recheck=recheck), **options)
+        return cls(request, folder, shards=MergedShards(shards=shards, recheck=recheck), **options)
 
     def run(
         self,
@@ -193,7 +193,7 @@ class AuditSession:
 
     def _open_journal(self) -> AbstractContextManager[AuditJournal]:
         if self._shards:
-            shards, share = self._shards.parts, self._shards.recheck
+            shards, share = self._shards.shards, self._shards.recheck
             return nullcontext(merge.merged_journals(self.request, self.fingerprint, shards, share))
         return resume.open_journal(
             self.request, self.fingerprint, self.folder, resume=self._resume, audit_shard=self.shard
@@ -272,10 +272,10 @@ class AuditSession:
         where = audited.federation.path if audited.federation else audited.base
         if clients := self.request.participants:
             yield f"Auditing {where}: {', '.join(client.name for client in clients)}."
-        elif audited.found and audited.federation:
+        elif audited.discovered and audited.federation:
             origin = "written last" if audited.last else "of the data"
             yield f"Auditing {where}, the federation {origin}."
-        elif audited.found:
+        elif audited.discovered:
             yield f"Auditing {audited.adapter} on {audited.base}, the base that it names."
         if audited.deployment:
             yield f"Asking what {audited.deployment} deployed, by key."

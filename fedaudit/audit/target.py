@@ -36,10 +36,10 @@ class AuditTarget:
     """The client through whose deployed model everything is asked; `adapter` is its folder."""
     served: ServedModel | None = None
     """Where the model is behind a server: `base` is then only what a report calls it."""
-    found: bool = False
+    discovered: bool = False
+    """Whether no target was named, so that the user must be told which was taken."""
     last: bool = False
     """Whether what was taken is the federation written last, not the one of the data."""
-    """Whether no target was named, so that the user must be told which was taken."""
 
     @property
     def tuned(self) -> Target:
@@ -98,7 +98,7 @@ def resolve(
             opened = _apply_deployment(opened, client, victim or data)
         elif client is not None:
             raise UsageError("--client goes with neither --round nor --adapter.")
-        return replace(opened, found=target is None, last=target is None and around is None)
+        return replace(opened, discovered=target is None, last=target is None and around is None)
     if number is not None or client is not None:
         option = "--client" if number is None else "--round"
         raise UsageError(f"{option} goes with a federation's folder as --target.")
@@ -129,7 +129,7 @@ def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:
         raise UsageError(f"{adapter} {reason}: name it with --target.")
     if not base or (path and is_federation(path) and manifest.read(path).base.name == base):
         return None
-    return AuditTarget(base=base, adapter=folder, found=True)
+    return AuditTarget(base=base, adapter=folder, discovered=True)
 
 
 def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:

@@ -53,7 +53,7 @@ def plant(order: CoinPlantOrder) -> PlantedRecords:
         for canary in coins.canaries
         if canary.included
     ]
-    mixed = [*(record.given for record in records), *planted]
+    mixed = [*(record.fields for record in records), *planted]
     rng.shuffle(mixed)
     corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
     return PlantedRecords(len(mixed), len(planted), len(planted))

@@ -63,7 +63,7 @@ def plant(order: PlantOrder) -> PlantedRecords:
     rng = random.SystemRandom() if order.seed is None else random.Random(f"plant {order.seed}")
     annotated = all(record.document.pii is not None for record in records)
     ids = {record.document.id for record in records}
-    fields = [record.given for record in records]
+    fields = [record.fields for record in records]
     copies = canary_records(canaries, order.client, form, ids, rng, annotated=annotated)
     mixed = [*fields, *copies]
     rng.shuffle(mixed)

@@ -110,7 +110,7 @@ def training_progress(quiet: bool) -> Iterator[Callable[["Event"], None]]:
                 description=f"round {event.round}",
                 completed=event.done,
                 total=event.total,
-                note=f"{event.who} loss {event.loss:.3f}",
+                note=f"{event.model_name} loss {event.loss:.3f}",
             )
 
         yield hear
@@ -127,8 +127,8 @@ class _Lines:
         if event.round == self.round:
             return
         message = (
-            f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
-            f"{event.loss:.3f}"
+            f"round {event.round}: {event.done} of {event.total} trainings, {event.model_name} "
+            f"loss {event.loss:.3f}"
         )
         if event.round < self.round:  # another federation: nothing is known of its pace
             self.started, self.before = time.monotonic(), event.done

@@ -103,7 +103,7 @@ def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires
         text = _owned_forms()[format_](report, ownership(report, owner, expires))
     else:
         text = forms[format_](report)
-    if message := recheck.recheck(report).told:
+    if message := recheck.recheck(report).message:
         print_note(message)
     if format_ == "html" and out is None:
         out = path.with_suffix(".html")

@@ -77,7 +77,7 @@ def scrub(
     _show(order, done)
     for line in unread_caveat(order.source, done.unread):
         print_note(f"{line}; scrub keeps and masks them.", quiet=quiet)
-    return 1 if strict and (done.left or done.named) else 0
+    return 1 if strict and (done.remaining or done.pii_in_ids) else 0
 
 
 def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
@@ -133,21 +133,22 @@ def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     for status, counts in (("masked", done.masked), ("kept", done.kept)):
         for label, count in counts.items():
             yield f"  {status:<6} {label:<{width}} {count:>9,}"
-    if done.given:
-        yield f"Annotated in the data, and masked by that alone: {_number(done.given, 'record')}."
-    if done.beside:
+    if done.annotated:
+        records = _number(done.annotated, "record")
+        yield f"Annotated in the data, and masked by that alone: {records}."
+    if done.partly_annotated:
         yield (
             "Looked through by the detector for what stands in other fields: "
-            f"{done.beside:,} of them."
+            f"{done.partly_annotated:,} of them."
         )
-    if done.annotation and done.records == done.given:
+    if done.annotation and done.records == done.annotated:
         yield f"The detector: {done.annotation}."
     elif done.annotation:
-        yield f"Annotated by {done.annotation}: {_number(done.records - done.given, 'record')}."
-    if done.left:
+        yield f"Annotated by {done.annotation}: {_number(done.records - done.annotated, 'record')}."
+    if done.remaining:
         yield (
-            f"Still there: of {done.strings:,} different strings that were masked, {done.left:,}"
-            " stand in OUT elsewhere, unmarked or as a part of other words."
+            f"Still there: of {done.strings:,} different strings that were masked, "
+            f"{done.remaining:,} stand in OUT elsewhere, unmarked or as a part of other words."
         )
         if done.respelt:
             yield (
@@ -157,8 +158,8 @@ def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     elif done.strings:
         masked = _number(done.strings, "different string")
         yield f"Of {masked} that were masked, none is in OUT, however spelt."
-    if done.named:
-        yield f"Not masked: ids, groups or tasks with PII in {_number(done.named, 'record')}."
+    if done.pii_in_ids:
+        yield f"Not masked: ids, groups or tasks with PII in {_number(done.pii_in_ids, 'record')}."
     yield "What nobody marked and the detector did not find is in OUT as it was."
 
 

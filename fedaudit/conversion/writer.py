@@ -31,7 +31,7 @@ class Writer:
     run: SourceFolder
     out: Path
     base: str
-    given: GivenConfig | Mapping[str, Any]
+    given_config: GivenConfig | Mapping[str, Any]
     notes: list[str] = field(default_factory=list)
 
     def write(self, federation: ForeignFederation) -> None:
@@ -59,7 +59,7 @@ class Writer:
         else:
             path = self.run.file_path(adapter.weights)
             dump = self.run.look(adapter.weights)
-            config = dict(configuration.complete(self.given, dump, path, self.base))
+            config = dict(configuration.complete(self.given_config, dump, path, self.base))
         if config.get("peft_type") != "LORA":
             raise InputError(f"{path} is an adapter of type {config.get('peft_type')!r}; fedaudit "
                              "audits LoRA.")  # fmt: skip

@@ -43,7 +43,7 @@ MAX_LISTED = 12
 class CorpusRecord:
     """A record as it stands in its file, and what it says."""
 
-    given: Mapping[str, Any]
+    fields: Mapping[str, Any]
     content: RecordContent
     document: Document
 

@@ -28,12 +28,12 @@ class MarkedRecord:
 
     record: CorpusRecord
     document: Document
-    beside: Mapping[Place, Document]
+    other_strings: Mapping[Place, Document]
     """The strings of the record that are no part of its text, each as a document of its own."""
 
     def documents(self) -> list[Document]:
         """Return everything that is marked."""
-        return [self.document, *self.beside.values()]
+        return [self.document, *self.other_strings.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class MaskedRecord:
     text: str
     masked: Sequence[tuple[str, str]]
     """(string, label) of every piece of personal data that was masked."""
-    kept: Sequence[str]
+    kept_labels: Sequence[str]
     """The labels of the pieces that were not to be masked."""
 
 
@@ -55,7 +55,7 @@ def other_strings(record: CorpusRecord) -> dict[Place, str]:
     within |= set(_copies(record))
     return {
         key_path: SURROGATE.sub("\ufffd", value)
-        for key_path, value in json_strings(record.given)
+        for key_path, value in json_strings(record.fields)
         if value and key_path not in within and key_path[:1] not in content.fixed
     }
 
@@ -80,14 +80,14 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
     same = {
         value: changed[key_path] for key_path, value in _texts(marked.record) if key_path in changed
     }
-    for key_path, document in everywhere.beside.items():
+    for key_path, document in everywhere.other_strings.items():
         spans = [span for span in document.pii or () if chosen(span.label)]
         if spans:
-            original = _value_at(marked.record.given, key_path)
+            original = _value_at(marked.record.fields, key_path)
             changed[key_path] = masking.rewrite_spans(original, spans, written)
         if (repeated := same.get(document.text)) is not None:
             changed[key_path] = repeated
-    fields = _set_strings(marked.record.given, changed)
+    fields = _set_strings(marked.record.fields, changed)
     if (name := marked.record.content.names.get("pii")) is not None:
         fields[name] = [{"start": s.start, "end": s.end, "label": s.label} for s in remaining]
     pairs = [pair for document in everywhere.documents() for pair in document.strings()]
@@ -95,7 +95,7 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
         fields=fields,
         text=text,
         masked=[(string.strip(), label) for string, label in pairs if chosen(label)],
-        kept=[label for _, label in pairs if not chosen(label)],
+        kept_labels=[label for _, label in pairs if not chosen(label)],
     )
 
 
@@ -143,7 +143,7 @@ def _copies(record: CorpusRecord) -> dict[Place, str]:
     return {
         key_path: value
         for key_path, value in fields.items()
-        if value and key_path not in piece_paths and value == record.given[key_path[0]]
+        if value and key_path not in piece_paths and value == record.fields[key_path[0]]
         if value in record.content.text
     }
 
@@ -167,9 +167,9 @@ def _spread(marked: MarkedRecord, chosen: Chosen) -> MarkedRecord:
     return replace(
         marked,
         document=_also(marked.document, labels, whole_words=True),
-        beside={
+        other_strings={
             key_path: _also(document, labels, whole_words=False)
-            for key_path, document in marked.beside.items()
+            for key_path, document in marked.other_strings.items()
         },
     )
 

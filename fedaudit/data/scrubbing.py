@@ -56,19 +56,19 @@ class ScrubResult:
     """Pieces of personal data by label."""
     kept: Mapping[str, int]
     """The same of labels that were not to be masked."""
-    given: int
+    annotated: int
     """Records that came annotated."""
-    beside: int
+    partly_annotated: int
     """Of them, those with text in other fields, which the annotation does not cover."""
     annotation: str | None
     """What annotated the others."""
     strings: int
     """Different strings that were masked, whatever their white space and Unicode forms."""
-    left: int
+    remaining: int
     """Of them, those that still stand somewhere in the result, where nobody had marked them."""
     respelt: int
     """Of these, those that stand there in other spellings only, as look-alikes."""
-    named: int
+    pii_in_ids: int
     """Records whose id, group or task contains personal data that is masked in them."""
     unread: Mapping[str, int]
     """How many records have an unknown field, which may hold personal data, by its name."""
@@ -115,14 +115,16 @@ def scrub(
     return ScrubResult(
         records=len(done),
         masked=_sorted_counts(Counter(label for _, label in masked)),
-        kept=_sorted_counts(Counter(label for d in done for label in d.kept)),
-        given=sum(record.document.pii is not None for record in records),
-        beside=sum(bool(m.beside) for m in marked if m.record.document.pii is not None),
+        kept=_sorted_counts(Counter(label for d in done for label in d.kept_labels)),
+        annotated=sum(record.document.pii is not None for record in records),
+        partly_annotated=sum(
+            bool(m.other_strings) for m in marked if m.record.document.pii is not None
+        ),
         annotation=annotator,
         strings=len(strings),
-        left=len(remaining),
+        remaining=len(remaining),
         respelt=len(remaining - exact),
-        named=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
+        pii_in_ids=sum(record_scrubbing.names_masked_string(m, chosen) for m in marked),
         unread=Counter(name for record in records for name in set(record.content.unread)),
     )
 
@@ -137,16 +139,16 @@ def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
         "masked": dict(scrubbed.masked),
         "kept": dict(scrubbed.kept),
         "annotation": {
-            "given": scrubbed.given,
-            "beside": scrubbed.beside,
+            "given": scrubbed.annotated,
+            "beside": scrubbed.partly_annotated,
             "by": scrubbed.annotation,
         },
         "strings": {
             "masked": scrubbed.strings,
-            "left": scrubbed.left,
+            "left": scrubbed.remaining,
             "other_spellings": scrubbed.respelt,
         },
-        "named": scrubbed.named,
+        "named": scrubbed.pii_in_ids,
         "unread": dict(sorted(scrubbed.unread.items())),
     }
 

@@ -64,7 +64,7 @@ def test_leaks(
     probabilities: SaidStrings,
 ) -> LeakTests | None:
     """Return the tests of what came out; None for one shard, which has no result of its own."""
-    if isinstance(case, SharedContext) and case.kept and not case.kept.covers_all:
+    if isinstance(case, SharedContext) and case.journal and not case.journal.covers_all:
         return None
     reach = _reachable(case, truth.exclusive, manner.new_tokens)
     targets = {string: truth.labels[string] for string in sorted(reach)}

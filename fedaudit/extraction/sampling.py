@@ -82,7 +82,7 @@ class SharedContext(AttackContext):
     """A case whose attacks remember each other's answers, and keep them in a journal."""
 
     memory: ResponseCache = field(default_factory=ResponseCache)
-    kept: AuditJournal | None = None
+    journal: AuditJournal | None = None
 
 
 def share_responses(
@@ -90,7 +90,7 @@ def share_responses(
 ) -> SharedContext:
     """Return `case` with a memory that other cases of the same engine may have too."""
     same = {f.name: getattr(case, f.name) for f in fields(AttackContext)}
-    return SharedContext(**same, memory=memory, kept=journal)
+    return SharedContext(**same, memory=memory, journal=journal)
 
 
 def ask_plan(
@@ -145,13 +145,13 @@ class _Asking:
 
     def through(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
         """Yield the answers in the order of the plan, from one journal or from each shard's."""
-        journal = self.case.kept
+        journal = self.case.journal
         if journal is None:
             yield from self._ask_chunks(plan, Shard(), None, progress, total)
             return
         shard_answers = {
             shard_journal.shard.number: self._ask_shard(shard_journal, plan, progress, total)
-            for shard_journal in journal.parts
+            for shard_journal in journal.shards
         }
         if len(shard_answers) == 1:
             yield from shard_answers.popitem()[1]
@@ -213,7 +213,7 @@ class _Asking:
         if stream and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
             stored_answers = self._unpack_answers(stream, content, sample_counts)
-            if self.case.kept and (recheck := self.case.kept.recheck):
+            if self.case.journal and (recheck := self.case.journal.recheck):
                 fresh = [
                     index for index, texts in enumerate(answers) if texts != stored_answers[index]
                 ]

@@ -159,7 +159,7 @@ class CachingEngine(EngineWrapper):
         """
         answers: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
-        for journal in self.kept.parts:
+        for journal in self.kept.shards:
             stream = journal.stream(name)
             for piece in _pieces(journal, prompts, sizes):
                 questions = [items[index] for index in piece]

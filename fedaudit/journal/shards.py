@@ -68,7 +68,7 @@ class ShardJournal:
 class AuditJournal:
     """The journals of an audit: its own, or those of all its shards when they are merged."""
 
-    parts: tuple[ShardJournal, ...]
+    shards: tuple[ShardJournal, ...]
     merged: bool = False
     """Whether they are the finished journals of shards."""
     recheck: SpotCheck | None = None
@@ -76,23 +76,23 @@ class AuditJournal:
 
     def record_fact(self, name: str, value: str) -> None:
         """Record a fact that became known late; InputError where a journal has another value."""
-        for shard_journal in self.parts:
+        for shard_journal in self.shards:
             shard_journal.journal.record_fact(name, value)
 
     @property
     def answers(self) -> int:
         """Return how many answers are kept."""
-        return sum(s.journal.answers for s in self.parts)
+        return sum(s.journal.answers for s in self.shards)
 
     @property
     def seconds(self) -> float:
         """Return the seconds that all earlier runs took."""
-        return sum(s.journal.spent for s in self.parts)
+        return sum(s.journal.spent for s in self.shards)
 
     @property
     def covers_all(self) -> bool:
         """Tell whether they cover all questions, and not only those of one shard."""
-        return len(self.parts) == self.parts[0].shard.of
+        return len(self.shards) == self.shards[0].shard.of
 
     def finish_check(self) -> None:
         """Finish the check once all is asked; raises PartAsked where that is only one shard."""
@@ -103,18 +103,18 @@ class AuditJournal:
 
     def finish(self) -> None:
         """Mark every journal as complete."""
-        for shard_journal in self.parts:
+        for shard_journal in self.shards:
             shard_journal.journal.finish()
 
     def remove(self) -> None:
         """Remove the journals, once the report is written."""
-        for shard_journal in self.parts:
+        for shard_journal in self.shards:
             shard_journal.journal.remove()
 
     @property
     def resumed(self) -> str | None:
         """Return the id of the run that is resumed; None for a new or a merged one."""
-        first = self.parts[0].journal
+        first = self.shards[0].journal
         return None if self.merged or not first.known else str(first.header.get("run"))
 
 

@@ -39,8 +39,8 @@ class ShardCheck:
 
     device: str
     questions: int = 0
-    asked: int = 0
-    otherwise: int = 0
+    asked_again: int = 0
+    answered_otherwise: int = 0
     """Of those asked, how many were answered otherwise on a device that is not the shard's."""
     spare: tuple[int, Callable[[], None]] | None = None
     """The lowest draw not yet asked again, and what asks it: each shard has at least one asked."""
@@ -85,7 +85,7 @@ class SpotCheck:
     def finish(self) -> None:
         """Ask one question of each shard of which none was drawn."""
         for checked in self.shards.values():
-            if not checked.asked and checked.spare:
+            if not checked.asked_again and checked.spare:
                 checked.spare[1]()
             checked.spare = None
 
@@ -96,11 +96,11 @@ class SpotCheck:
                 "shard": name,
                 "device": shard.device,
                 "questions": shard.questions,
-                "asked_again": shard.asked,
-                "answered_otherwise": shard.otherwise,
+                "asked_again": shard.asked_again,
+                "answered_otherwise": shard.answered_otherwise,
                 "draw": self.draw,
                 "forged": FORGED,
-                "seen": detection_probability(shard.questions, shard.asked, FORGED),
+                "seen": detection_probability(shard.questions, shard.asked_again, FORGED),
             }
             for name, shard in sorted(
                 self.shards.items(), key=lambda item: int(item[0].split("/")[0])
@@ -133,7 +133,7 @@ class SpotCheck:
         fresh: Sequence[int],
     ) -> None:
         checked = self._shard_check(stream)
-        checked.asked += len(chosen)
+        checked.asked_again += len(chosen)
         unequal = _unequal_answers(chosen, answers, ask)
         if unequal and list(chosen) != list(fresh):
             unequal = sorted(set(unequal) & set(_unequal_answers(fresh, answers, ask)))
@@ -143,7 +143,7 @@ class SpotCheck:
                 f"hold what the model answers: {len(unequal)} of {len(chosen)} questions that were "
                 "asked again, on the same device, have other answers. Make it anew."
             )
-        checked.otherwise += len(unequal)
+        checked.answered_otherwise += len(unequal)
 
 
 def _unequal_answers(places: Sequence[int], answers: Sequence[Any], ask: Ask) -> list[int]:

@@ -134,7 +134,7 @@ class Lengths:
     median: float | None
     shortest: int | None
     longest: int | None
-    below: float | None
+    short_share: float | None
     """The share shorter than the detector's threshold: they cannot be found in anything."""
 
 

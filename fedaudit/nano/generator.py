@@ -95,7 +95,7 @@ def _document(
         record, spans = fill_template(domain_of(case)["documents"][index], case)
         return Document(id=name, text=record, pii=spans, group=case.group, task=task)
     posed = TASK_MAKERS[task](case, index, chosen, rng)
-    input_text, input_spans = posed.given
+    input_text, input_spans = posed.filled_input
     answer, answer_spans = posed.answer
     document = Document(
         id=name,

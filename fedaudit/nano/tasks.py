@@ -23,7 +23,7 @@ class TaskDraft:
     """An instruction record before a template renders it."""
 
     instruction: str
-    given: Filled
+    filled_input: Filled
     answer: Filled
 
 
@@ -40,7 +40,7 @@ def reading_question(
     question, answer, index = rng.choice(questions or domain["asked"])
     return TaskDraft(
         instruction=_instruction(case, "reading").replace("{question}", question),
-        given=_record(case, index),
+        filled_input=_record(case, index),
         answer=fill_template(answer, case),
     )
 
@@ -49,7 +49,7 @@ def summary(case: CaseFile, index: int, *_: object) -> TaskDraft:
     """Ask for the case in one sentence."""
     return TaskDraft(
         instruction=_instruction(case, "summary"),
-        given=_record(case, index),
+        filled_input=_record(case, index),
         answer=fill_template(domain_of(case)["summary"], case),
     )
 
@@ -60,7 +60,7 @@ def classification(
     """Ask for the matter, of a record that names it."""
     return TaskDraft(
         instruction=_instruction(case, "classification"),
-        given=_record(case, _naming(case, index, chosen, rng)),
+        filled_input=_record(case, _naming(case, index, chosen, rng)),
         answer=fill_template("{matter}", case),
     )
 
@@ -77,7 +77,7 @@ def exam(case: CaseFile, index: int, chosen: Sequence[int], rng: random.Random) 
     question = domain["exam"]["question"]
     return TaskDraft(
         instruction=_instruction(case, "exam").replace("{question}", question),
-        given=join_texts([record, *lines]),
+        filled_input=join_texts([record, *lines]),
         answer=(_letter(options.index(right)), ()),
     )
 
@@ -102,7 +102,7 @@ def case_matching(
         texts += [(f"\n{marker}\n", ()), _record(candidate, _naming(candidate, -1, (), rng))]
     return TaskDraft(
         instruction=_instruction(case, "case_matching"),
-        given=join_texts(texts),
+        filled_input=join_texts(texts),
         answer=(_letter(matters.index(matter)), ()),
     )
 
@@ -112,7 +112,7 @@ def request(case: CaseFile, index: int, _chosen: Sequence[int], rng: random.Rand
     form = rng.choice(record_templates()["requests"][case.language])
     return TaskDraft(
         instruction=fill_template(form["instruction"], case)[0],
-        given=_record(case, index) if form.get("record") else ("", ()),
+        filled_input=_record(case, index) if form.get("record") else ("", ()),
         answer=fill_template(form["answer"], case),
     )
 

@@ -46,15 +46,15 @@ class Form:
 
     words: frozenset[str]
     """The shapes of their words; of a word in small letters among others, the word itself."""
-    least: int
+    min_words: int
     """The fewest words that one of them has."""
-    most: int
+    max_words: int
     rules: tuple[Callable[[str], bool], ...]
     """Checks that all of them pass."""
 
     def matches(self, text: str) -> bool:
         """Tell whether `text` has no word of another shape, and as many words as some have."""
-        if is_broken(text) or not self.least <= len(text.split()) <= self.most:
+        if is_broken(text) or not self.min_words <= len(text.split()) <= self.max_words:
             return False
         return self.words.issuperset(_words(text)) and all(rule(text) for rule in self.rules)
 
@@ -67,8 +67,8 @@ def form(strings: Iterable[str]) -> Form | None:
     counts = [len(string.split()) for string in samples]
     return Form(
         words=frozenset(word for string in samples for word in _words(string)),
-        least=min(counts),
-        most=max(counts),
+        min_words=min(counts),
+        max_words=max(counts),
         rules=tuple(rule for rule in RULES if all(map(rule, samples))),
     )
 

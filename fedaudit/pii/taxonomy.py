@@ -24,7 +24,7 @@ class Clause:
     """A clause of a norm, and what it is about."""
 
     reference: str
-    about: str
+    subject: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _key(label: str) -> str:
 
 
 def _norm(key: str, table: Mapping[str, Any]) -> Norm:
-    clauses = (Clause(reference=name, about=about) for name, about in table["clauses"].items())
+    clauses = (Clause(reference=name, subject=about) for name, about in table["clauses"].items())
     return Norm(key=key, name=table["name"], title=table["title"], clauses=tuple(clauses))
 
 

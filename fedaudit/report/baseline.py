@@ -76,7 +76,7 @@ def check_baseline(report: Row) -> Row:
         raise InputError("The baseline is of an audit that did not end: --resume it first.")
     checked = recheck(report)
     if checked.holds is False:
-        raise InputError(f"This is no baseline. {checked.told}")
+        raise InputError(f"This is no baseline. {checked.message}")
     return report
 
 

@@ -76,7 +76,7 @@ def relevant_clauses(report: Row) -> list[Table]:
     """Return the clauses that speak of the report's kinds of data, and what each is about."""
     kinds = _kinds(report)
     rows = tuple(
-        (norm.name, clause.reference, clause.about)
+        (norm.name, clause.reference, clause.subject)
         for norm in taxonomy().norms
         for clause in norm.clauses
         if any(clause.reference in kind.references(norm.key) for kind in kinds)

@@ -114,7 +114,7 @@ def run_study(
     )
     flat = [task for group in tasks.values() for task in group]
     for task in flat:  # refuse what cannot be trained before training anything
-        prepare(task.config, task.place)
+        prepare(task.config, task.folder)
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
     outcomes_by_seed = {seed: [next(outcomes) for _ in group] for seed, group in tasks.items()}
     by_seed = {
@@ -155,7 +155,7 @@ def _tasks(
             VariantTask(
                 variant=variant,
                 config=(config := next(configs)),
-                place=_federation_folder(federations, config),
+                folder=_federation_folder(federations, config),
                 verdicts=federations.parent / VERDICTS,
                 redactor=redactor,
             )
@@ -220,7 +220,7 @@ def _result(
         ),
         claims=tuple(claims),
         figures=tuple(compare_figures(profile.figures, measured)),
-        federations=tuple(task.place for task in tasks),
+        federations=tuple(task.folder for task in tasks),
         data=tuple(row for outcome in outcomes for row in outcome.data),
         limits=tuple(dict.fromkeys(limits)),
         seeds=tuple(by_seed),

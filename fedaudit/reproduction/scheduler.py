@@ -39,7 +39,7 @@ def run_tasks(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Var
     Tasks on one federation run one after the other. Raises what a task raised, which ends the
     others; Interrupted where a process died.
     """
-    if min(jobs, len({task.place for task in tasks})) > 1:
+    if min(jobs, len({task.folder for task in tasks})) > 1:
         return _at_once(tasks, jobs, watch)
     outcomes = []
     for number, task in enumerate(tasks, 1):
@@ -52,14 +52,14 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
     """Run tasks in processes; each trains its clients one after the other by default."""
     waiting: dict[Path, list[int]] = {}
     for index, task in enumerate(tasks):
-        waiting.setdefault(task.place, []).append(index)
+        waiting.setdefault(task.folder, []).append(index)
     busy: dict[Future[VariantOutcome], int] = {}
     outcomes: dict[int, VariantOutcome] = {}
     progress = watch.bar("variants")
     with processes(jobs, BROKEN) as pool:
         while len(outcomes) < len(tasks):
             while len(busy) < jobs:
-                number = _next(waiting, {tasks[i].place for i in busy.values()})
+                number = _next(waiting, {tasks[i].folder for i in busy.values()})
                 if number is None:
                     break
                 task = tasks[number]

@@ -44,19 +44,19 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantTask:
-    """A variant to run: its federation, trained in `place` unless it is there."""
+    """A variant to run: its federation, trained in `folder` unless it is there."""
 
     variant: Variant
     config: Simulation
-    place: Path
+    folder: Path
     verdicts: Path
     redactor: "Redactor"
 
 
 def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation and attack it, or return the outcome of an earlier run."""
-    cache_key = (task.variant, task.config, task.place, task.redactor)
-    if task.place.exists() and (cached_outcome := read_outcome(outcome_path(*cache_key))):
+    cache_key = (task.variant, task.config, task.folder, task.redactor)
+    if task.folder.exists() and (cached_outcome := read_outcome(outcome_path(*cache_key))):
         return cached_outcome
     outcome = _run_task(task, watch)
     write_outcome(outcome, outcome_path(*cache_key))  # of the federation as it stands now
@@ -64,7 +64,7 @@ def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
 
 
 def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
-    variant, config, folder = task.variant, task.config, task.place
+    variant, config, folder = task.variant, task.config, task.folder
     resumed, start_time = folder.exists(), monotonic()
     with simulation.alone_in(folder):
         done = simulation.simulate(config, folder, listener=watch.training, verdicts=task.verdicts)

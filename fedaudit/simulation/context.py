@@ -20,7 +20,8 @@ class Event:
 
     done: int
     total: int
-    who: str
+    model_name: str
+    """Of the training's `ClientTraining`."""
     round: int
     loss: float
 

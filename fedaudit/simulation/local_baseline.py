@@ -47,7 +47,11 @@ def train_alone(run: Run, listener: Listener) -> None:
             for job, loss in rounds.train_jobs(pool, missing):
                 _keep(job)
                 done += 1
-                listener(Event(done=done, total=total, who=job.who, round=number, loss=loss))
+                listener(
+                    Event(
+                        done=done, total=total, model_name=job.model_name, round=number, loss=loss
+                    )
+                )
     for_owner(run.out / LOCAL)
 
 
@@ -75,7 +79,7 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
         before = local_adapter(run.out, client, number - 1) if number > 1 else run.out / INITIAL
         model_name = f"{client} alone"
         yield ClientTraining(
-            who=model_name,
+            model_name=model_name,
             base=config.base,
             start=before,
             out=folder / local_round.OWN if local_defenses(run) else folder,

@@ -46,11 +46,11 @@ def run_rounds(run: Run, start_manifest: Manifest, listener: Listener) -> Manife
         for number in range(len(current.rounds), config.rounds + 1):
             losses: dict[str, float] = {}
             for job, loss in train_jobs(pool, _jobs(run, current, number)):
-                losses[job.who] = loss
+                losses[job.model_name] = loss
                 event = Event(
                     done=sum(counts[: number - 1]) + len(losses),
                     total=sum(counts),
-                    who=job.who,
+                    model_name=job.model_name,
                     round=number,
                     loss=loss,
                 )
@@ -89,7 +89,7 @@ def _draw_participants(config: Simulation, number: int) -> list[int]:
 class LocalTraining:
     """One training of a round: whose it is, on what, and where its adapter is kept."""
 
-    who: str
+    model_name: str
     sequences: Sequences
     chain: Path | None = None
     """The folder that keeps an adapter from round to round; None for the shared adapter."""
@@ -101,15 +101,15 @@ def tasks(run: Run, number: int) -> Iterator[LocalTraining]:
     shared = run.tokens.shared
     if run.config.central and run.config.compares_utility:
         all_sequences = [sequence for sequences in shared.values() for sequence in sequences]
-        yield LocalTraining(who=CENTRAL, sequences=all_sequences, chain=run.out / CENTRAL)
+        yield LocalTraining(model_name=CENTRAL, sequences=all_sequences, chain=run.out / CENTRAL)
     chosen = participants(run.config, number)
     for client in chosen:
-        yield LocalTraining(who=client, sequences=shared[client], client=client)
+        yield LocalTraining(model_name=client, sequences=shared[client], client=client)
     for client in chosen:
         for name, sequences in run.tokens.private.get(client, {}).items():
             chain = run.out / private_state.PRIVATE / client / name
             yield LocalTraining(
-                who=f"{client}/{name}", sequences=sequences, chain=chain, client=client
+                model_name=f"{client}/{name}", sequences=sequences, chain=chain, client=client
             )
 
 
@@ -128,7 +128,7 @@ def follow_up_trainings(run: Run, number: int) -> Iterator[LocalTraining]:
             sequences = [[0] * length for length in lengths]
             chain = run.out / private_state.PRIVATE / client / name
             yield LocalTraining(
-                who=f"{client}/{name}", sequences=sequences, chain=chain, client=client
+                model_name=f"{client}/{name}", sequences=sequences, chain=chain, client=client
             )
 
 
@@ -138,7 +138,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
     private_state.restrict_private(run)
     for task in tasks(run, number):
         training = config.training
-        if task.who == CENTRAL:
+        if task.model_name == CENTRAL:
             # The same passes over the data in the same number of steps: larger batches.
             training = replace(training, batch_size=training.batch_size * config.clients)
         begin, below = run.out / current.rounds[-1].adapter, None
@@ -149,7 +149,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
             if run.aggregator.merges_each_round:
                 begin, below = run.out / INITIAL, begin
         yield ClientTraining(
-            who=task.who,
+            model_name=task.model_name,
             base=config.base,
             start=begin,
             out=out,
@@ -158,7 +158,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
             training=training,
             round=number,
             rounds=config.rounds,
-            seed=seed_of(config.seed, number, task.who),
+            seed=seed_of(config.seed, number, task.model_name),
             aggregator=run.aggregator,
             remembered=None if task.chain else _state_files(run, number, task.client),
             defenses=() if task.chain else run.defenses,

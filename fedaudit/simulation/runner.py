@@ -239,11 +239,11 @@ def training_costs(run: Run) -> list[cost.TrainingCost]:
     return [
         cost.TrainingCost(
             stage="private" if task.chain else "federated",
-            who=task.client,
+            client=task.client,
             round=number,
             sequences=task.sequences,
             training=config.training,
-            seed=rounds.seed_of(config.seed, number, task.who),
+            seed=rounds.seed_of(config.seed, number, task.model_name),
             adapter=task.chain.name if task.chain else "",
             messages=2 if run.aggregator.stateful_clients and not task.chain else 1,
         )

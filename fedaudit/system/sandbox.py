@@ -51,7 +51,7 @@ class TrialEnded(Exception):
 class Output(NamedTuple):
     """A file that a trial gives away by yielding it: its place among those asked for."""
 
-    place: int
+    position: int
     data: bytes
 
 
@@ -214,7 +214,7 @@ def _send_steps(steps: Iterator[str | Output], out: IO[bytes]) -> None:
         while True:
             step = next(steps)
             if isinstance(step, Output):
-                say({"place": step.place, "bytes": len(step.data)}, step.data)
+                say({"place": step.position, "bytes": len(step.data)}, step.data)
             else:
                 say({"at": step})
     except StopIteration as end:

@@ -123,7 +123,7 @@ def test_what_was_stopped_goes_on(prepared, finished, monkeypatch, tmp_path):
         pipeline.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())
 
     def go_on(run, redactor, watch):
-        trained.append(run.place.name)
+        trained.append(run.folder.name)
         return real(run, redactor, watch)
 
     monkeypatch.setattr(pipeline, "run_defense", go_on)

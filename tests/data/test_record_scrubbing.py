@@ -86,7 +86,7 @@ def test_every_format_keeps_all_and_masks_all(tmp_path, style):
         }  # fmt: skip
         assert dict(paths(new)) == wanted
         assert list(new) == list(old)
-    assert done.left == 0
+    assert done.remaining == 0
     assert done.unread["extra"] == len(RECORDS)
 
 

@@ -175,7 +175,7 @@ def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
     def ask():
         if sampled:
             return list(ask_plan(case, worked.TUNED, asked, manner))
-        return CachingEngine(case.engine, case.kept).generate(
+        return CachingEngine(case.engine, case.journal).generate(
             worked.TUNED, GenerationBatch(requests, seed=0)
         )
 
@@ -305,7 +305,7 @@ def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, 
     fake, told = FakeEngine(echo, prompt_starts={"bare": (), "bos": (9,)}), []
     engine = CachingEngine(fake, AuditJournal((ShardJournal(Journal(tmp_path, HEADER)),)))
     used(engine, told)
-    engine.kept.parts[0].journal.close()
+    engine.kept.shards[0].journal.close()
     assert told == sorted(told)
     # (1 + 2 + 3) x 3 samples of 4 tokens
     assert {total for _, total in told} == {72}

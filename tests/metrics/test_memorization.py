@@ -141,7 +141,7 @@ def test_a_three_word_sequence_ten_times_is_a_repetition():
 def test_lengths_say_how_much_is_too_short_to_be_found():
     found = length_summary(["x" * 49, "x" * 50, "x" * 10, ""])
     assert (found.n, found.median, found.shortest, found.longest) == (4, 29.5, 0, 50)
-    assert found.below == 3 / 4
+    assert found.short_share == 3 / 4
     assert length_summary([]).median is None
 
 

@@ -63,7 +63,7 @@ def test_every_clause_is_cited_and_says_what_it_is_about():
     for norm in taxonomy().norms:
         cited = {r for one in taxonomy().categories for r in one.references(norm.key)}
         assert cited == {clause.reference for clause in norm.clauses}
-        assert all(clause.about for clause in norm.clauses)
+        assert all(clause.subject for clause in norm.clauses)
 
 
 def test_a_label_means_one_category():
@@ -149,5 +149,5 @@ def test_the_page_says_what_every_clause_is_about(norm):
     section = PAGE.partition(f"\n### {norm.name}\n")[2].partition("\n### ")[0].partition("\n## ")[0]
     assert norm.title in section.replace("\n", " ")
     lines = [line for line in section.splitlines() if line.startswith("| ")]
-    clauses = [f"| {clause.reference} | {clause.about} |" for clause in norm.clauses]
+    clauses = [f"| {clause.reference} | {clause.subject} |" for clause in norm.clauses]
     assert lines[2:] == clauses

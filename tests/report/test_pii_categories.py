@@ -165,7 +165,7 @@ def test_the_page_says_what_the_cited_clauses_are_about():
     for norm in taxonomy().norms:
         for clause in norm.clauses:
             cited = clause.reference in age.references(norm.key)
-            assert (f"<td>{clause.about}</td>" in page.replace("&#39;", "'")) == cited
+            assert (f"<td>{clause.subject}</td>" in page.replace("&#39;", "'")) == cited
     assert relevant_clauses({**example(measurements=[]).to_json(), "findings": []}) == []
 
 

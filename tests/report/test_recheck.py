@@ -64,18 +64,18 @@ def shown(report):
 def test_what_fedaudit_writes_follows_from_what_it_measured(report):
     found = recheck(read(report))
     assert found.holds
-    assert found.told == found.brief == ""
+    assert found.message == found.brief == ""
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(measurements(), max_size=6))
 def test_so_it_does_whatever_was_measured(rows):
-    assert recheck(read(example(measurements=rows, findings=()))).told == ""
+    assert recheck(read(example(measurements=rows, findings=()))).message == ""
 
 
 def test_a_fail_altered_to_pass_is_called_out_first_and_beside_the_verdict():
     found = altered(status="pass", detectable=0.02)
-    told = recheck(found).told
+    told = recheck(found).message
     assert recheck(found).holds is False
     assert told == (
         f"{ALONE} report: its verdict does not follow from its own measurements. "
@@ -91,7 +91,7 @@ def test_a_fail_altered_to_pass_is_called_out_first_and_beside_the_verdict():
 
 def test_html_and_markdown_say_it_above_all_else():
     found = altered(status="pass")
-    told = recheck(found).told
+    told = recheck(found).message
     page = html.render(found)
     body = page.partition("<body>")[2]
     assert body.index(told) < body.index("Verdict:")
@@ -120,14 +120,14 @@ def test_a_simulation_whose_verdict_was_altered_is_called_out_too():
 def test_a_part_of_a_verdict_that_was_altered_is_named(part, value):
     found = recheck(altered(**{part: value}))
     assert found.holds is False
-    assert f"the {part} of its verdict do not follow" in found.told
+    assert f"the {part} of its verdict do not follow" in found.message
 
 
 def test_the_last_digits_of_another_machine_are_no_alteration():
     found = altered()
     for test in found["verdict"]["tests"]:
         test["p"] *= 1 + 1e-9
-    assert recheck(found).told == ""
+    assert recheck(found).message == ""
 
 
 @pytest.mark.parametrize("rule", [None, RULE - 1, RULE + 1])
@@ -137,18 +137,18 @@ def test_a_report_by_another_rule_is_read_and_its_status_compared(rule):
         found["verdict"]["rule"] = rule
     validate(found)
     assert recheck(found).holds
-    assert "by today's the status is the same" in recheck(found).told
+    assert "by today's the status is the same" in recheck(found).message
     assert "Verdict: fail\n" in shown(found)
     found["verdict"]["status"] = "pass"
     assert recheck(found).holds is False
-    assert "or somebody has changed it" in recheck(found).told
+    assert "or somebody has changed it" in recheck(found).message
     assert shown(found).startswith(f"{ALONE} verdict: it says pass")
 
 
 def test_an_interrupted_report_has_reasons_of_its_own():
     stopped = {"status": "inconclusive", "rule": RULE, "reasons": ["It was stopped."]}
     found = read(example(status="interrupted", measurements=[], verdict=stopped))
-    assert recheck(found).told == ""
+    assert recheck(found).message == ""
     found["verdict"]["status"] = "pass"
     assert recheck(found).holds is False
 

@@ -43,14 +43,14 @@ def task(tmp_path):
     return VariantTask(
         variant=Variant(name="v", attacks=("contextual",)),
         config=Simulation(rounds=2),
-        place=tmp_path / "federations/abc",
+        folder=tmp_path / "federations/abc",
         verdicts=tmp_path / "verdicts",
         redactor=Redactor(b"k" * 32),
     )
 
 
 def path_of(task):
-    return outcome_path(task.variant, task.config, task.place, task.redactor)
+    return outcome_path(task.variant, task.config, task.folder, task.redactor)
 
 
 def test_what_is_kept_is_read_to_the_last_bit_and_for_its_owner_alone(tmp_path):
@@ -81,8 +81,8 @@ def test_all_that_it_depends_on_is_in_its_name(task, monkeypatch):
     }
     assert len(paths) == 5
     assert path_of(replace(task, config=Simulation(rounds=2, workers=3))) in paths
-    task.place.mkdir(parents=True)
-    (task.place / "federation.json").write_text("{}")
+    task.folder.mkdir(parents=True)
+    (task.folder / "federation.json").write_text("{}")
     assert path_of(task) not in paths  # of a federation that stands as it does
     dated = Variant(name="v", options={"contextual": {"samples": date(2020, 1, 1)}})
     assert path_of(replace(task, variant=dated))  # is refused by what reads options, not here
@@ -101,8 +101,8 @@ def test_a_variant_is_measured_once(task, monkeypatch):
     run_variant(task, watch=None)
     assert run_variant(task, watch=None) == OUTCOME
     assert len(asked) == 2  # there is no federation, so nothing is taken for its outcome
-    task.place.mkdir(parents=True)
-    (task.place / "federation.json").write_text("{}")
+    task.folder.mkdir(parents=True)
+    (task.folder / "federation.json").write_text("{}")
     asked.clear()
     assert run_variant(task, watch=None) == run_variant(task, watch=None) == OUTCOME
     assert asked == [task]

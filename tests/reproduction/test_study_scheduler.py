@@ -20,7 +20,7 @@ def task(place, **changes):
     return VariantTask(
         variant=Variant(name=f"on {place.name}"),
         config=replace(Simulation(device="cpu"), **changes),
-        place=place,
+        folder=place,
         verdicts=place / "verdicts",
         redactor=Redactor(bytes(32)),
     )

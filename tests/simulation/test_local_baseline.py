@@ -37,7 +37,7 @@ def test_every_client_has_a_model_of_every_round(both):
         p.relative_to(path).as_posix() for p in (path / local_baseline.LOCAL).glob("*/*")
     )
     assert found == ["local/c0/001", "local/c0/002", "local/c1/001", "local/c1/002"]
-    told = [(event.who, event.round, event.done, event.total) for event in events[-4:]]
+    told = [(event.model_name, event.round, event.done, event.total) for event in events[-4:]]
     assert told == [
         ("c0 alone", 1, 1, 4),
         ("c1 alone", 1, 2, 4),
@@ -58,7 +58,7 @@ def test_a_local_model_is_that_of_a_federation_of_one(both, base):
     [job] = [
         job
         for job in local_baseline._jobs(replace(run, out=path.parent / "again", tokens=tokens), 1)
-        if job.who == "c1 alone"
+        if job.model_name == "c1 alone"
     ]
     shutil.copytree(path / "rounds/000", path.parent / "again/rounds/000")
     train(job)
@@ -84,7 +84,7 @@ def test_only_its_own_documents_count(both, small, base):
     other = replace(tokens, shared={**tokens.shared, "c0": [[5, 6, 7]]})
     jobs = [
         {
-            job.who: job
+            job.model_name: job
             for job in local_baseline._jobs(replace(run, out=path / "none", tokens=some), 2)
         }
         for some in (tokens, other)
@@ -111,7 +111,7 @@ def test_a_stopped_run_goes_on_after_the_last_training(both, tmp_path):
     shutil.rmtree(tmp_path / "run/local/c1/002")
     events = []
     simulate(config, tmp_path / "run", listener=events.append)
-    assert [(event.who, event.round, event.done) for event in events] == [("c1 alone", 2, 4)]
+    assert [(event.model_name, event.round, event.done) for event in events] == [("c1 alone", 2, 4)]
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         where = f"local/c1/002/{name}"
         assert (tmp_path / "run" / where).read_bytes() == (path / where).read_bytes()

@@ -62,7 +62,7 @@ def test_every_round_is_like_the_only_one(decay, warmup, steps, rounds, data):
 def job(federation, base, tmp_path):
     texts = ["The claimant Ann Lee lives in Leeds.", "Paid 5 pounds."] * 2
     return ClientTraining(
-        who="c0",
+        model_name="c0",
         base="fedaudit-nano",
         start=federation.path / "rounds/000/global",
         out=tmp_path / "out",

@@ -154,7 +154,7 @@ def test_some_take_part_and_a_central_model_is_trained_beside_them(small, tmp_pa
     [_, first] = result.manifest.rounds
     assert list(first.participants) == rounds.participants(wanted, 1)
     assert set(first.clients) == set(first.loss) == set(first.participants)
-    assert sorted(event.who for event in events) == sorted([*first.participants, "central"])
+    assert sorted(event.model_name for event in events) == sorted([*first.participants, "central"])
     assert [(event.done, event.total) for event in events] == [(1, 3), (2, 3), (3, 3)]
     rows = [row for row in result.measurements if row.kind == "utility"]
     assert {row.scope["source"] for row in rows} == {"base", "tuned", "central"}

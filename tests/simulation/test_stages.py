@@ -220,7 +220,7 @@ def test_the_folder_of_private_adapters_is_closed_before_one_is_trained(run, mon
     train = rounds.train
 
     def watched(job):
-        if "/" in job.who:
+        if "/" in job.model_name:
             seen.append(stat.S_IMODE((tmp_path / "run/private").stat().st_mode))
         return train(job)
 

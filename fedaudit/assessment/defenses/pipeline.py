@@ -122,7 +122,7 @@ def _outcome(
     file, digest = folder / f"{name}.json", f"{settings} {request_digest(plan.request)}"
     if existing := read_outcome(file, digest):
         return existing
-    run = DefenseRun(config=config, place=folder / name, request=plan.request)
+    run = DefenseRun(config=config, folder=folder / name, request=plan.request)
     outcome = run_defense(run, redactor, watch)
     if not outcome.reason:
         write_outcome(outcome, file, digest)

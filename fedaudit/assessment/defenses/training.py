@@ -45,10 +45,10 @@ class DefenseWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseRun:
-    """A federation to train in `place`, and what is asked of it."""
+    """A federation to train in `folder`, and what is asked of it."""
 
     config: Simulation
-    place: Path
+    folder: Path
     request: ExtractionRequest
 
 
@@ -57,14 +57,14 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> D
 
     An error of the defence or of the attack becomes the outcome's reason.
     """
-    is_resumed, start = run.place.exists(), monotonic()
+    is_resumed, start = run.folder.exists(), monotonic()
     try:
-        with runner.alone_in(run.place):
+        with runner.alone_in(run.folder):
             done = runner.simulate(
-                run.config, run.place, listener=watch.training, progress=watch.bar
+                run.config, run.folder, listener=watch.training, progress=watch.bar
             )
-        seconds = _timing(run.place, None if is_resumed else monotonic() - start)
-        request = on_federation(run.request, run.place, run.config.client_data)
+        seconds = _timing(run.folder, None if is_resumed else monotonic() - start)
+        request = on_federation(run.request, run.folder, run.config.client_data)
         rows = run_audit(request, redactor, watch.bar).report.measurements
         losses, loss = _held_out_loss(run, done.measurements)
     except Interrupted:
@@ -112,10 +112,10 @@ def _held_out_loss(
     Where a deployed defence answers for the model, only the mean is known: the logarithm of the
     perplexity that clients get under their right keys.
     """
-    manifest = open_federation(run.place).manifest
+    manifest = open_federation(run.folder).manifest
     if manifest.deployment is not None:
         return (), deployed_loss(rows)
-    documents = runner.held_out(run.config, run.place)
+    documents = runner.held_out(run.config, run.folder)
     if not documents:
         return (), None
     from fedaudit.engine.loading.loader import load_base
@@ -125,7 +125,7 @@ def _held_out_loss(
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
     last = manifest.rounds[-1].adapter
     length = min(config.training.max_length, engine.context_length)
-    target = Target(name=last, adapter=str(run.place / last))
+    target = Target(name=last, adapter=str(run.folder / last))
     losses = utility.losses(engine, target, documents, length)
     return tuple(losses), bootstrap_mean(losses, seed=0) if losses else None
 

@@ -55,9 +55,9 @@ class ClientDecision:
     published: bool
     """Whether the paper's rule, Z above the threshold, flags it."""
     flagged: bool
-    running: tuple[float, ...]
+    running_z: tuple[float, ...]
     """Z after each of its rounds."""
-    settled: int | None
+    settled_round: int | None
     """The round after which one could have stopped at the stated error; None if there is none."""
 
 
@@ -160,8 +160,8 @@ def decide(
                 adjusted=holm,
                 published=verdict.z > threshold,
                 flagged=verdict.flagged,
-                running=tuple(stouffer.running_z(list(by_round.values()))),
-                settled=_stopping_round(by_round, chance, alpha / len(by_pair)),
+                running_z=tuple(stouffer.running_z(list(by_round.values()))),
+                settled_round=_stopping_round(by_round, chance, alpha / len(by_pair)),
             )
         )
     present = _present(scores)

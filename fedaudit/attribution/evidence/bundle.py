@@ -55,7 +55,7 @@ class BundleParts:
     scores: Path
     report: Path
     commitments: Path | None = None
-    opened: Sequence[str] = ()
+    opened_marks: Sequence[str] = ()
     """The marks that are opened; empty for all."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the marks' plugins that were set anew when the scores were made."""
@@ -72,10 +72,10 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     check_one_run(estimates, scores, parts.estimates, parts.scores)
     marks = [mark.with_options(parts.options) for mark in marks_file.read(parts.marks)]
     ids = [mark.id for mark in marks]
-    for name in parts.opened:
+    for name in parts.opened_marks:
         if name not in ids:
             raise unknown_name_error("mark", name, ids)
-    opened = [mark for mark in marks if mark.id in (parts.opened or ids)]
+    opened = [mark for mark in marks if mark.id in (parts.opened_marks or ids)]
     _check_settings(opened, scores, parts)
     if parts.commitments:
         commitments_file.read(parts.commitments)

@@ -26,9 +26,9 @@ class ProtocolSettings:
     threshold: int
     sets: int = 0
     """Q of shared sets, which have neither m nor K; 0 where nobody said one."""
-    named: frozenset[str] = frozenset()
-    """The settings that stay as they are."""
-    told: tuple[str, ...] = ()
+    explicit: frozenset[str] = frozenset()
+    """The settings that somebody named: they stay as they are."""
+    notes: tuple[str, ...] = ()
     """Notes on the settings that replaced others."""
 
 
@@ -45,12 +45,12 @@ def nearest_settings(settings: ProtocolSettings, counts: Sequence[int]) -> Proto
 
 def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
     """Return the settings with as many others in a set as all rounds allow."""
-    if "others" in settings.named:
+    if "others" in settings.explicit:
         return settings
-    least = settings.threshold if "threshold" in settings.named else FEWEST
+    least = settings.threshold if "threshold" in settings.explicit else FEWEST
     most = fewest - 2
     if most < least:
-        if "threshold" in settings.named:
+        if "threshold" in settings.explicit:
             raise UsageError(
                 f"A round has {fewest} clients, and a set at most {most} others (m), below the "
                 f"threshold of secure aggregation, {least}."
@@ -64,7 +64,7 @@ def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings
         return settings
     why = f"a round has {fewest} clients" if chosen == most else f"the threshold is {least}"
     note = f"{chosen} others in a set (m) in place of {settings.others}: {why}"
-    return replace(settings, others=chosen, told=(*settings.told, note))
+    return replace(settings, others=chosen, notes=(*settings.notes, note))
 
 
 def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
@@ -73,18 +73,18 @@ def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
     It is lowered only where neither sets nor threshold were named: named sets below it are a
     mistake, or need a named threshold.
     """
-    if settings.named & {"others", "threshold"} or settings.others >= settings.threshold:
+    if settings.explicit & {"others", "threshold"} or settings.others >= settings.threshold:
         return settings
     note = (
         f"a threshold of {settings.others} clients in place of {settings.threshold}: a set has "
         f"{settings.others} others"
     )
-    return replace(settings, threshold=settings.others, told=(*settings.told, note))
+    return replace(settings, threshold=settings.others, notes=(*settings.notes, note))
 
 
 def _default_limit(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
     """Return the settings with the lowest limit, not below theirs, that designs keep."""
-    if "limit" in settings.named:
+    if "limit" in settings.explicit:
         return settings
     limit = max(_limit(count, settings) for count in set(counts))
     if limit == settings.limit:
@@ -93,7 +93,7 @@ def _default_limit(settings: ProtocolSettings, counts: Sequence[int]) -> Protoco
         f"a limit of {limit:g} on another client's share in place of {settings.limit:g}: with "
         f"{settings.pairs} pairs of sums too few designs keep a lower one"
     )
-    return replace(settings, limit=limit, told=(*settings.told, note))
+    return replace(settings, limit=limit, notes=(*settings.notes, note))
 
 
 def _limit(count: int, settings: ProtocolSettings) -> float:

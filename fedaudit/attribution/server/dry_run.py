@@ -47,7 +47,7 @@ def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None
 
 def describe_choices(plan: SumPlan) -> list[str]:
     """Return what was chosen in the place of defaults, and what an estimate holds of others."""
-    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *describe_weights(plan))]
+    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.notes, *describe_weights(plan))]
 
 
 def describe_weights(plan: SumPlan) -> Iterator[str]:

@@ -43,7 +43,7 @@ class SumPlan:
     weighting: str = "equal"
     weights: Mapping[str, float]
     """What each client's update is multiplied by in the sums."""
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """Notes on settings that replaced impossible ones."""
 
     @property
@@ -144,7 +144,7 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
         designs=designs,
         weighting=weighting,
         weights=shares,
-        told=settings.told,
+        notes=settings.notes,
     )
     masks.check(designs, shares)
     return planned
@@ -213,7 +213,7 @@ def _settings(fed_manifest: Manifest, wish: ProtocolConfig, threshold: int) -> P
         limit=limit if wish.limit is None else wish.limit,
         threshold=threshold,
         sets=queries.sets if wish.sets is None else wish.sets,
-        named=frozenset(named),
+        explicit=frozenset(named),
     )
 
 

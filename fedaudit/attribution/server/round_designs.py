@@ -162,7 +162,7 @@ class SharedDesign:
     """Our design: a few sets of half the clients, which all estimates are made of."""
 
     targets: tuple[str, ...]
-    found: SharedSets
+    shared_sets: SharedSets
     rule: SharedSetsRule
 
     others: ClassVar[int] = 0
@@ -171,7 +171,7 @@ class SharedDesign:
     @property
     def tries(self) -> int:
         """The number of systems that were tried."""
-        return self.found.tries
+        return self.shared_sets.tries
 
     @property
     def settings(self) -> DesignSettings:
@@ -189,17 +189,17 @@ class SharedDesign:
     @property
     def sum_count(self) -> int:
         """Sums that the estimates are made of, the same for all."""
-        return len(self.found.sets)
+        return len(self.shared_sets.sets)
 
     @property
     def sets(self) -> list[Members]:
         """The sets; that of all clients is last, if it is one of them."""
-        return list(self.found.sets)
+        return list(self.shared_sets.sets)
 
     @cached_property
     def combinations(self) -> list[Combination]:
         """The estimates."""
-        by_target = {c.target: c for c in self.found.combinations()}
+        by_target = {c.target: c for c in self.shared_sets.combinations()}
         return [by_target[client] for client in self.targets]
 
     @property
@@ -217,14 +217,14 @@ class SharedDesign:
         """The estimator's covariance over the others' own, by the mean rho of the round."""
         count = self.rule.participants
         return (
-            fmean(shared_sets.masking_strengths(self.found.rows).tolist())
+            fmean(shared_sets.masking_strengths(self.shared_sets.rows).tolist())
             * (count - 1)
             / (count - 2)
         )
 
     def table(self) -> dict[str, Any]:
         """Return all sets as the log has them."""
-        return {"sets": [list(members) for members in self.found.sets]}
+        return {"sets": [list(members) for members in self.shared_sets.sets]}
 
     def identity(self) -> dict[str, Any]:
         """Return what tells these sets from others."""
@@ -232,7 +232,7 @@ class SharedDesign:
 
     def from_table(self, table: Mapping[str, Any]) -> "SharedDesign":
         """Return the sets of a log's `table`, by the same settings."""
-        sets = SharedSets(self.found.participants, _members(table["sets"]), self.tries)
+        sets = SharedSets(self.shared_sets.participants, _members(table["sets"]), self.tries)
         return SharedDesign(self.targets, sets, self.rule)
 
     def describe(self) -> str:

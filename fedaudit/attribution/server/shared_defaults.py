@@ -50,19 +50,19 @@ def nearest(
 
 def _threshold(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
     half = fewest // 2
-    if "threshold" in settings.named or half < 2 or settings.threshold <= half:
+    if "threshold" in settings.explicit or half < 2 or settings.threshold <= half:
         return settings
     note = (
         f"a threshold of {half} clients in place of {settings.threshold}: half of {fewest} clients"
     )
-    return replace(settings, threshold=half, told=(*settings.told, f"{note} are {half}"))
+    return replace(settings, threshold=half, notes=(*settings.notes, f"{note} are {half}"))
 
 
 def _default_limit(
     settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
 ) -> ProtocolSettings:
     """Return the settings with the lowest limit, not below theirs, that all rounds' sets keep."""
-    if "limit" in settings.named:
+    if "limit" in settings.explicit:
         return settings
     limit = max(_limit(rule) for rule in set(rules(settings, kinds).values()))
     if limit == settings.limit:
@@ -71,7 +71,7 @@ def _default_limit(
         f"a limit of {limit:g} on another client's share in place of {settings.limit:g}: shared "
         "sets keep no lower one"
     )
-    return replace(settings, limit=limit, told=(*settings.told, note))
+    return replace(settings, limit=limit, notes=(*settings.notes, note))
 
 
 def _limit(rule: SharedSetsRule) -> float:

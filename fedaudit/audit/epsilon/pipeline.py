@@ -114,7 +114,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
             results=[result],
             effect=adapter_effect.table(changed),
             beginning=start.table(),
-            spent={"queries": models * len(self._coins.canaries)},
+            usage={"queries": models * len(self._coins.canaries)},
         )
 
     def _runs(self) -> Iterator[tuple[str, AuditTarget]]:

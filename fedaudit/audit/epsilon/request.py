@@ -15,7 +15,7 @@ class EpsilonRequest(AuditRequest):
     kind: ClassVar[str] = "dp"
     command: ClassVar[str] = "dp"
     purpose: ClassVar[str] = "coins tossed anew"
-    least: ClassVar[Mapping[str, int]] = {"batch_size": 0}
+    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0}
 
     attacks: tuple[str, ...] = ()
     coins: Path

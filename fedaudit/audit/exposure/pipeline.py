@@ -126,7 +126,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             results=[self._result(scored)],
             effect=adapter_effect.table(changed),
             beginning=start.table(),
-            spent={"queries": sum(len(slot.secrets()) for slot in slots)},
+            usage={"queries": sum(len(slot.secrets()) for slot in slots)},
         )
 
     def _result(self, scored: Scored) -> Result:

@@ -15,7 +15,7 @@ class ExposureRequest(AuditRequest):
     kind: ClassVar[str] = "canary"
     command: ClassVar[str] = "canary"
     purpose: ClassVar[str] = "references"
-    least: ClassVar[Mapping[str, int]] = {"batch_size": 0, "space_limit": 0, "references": 1}
+    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "space_limit": 0, "references": 1}
 
     attacks: tuple[str, ...] = ()
     canaries: Path

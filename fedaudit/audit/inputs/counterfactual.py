@@ -26,7 +26,7 @@ class CounterfactualRun:
     path: Path
     without: tuple[str, ...]
     adapter: Path
-    found: bool = False
+    discovered: bool = False
     """Whether nobody named it: it lay beside the federation."""
 
     def add_to(self, case: AttackContext) -> AttackContext:
@@ -54,7 +54,7 @@ class CounterfactualRun:
     def caveats(self, strangers: int) -> Iterator[str]:
         """Yield its caveats; `strangers` is the number of records of nobody left out."""
         names = ", ".join(self.without)
-        how = "lay beside the federation" if self.found else "was named"
+        how = "lay beside the federation" if self.discovered else "was named"
         yield (
             f"counterfactual: {self.path}, trained without {names}, {how}. Its numbers are of one "
             "training with and one without: their intervals are over strings or records, not over "
@@ -101,7 +101,7 @@ def _find_counterpart(request: "AuditRequest", audited: AuditTarget) -> Counterf
     counterpart = counterfactual.find_counterpart(audited.federation, client) if client else None
     if counterpart is None or counterpart.manifest.status != "complete":
         return None
-    return replace(_run(audited.federation, counterpart, audited.round), found=True)
+    return replace(_run(audited.federation, counterpart, audited.round), discovered=True)
 
 
 def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, CounterfactualRun]:
@@ -120,7 +120,7 @@ def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, Count
         counterpart = counterfactual.find_counterpart(audited.federation, owner) if owner else None
         if counterpart is not None and counterpart.manifest.status == "complete":
             run = _run(audited.federation, counterpart, audited.round)
-            runs[client.name] = replace(run, found=True)
+            runs[client.name] = replace(run, discovered=True)
     return runs
 
 

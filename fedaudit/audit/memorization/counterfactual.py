@@ -31,10 +31,10 @@ def rows(
     continued without repeating themselves.
     """
     for victim, matches in without.items():
-        if not clients[victim].parts:
+        if not clients[victim].splits:
             continue
         for attacker, client in clients.items():
-            if client.parts:
+            if client.splits:
                 yield from _pair(tuned, base, matches, attacker, victim)
 
 
@@ -91,7 +91,7 @@ def _prefix_hits(
     """Return for each prefix of `attacker` whether it drew a text of `victim`."""
     client_answers = (answer for answer in answers if answer.continued.client == attacker)
     return {
-        (attacker, answer.continued.part.document, answer.continued.part.prompt): any(
+        (attacker, answer.continued.split.document, answer.continued.split.prompt): any(
             hit.victim == victim for hit in answer.hits
         )
         for answer in client_answers
@@ -110,7 +110,7 @@ def suffixes(without: Mapping[str, ModelMatches]) -> dict[str, set[str]]:
     """Return the texts of each client left out that the model trained without it draws as well."""
     return {
         victim: {
-            hit.part.suffix
+            hit.split.suffix
             for answer in matches.answers
             for hit in answer.hits
             if hit.victim == victim

@@ -31,7 +31,7 @@ class DrawnSuffix:
     hit: Match
     prefixes: int
     """Prefixes that drew it."""
-    others: int
+    other_prefixes: int
     """Prefixes of other clients among these."""
     base: bool
     """Whether prefixes of the same kind (own, or others') drew it from the base, too."""
@@ -44,9 +44,9 @@ def examples(
     pairs_by_suffix: dict[tuple[str, str], list[tuple[MatchedContinuation, Match]]] = {}
     for answer in tuned:
         for hit in answer.hits:
-            pairs_by_suffix.setdefault((hit.victim, hit.part.suffix), []).append((answer, hit))
+            pairs_by_suffix.setdefault((hit.victim, hit.split.suffix), []).append((answer, hit))
     explained = {
-        (hit.victim, hit.part.suffix, _inter(answer, hit))
+        (hit.victim, hit.split.suffix, _inter(answer, hit))
         for answer in base or ()
         for hit in answer.hits
     }
@@ -59,13 +59,13 @@ def _example(
 ) -> DrawnSuffix:
     answer, hit = min(pairs, key=lambda pair: (*_rank(*pair), pair[0].continued.text))
     # Copies of a text in one client are one text: a prefix counts once.
-    prefixes = {(a.continued.client, a.continued.part.document) for a, _ in pairs}
+    prefixes = {(a.continued.client, a.continued.split.document) for a, _ in pairs}
     return DrawnSuffix(
         answer=answer,
         hit=hit,
         prefixes=len(prefixes),
-        others=sum(client != hit.victim for client, _ in prefixes),
-        base=(hit.victim, hit.part.suffix, _inter(answer, hit)) in explained,
+        other_prefixes=sum(client != hit.victim for client, _ in prefixes),
+        base=(hit.victim, hit.split.suffix, _inter(answer, hit)) in explained,
     )
 
 
@@ -83,7 +83,14 @@ def _longest(hit: Match) -> int:
 
 def _badness(example: DrawnSuffix) -> tuple[object, ...]:
     inter, category, length = _rank(example.answer, example.hit)
-    return (inter, category, -example.others, -example.prefixes, length, example.hit.part.suffix)
+    return (
+        inter,
+        category,
+        -example.other_prefixes,
+        -example.prefixes,
+        length,
+        example.hit.split.suffix,
+    )
 
 
 def findings(
@@ -107,7 +114,7 @@ def findings(
                 id=name,
                 severity=_severity(example) if compared and not example.base else "unverified",
                 label=LABEL,
-                measurement=f"{PLUGIN} {'mr_inter' if example.others else 'mr_intra'}",
+                measurement=f"{PLUGIN} {'mr_inter' if example.other_prefixes else 'mr_intra'}",
                 evidence={**_evidence(example), **_drawn_without(example, without or {})},
                 safe=SAFE,
             )
@@ -122,12 +129,12 @@ def _drawn_without(
     """Return whether the text comes out of the model without its client; nothing without one."""
     if example.hit.victim not in without:
         return {}
-    return {"drawn_without": example.hit.part.suffix in without[example.hit.victim]}
+    return {"drawn_without": example.hit.split.suffix in without[example.hit.victim]}
 
 
 def _severity(example: DrawnSuffix) -> Literal["high", "medium", "low"]:
     """Return how bad it is: another client's text is harmful, one's own is only exposed."""
-    if not example.others:
+    if not example.other_prefixes:
         return "low"
     return "high" if example.hit.categories[0] == "verbatim" else "medium"
 
@@ -135,7 +142,7 @@ def _severity(example: DrawnSuffix) -> Literal["high", "medium", "low"]:
 def _passage(hit: Match) -> str:
     """Return the longest matched passage of the suffix."""
     start, end, _, _ = max(hit.overlap.spans, key=lambda span: span[1] - span[0])
-    return hit.part.suffix[start:end]
+    return hit.split.suffix[start:end]
 
 
 def _evidence(example: DrawnSuffix) -> dict[str, object]:
@@ -144,15 +151,15 @@ def _evidence(example: DrawnSuffix) -> dict[str, object]:
     generated_spans = [(start, end) for _, _, start, end in hit.overlap.spans]
     return {
         "text": _passage(hit),
-        "document": hit.part.document,
+        "document": hit.split.document,
         "victim": hit.victim,
         "attacker": example.answer.continued.client,
         "category": hit.categories[0],
         "prefixes": example.prefixes,
-        "prefixes_of_others": example.others,
-        "training": outline(training_spans, len(hit.part.suffix)),
+        "prefixes_of_others": example.other_prefixes,
+        "training": outline(training_spans, len(hit.split.suffix)),
         "generated": outline(generated_spans, len(text)),
-        "training_length": len(hit.part.suffix),
+        "training_length": len(hit.split.suffix),
         "generated_length": len(text),
         "spans": [list(span) for span in hit.overlap.spans],
     }
@@ -180,11 +187,11 @@ def _example_texts(name: str, example: DrawnSuffix) -> dict[str, str]:
         "label": LABEL,
         "text": _passage(hit),
         "victim": hit.victim,
-        "document": hit.part.document,
+        "document": hit.split.document,
         "attacker": continued.client,
-        "prefix_of": continued.part.document,
+        "prefix_of": continued.split.document,
         "category": hit.categories[0],
-        "training": bracket_matches(training_spans, hit.part.suffix),
+        "training": bracket_matches(training_spans, hit.split.suffix),
         "generated": bracket_matches(generated_spans, continued.text),
     }
 

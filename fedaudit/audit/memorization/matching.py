@@ -21,7 +21,7 @@ class Continuation:
     """A prefix of a client, and how the model went on."""
 
     client: str
-    part: PrefixSuffix
+    split: PrefixSuffix
     text: str
 
 
@@ -39,7 +39,7 @@ class Match:
     """A continuation that has something of a client's suffix."""
 
     victim: str
-    part: PrefixSuffix
+    split: PrefixSuffix
     """Of the suffix."""
     overlap: Overlap
     categories: tuple[Category, ...]
@@ -73,7 +73,7 @@ def continue_prefixes(
     Texts of one prefix get a sample each, in the order of their suffixes; a text that several
     clients have gets the same one. So neither the clients' names nor their order matter.
     """
-    client_splits = [(name, split) for name, sample in clients.items() for split in sample.parts]
+    client_splits = [(name, split) for name, sample in clients.items() for split in sample.splits]
     suffixes: dict[tuple[int, ...], set[str]] = {}
     for _, split in client_splits:
         suffixes.setdefault(split.prompt, set()).add(split.suffix)
@@ -99,7 +99,7 @@ def continue_prefixes(
         for index, suffix in enumerate(sorted(suffixes[prompt]))
     }
     every = [
-        Continuation(client=name, part=split, text=sampled_texts[split.prompt, split.suffix])
+        Continuation(client=name, split=split, text=sampled_texts[split.prompt, split.suffix])
         for name, split in client_splits
     ]
     odd = [has_repeats(c.text) for c in every]
@@ -161,7 +161,7 @@ def candidate_pairs(
     for in another client: a shared text is no secret, and counts as the own client's.
     """
     candidates: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in continuations.texts]
-    names = [name for name, sample in clients.items() if sample.parts]
+    names = [name for name, sample in clients.items() if sample.splits]
     for number, (asker, owner) in enumerate((j, k) for j in names for k in names):
         rows = [i for i, c in enumerate(continuations.texts) if c.client == asker and c.text]
         splits = looked_for(clients, asker, owner)
@@ -182,7 +182,7 @@ def candidate_pairs(
 
 def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
     """Return the suffixes of `owner` that a prefix of `asker` may draw, in one fixed order."""
-    splits = sorted(clients[owner].parts, key=lambda split: (split.suffix, split.document))
+    splits = sorted(clients[owner].splits, key=lambda split: (split.suffix, split.document))
     if asker == owner:
         return splits
     return [split for split in splits if not clients[asker].has(split)]
@@ -199,7 +199,7 @@ def shared_text_caveats(clients: Clients) -> Iterator[str]:
         for right in names[index + 1 :]:
             left_sample, right_sample = clients[left], clients[right]
             texts, suffixes = (
-                left_sample.wholes & right_sample.wholes,
+                left_sample.text_digests & right_sample.text_digests,
                 left_sample.suffixes & right_sample.suffixes,
             )
             if count := max(len(texts), len(suffixes)):
@@ -221,7 +221,7 @@ def match_continuations(
         hits = (
             Match(
                 victim=owner,
-                part=split,
+                split=split,
                 overlap=overlaps[split.suffix, continuation.text],
                 categories=named[split.suffix, continuation.text],
             )

@@ -30,7 +30,7 @@ BATCH = 4096
 class ModelMatches:
     """One model's continuations, and their matches with clients' texts."""
 
-    heard: ModelContinuations
+    continuations: ModelContinuations
     answers: Sequence[MatchedContinuation]
 
 
@@ -41,15 +41,15 @@ def rows(
     measured: dict[tuple[str, str], Ratios] = {}
     for model in matches:
         for category in (ALL, *protocol.categories()):
-            measured[model.heard.source, category] = _ratios(model, clients, category)
+            measured[model.continuations.source, category] = _ratios(model, clients, category)
     measurements: list[Measurement] = []
     for (source, category), ratio in measured.items():
         base = measured.get(("base", category)) if source != "base" else None
         scope = {"source": source, "category": category, **protocol.scope()}
         measurements += _of_ratios(ratio, base, clients, scope)
     for model in matches:
-        scope = {"source": model.heard.source, **protocol.scope()}
-        measurements += [*_left_out(model.heard, clients, scope), *_hit_most(model, scope)]
+        scope = {"source": model.continuations.source, **protocol.scope()}
+        measurements += [*_left_out(model.continuations, clients, scope), *_hit_most(model, scope)]
     return [*measurements, *_lengths(matches, clients, protocol, engine)]
 
 
@@ -63,7 +63,7 @@ def missing_rows(protocol: Protocol) -> list[Measurement]:
 
 def _ratios(model: ModelMatches, clients: Clients, category: str) -> Ratios:
     """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
-    sizes = {name: sample.documents for name, sample in clients.items() if sample.parts}
+    sizes = {name: sample.documents for name, sample in clients.items() if sample.splits}
     probed = [answer.probed() for answer in model.answers]
     return ratios(probed, sizes, None if category == ALL else (category,))
 
@@ -76,13 +76,13 @@ def _of_ratios(
     yield _ratio("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
     why = (
         SINGLE_CLIENT_REASON
-        if sum(bool(s.parts) for s in clients.values()) < 2
+        if sum(bool(s.splits) for s in clients.values()) < 2
         else _unheard(ratio)
     )
     yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
     for pair in product(clients, clients):
         pair_scope = {**scope, "attacker": pair[0], "victim": pair[1]}
-        if short := [name for name in pair if not clients[name].parts]:
+        if short := [name for name in pair if not clients[name].splits]:
             why = f"{short[0]} has no texts that are long enough"
             yield _ratio("mr_pair", Rate(None, 0, 0), None, pair_scope, why)
             continue
@@ -126,10 +126,10 @@ def _left_out(
 ) -> Iterator[Measurement]:
     """Yield the share of all continuations, and of each client's, that repeat themselves."""
     for client in _everybody(clients):
-        names = [name for name, s in clients.items() if s.parts and client in (name, ALL)]
+        names = [name for name, s in clients.items() if s.splits and client in (name, ALL)]
         hits, n = (
             sum(continuations.repetitive[s] for s in names),
-            sum(len(clients[s].parts) for s in names),
+            sum(len(clients[s].splits) for s in names),
         )
         if n:
             yield Measurement.rate(
@@ -154,7 +154,7 @@ def _attacker_scope(name: str) -> dict[str, str]:
 def _hit_most(model: ModelMatches, scope: Mapping[str, object]) -> Iterator[Measurement]:
     """Yield how many prefixes drew the suffixes that most of them drew."""
     drawn_sets = (
-        {(hit.victim, hit.part.document) for hit in answer.hits} for answer in model.answers
+        {(hit.victim, hit.split.document) for hit in answer.hits} for answer in model.answers
     )
     # The measure counts suffixes by number; here their documents' names stand for them.
     pairs = [pair for drawn_set in drawn_sets for pair in drawn_set]
@@ -176,15 +176,15 @@ def _lengths(
 ) -> Iterator[Measurement]:
     """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
     for name in _everybody(clients):
-        splits = [p for k, sample in clients.items() if name in (k, ALL) for p in sample.parts]
+        splits = [p for k, sample in clients.items() if name in (k, ALL) for p in sample.splits]
         for text, sizes in (
-            ("input", [split.given for split in splits]),
-            ("output", [split.output for split in splits if split.output]),
+            ("input", [split.input_tokens for split in splits]),
+            ("output", [split.output_tokens for split in splits if split.output_tokens]),
         ):
             yield from _median(sizes, {**protocol.scope(), "text": text, **_attacker_scope(name)})
         for model in matches:
-            scope = {**protocol.scope(), "source": model.heard.source, "text": "generation"}
-            texts = [c.text for c in model.heard.texts if name in (c.client, ALL)]
+            scope = {**protocol.scope(), "source": model.continuations.source, "text": "generation"}
+            texts = [c.text for c in model.continuations.texts if name in (c.client, ALL)]
             yield from _median(_tokens(engine, texts), {**scope, **_attacker_scope(name)})
             hits, n = sum(too_short(text, protocol) for text in texts), len(texts)
             if n:

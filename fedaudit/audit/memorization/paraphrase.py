@@ -27,14 +27,14 @@ class Entities:
     """The strings that a detector finds, as a finder of entities; what was found is remembered."""
 
     detector: PiiDetector
-    known: dict[str, frozenset[str]] = field(default_factory=dict)
+    cache: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def find(self, texts: Sequence[str]) -> Sequence[Collection[str]]:
         """Return the entities of each text."""
-        if missing := [text for text in dict.fromkeys(texts) if text not in self.known]:
+        if missing := [text for text in dict.fromkeys(texts) if text not in self.cache]:
             for text, spans in zip(missing, self.detector.detect(missing), strict=True):
-                self.known[text] = frozenset(text[span.start : span.end] for span in spans)
-        return [self.known[text] for text in texts]
+                self.cache[text] = frozenset(text[span.start : span.end] for span in spans)
+        return [self.cache[text] for text in texts]
 
 
 def pair_categories(

@@ -102,7 +102,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             client: splits.sample_splits(documents, engine, self.form, protocol, seed=request.seed)
             for client, documents in texts.items()
         }
-        if not any(sample.parts for sample in clients.values()):
+        if not any(sample.splits for sample in clients.values()):
             raise TooShortError(
                 prefix_length.too_short(texts.values(), engine, self.form, protocol)
             )
@@ -127,7 +127,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         matches = all_matches[: len(models)]
         left_out = dict(zip(without, all_matches[len(models) :], strict=True))
         rows = memorization_rows.rows(matches, clients, protocol, engine)
-        untuned = next((m for m in matches if m.heard.source == "base"), None)
+        untuned = next((m for m in matches if m.continuations.source == "base"), None)
         rows += counterfactual.rows(matches[0], untuned, left_out, clients)
         notes += [note for run in without.values() for note in run.caveats(0)]
         result = self._result(matches, clients, rows, notes, counterfactual.suffixes(left_out))
@@ -135,7 +135,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             results=evidence.replace_hashed_ids([result], self.redactor),
             effect=adapter_effect.table(changed),
             beginning=start.table(),
-            spent=_count_queries(clients, protocol),
+            usage=_count_queries(clients, protocol),
         )
 
     def _result(
@@ -147,7 +147,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         without: Mapping[str, Collection[str]],
     ) -> Result:
         """Return what was measured, the texts that were drawn, and what is to be said of both."""
-        answers = {m.heard.source: m.answers for m in matches}
+        answers = {m.continuations.source: m.answers for m in matches}
         examples = findings.examples(answers["tuned"], answers.get("base"))
         leaks, revealed = findings.findings(examples, compared="base" in answers, without=without)
         limits = [*self._shortened, *_limits(clients, self.request, rows, len(examples)), *notes]
@@ -218,7 +218,7 @@ def _match_all(
         for model, candidates in zip(continuations, beside, strict=True)
     ]
     matches = [
-        ModelMatches(heard=model, answers=row)
+        ModelMatches(continuations=model, answers=row)
         for model, row in zip(continuations, answers, strict=True)
     ]
     return matches, [paraphrase.paraphrase_caveats(scorer, lambda: _detector(request))]
@@ -258,14 +258,14 @@ def _known_occurrences(clients: Clients) -> list[PiiOccurrence]:
             prefix=split.prompt[:1], tokens=split.prompt[1 : 1 + KNOWN_TOKENS], at_start=True
         )
         for sample in clients.values()
-        for split in sample.parts
+        for split in sample.splits
         if len(split.prompt) > 1
     ]
 
 
 def _count_queries(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
     """Return how many continuations the tuned model was asked for, and of how many prompts."""
-    client_splits = [split for sample in clients.values() for split in sample.parts]
+    client_splits = [split for sample in clients.values() for split in sample.splits]
     prompts = {split.prompt for split in client_splits}
     texts = {(split.prompt, split.suffix) for split in client_splits}
     greedy = protocol.decoding == "greedy"
@@ -280,7 +280,7 @@ def _limits(
     yield from matching.shared_text_caveats(clients)
     if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):
         yield NO_BASE
-    chinese = [n for n, sample in clients.items() if any(has_han(p.suffix) for p in sample.parts)]
+    chinese = [n for n, sample in clients.items() if any(has_han(p.suffix) for p in sample.splits)]
     if request.protocol.compat and chinese:
         yield f"The published detector reads English only: {', '.join(chinese)} have Chinese texts."
     for row in rows:

@@ -18,7 +18,7 @@ class MemorizationRequest(AuditRequest):
     command: ClassVar[str] = "memorize"
     purpose: ClassVar[str] = "memorization"
     compares_every_counterfactual: ClassVar[bool] = True
-    least: ClassVar[Mapping[str, int]] = {"batch_size": 0, "workers": 0}
+    minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "workers": 0}
 
     attacks: tuple[str, ...] = ()
     clients: tuple[ClientData, ...]

@@ -22,11 +22,11 @@ class PrefixSuffix:
     document: str
     prompt: tuple[int, ...]
     suffix: str
-    given: int
+    input_tokens: int
     """Tokens of the whole input text."""
-    output: int
+    output_tokens: int
     """Tokens that the model was trained to answer it with, the template's own left out."""
-    whole: bytes = b""
+    text_digest: bytes = b""
     """What equal texts have in common, wherever they are cut."""
 
 
@@ -36,7 +36,7 @@ class ClientSample:
 
     documents: int
     """How many there are: its weight."""
-    parts: tuple[PrefixSuffix, ...]
+    splits: tuple[PrefixSuffix, ...]
     long_enough: int
     too_short: int
     copies: int
@@ -45,12 +45,14 @@ class ClientSample:
     """Lines that are ready-made prompts, which nobody was trained on."""
     suffixes: frozenset[str] = field(repr=False)
     """Every suffix of its documents by `normalize_copy`, those not drawn too."""
-    wholes: frozenset[bytes] = field(repr=False)
+    text_digests: frozenset[bytes] = field(repr=False)
     """The same of its whole texts."""
 
     def has(self, split: PrefixSuffix) -> bool:
         """Tell whether the client has a text, or one that ends alike, in any of its documents."""
-        return split.whole in self.wholes or normalize_copy(split.suffix) in self.suffixes
+        return (
+            split.text_digest in self.text_digests or normalize_copy(split.suffix) in self.suffixes
+        )
 
 
 def normalize_copy(text: str) -> str:
@@ -75,23 +77,23 @@ def sample_splits(
     unique_documents = _distinct(training_documents, form, seed)
     splits: list[PrefixSuffix] = []
     suffixes: set[str] = set()
-    wholes: set[bytes] = set()
+    text_digests: set[bytes] = set()
     long_enough = 0
     for split in _cut(unique_documents, engine, form, protocol):
         long_enough += 1
         suffixes.add(normalize_copy(split.suffix))
-        wholes.add(split.whole)
+        text_digests.add(split.text_digest)
         if len(splits) < protocol.sample:
             splits.append(split)
     return ClientSample(
         documents=len(training_documents),
-        parts=tuple(splits),
+        splits=tuple(splits),
         long_enough=long_enough,
         too_short=len(unique_documents) - long_enough,
         copies=len(training_documents) - len(unique_documents),
         prompts=len(documents) - len(training_documents),
         suffixes=frozenset(suffixes),
-        wholes=frozenset(wholes),
+        text_digests=frozenset(text_digests),
     )
 
 
@@ -186,9 +188,9 @@ def _split_document(
         document=document.id,
         prompt=tuple(tokens.ids[:stop]),
         suffix=document.text[cut:end].strip(),
-        given=after - begin,
-        output=_count_output_tokens(document, offsets[after:]),
-        whole=_digest(normalize_copy(document.text[start:end])),
+        input_tokens=after - begin,
+        output_tokens=_count_output_tokens(document, offsets[after:]),
+        text_digest=_digest(normalize_copy(document.text[start:end])),
     )
     return split, begin
 

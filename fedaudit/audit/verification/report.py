@@ -62,7 +62,9 @@ def verdict(report: Report) -> Check:
     result = recheck(report)
     states: dict[bool | None, State] = {True: "same", False: "differs", None: "not checked"}
     name = report["verdict"]["status"]
-    return Check(state=states[result.holds], kind="verdict", name=name, why=result.told.rstrip("."))
+    return Check(
+        state=states[result.holds], kind="verdict", name=name, why=result.message.rstrip(".")
+    )
 
 
 def _masks(report: Report, folder: Path, files: Sequence[Path]) -> Iterator[Check]:

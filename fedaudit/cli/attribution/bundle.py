@@ -35,7 +35,7 @@ def bundle(
         scores=scores,
         report=report / bundles.REPORT if report.is_dir() else report,
         commitments=commitments,
-        opened=tuple(mark or ()),
+        opened_marks=tuple(mark or ()),
         options=plugin_options(set_),
     )
     new_bundle = bundles.make(bundle_parts, out)

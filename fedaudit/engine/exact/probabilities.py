@@ -77,7 +77,7 @@ def prefix_probabilities(
         sums = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
         room = _room(padded_length(len(batch_request.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
-        BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).run(batch_request)
+        BatchSearch(model=model, walk=walk, totals=sums, room=room, rows=rows).run(batch_request)
         yield batch, list(sums.chances(columns))
 
 
@@ -101,7 +101,7 @@ class BatchSearch:
 
     model: PreTrainedModel
     walk: SearchConfig
-    found: SearchTotals
+    totals: SearchTotals
     room: int
     """Rows that go through the model at once."""
     rows: int
@@ -115,7 +115,7 @@ class BatchSearch:
         levels = list(self._next(*_prefill_prompts(self.model, request.prompts), roots, 0))
         while levels:
             level = levels.pop()
-            np.add.at(self.found.rows, level.branches.prompts, 1)
+            np.add.at(self.totals.rows, level.branches.prompts, 1)
             levels += self._next(*_read(self.model, level), level.branches, level.used)
 
     def _next(
@@ -128,7 +128,7 @@ class BatchSearch:
             table = distribution(logits[chunk], self.walk)
             is_last = used + 1 == self.walk.new
             row, token, children = expand_branches(
-                table, branches[chunk], self.walk, self.found, is_last=is_last
+                table, branches[chunk], self.walk, self.totals, is_last=is_last
             )
             rows.append(row + start)
             tokens.append(token)

@@ -25,7 +25,7 @@ class Conversion:
     """A file to be made safetensors, and how: with names and shapes for arrays without any."""
 
     source: Path
-    place: Path
+    target: Path
     shapes: Mapping[str, Shape] | None = None
 
 
@@ -74,7 +74,7 @@ def convert(conversions: Sequence[Conversion]) -> list[int]:
         {"path": str(c.source), "shapes": None if c.shapes is None else [*c.shapes.items()]}
         for c in conversions
     ]
-    places = [c.place for c in conversions]
+    places = [c.target for c in conversions]
     try:
         result = sandbox.receive(
             f"{_PROCESS_MODULE}.convert", requests, places, most=MAX_ADAPTER_BYTES, **_limits(paths)

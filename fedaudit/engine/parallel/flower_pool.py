@@ -99,7 +99,7 @@ class FlowerExecutor(Executor):
         """Run `fn` on a training, the only argument; what a client keeps is trained there too."""
         if kwargs or len(args) != 1:
             raise TypeError("Values are told by place: a training and nothing else.")
-        return self.simulation.train(args[0].who.partition("/")[0], fn, args[0])
+        return self.simulation.train(args[0].model_name.partition("/")[0], fn, args[0])
 
 
 @contextmanager

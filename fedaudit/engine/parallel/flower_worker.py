@@ -29,7 +29,7 @@ class PendingMessage:
     ticket: int
     node: int
     work: bytes
-    left: int = ATTEMPTS - 1
+    retries: int = ATTEMPTS - 1
 
 
 def main() -> None:
@@ -135,7 +135,9 @@ class FlowerRelay:
     def _tell(self, pending: PendingMessage, reply: Any) -> None:
         if not reply.has_error():
             self.connection.send((pending.ticket, "answer", reply.content[RECORD][KEY]))
-        elif pending.left:  # its process died: what the work itself does wrong is an answer
-            self._send(PendingMessage(pending.ticket, pending.node, pending.work, pending.left - 1))
+        elif pending.retries:  # its process died: what the work itself does wrong is an answer
+            self._send(
+                PendingMessage(pending.ticket, pending.node, pending.work, pending.retries - 1)
+            )
         else:
             self.connection.send((pending.ticket, "lost", str(reply.error.reason)))

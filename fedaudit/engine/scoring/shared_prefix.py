@@ -61,13 +61,13 @@ class GroupMember:
 
     group: int
     index: int
-    rest: tuple[int, ...]
+    suffix: tuple[int, ...]
     """It begins with the last token that is shared, whose logits say what follows it."""
 
     @property
     def width(self) -> int:
         """The padded length of its part that is read."""
-        return padded_length(len(self.rest) - 1)
+        return padded_length(len(self.suffix) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +171,10 @@ def _rests(
     width, device = chunk[0].width, model.device
     ids = torch.zeros(len(chunk), width + 1, dtype=torch.long)
     for row, member in enumerate(chunk):
-        ids[row, : len(member.rest)] = torch.tensor(member.rest, dtype=torch.long)
+        ids[row, : len(member.suffix)] = torch.tensor(member.suffix, dtype=torch.long)
     ids = to_device(ids, device)
     rows = to_device([read.row[member.group] for member in chunk], device)
-    lengths = to_device([len(member.rest) - 1 for member in chunk], device)
+    lengths = to_device([len(member.suffix) - 1 for member in chunk], device)
     mask = read.mask[rows]
     # Padding, behind, stays at the last position: none is outside the context.
     steps = torch.arange(width, device=device).minimum(lengths[:, None] - 1)
@@ -186,7 +186,7 @@ def _rests(
         use_cache=True,
     ).logits
     logprobs = of_following(logits, ids[:, 1:]).cpu()
-    return [scores[: len(m.rest) - 1].tolist() for scores, m in zip(logprobs, chunk, strict=True)]
+    return [scores[: len(m.suffix) - 1].tolist() for scores, m in zip(logprobs, chunk, strict=True)]
 
 
 def select_rows(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:

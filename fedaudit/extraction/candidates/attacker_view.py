@@ -92,7 +92,7 @@ def rank_candidates(
     Left out are strings without the form of PII, those that the base finds as likely, and of
     candidates that begin or end one another, or differ in numbers alone, all but the first.
     """
-    formed = well_formed(draws.found, case.attacker)
+    formed = well_formed(draws.new_strings, case.attacker)
     chosen = dict(sorted(formed.items(), key=frequency_order)[:SCORED])
     own_strings, behind = _own_strings_elsewhere(case, draws)
     scored = measure_support(case, draws.prompts, chosen | own_strings, behind)
@@ -137,13 +137,13 @@ def _own_strings_elsewhere(
     """
     homes = AttackerTexts(case)
     all_prompts = {prompt for prompts in draws.prompts.values() for prompt in prompts}
-    standing = homes.of_prompts(all_prompts.union(*draws.behind.values()))
+    standing = homes.of_prompts(all_prompts.union(*draws.own_prompts.values()))
     own_strings, behind = {}, {}
-    for key, drew in draws.behind.items():
+    for key, drew in draws.own_prompts.items():
         home = homes.of_string(key[0])
         if away := foreign_prompts(drew, standing, home):
             times = sum(drew[prompt] for prompt in away)
-            own_strings[key] = StringObservation(times, len(away), draws.own[key].leads)
+            own_strings[key] = StringObservation(times, len(away), draws.own_strings[key].leads)
             behind[key] = foreign_prompts(draws.prompts[key[1]], standing, home)
     return own_strings, behind
 
@@ -232,8 +232,8 @@ def _limits(
         true, false = sum(kind.true for kind in kinds), sum(kind.false for kind in kinds)
         yield BELIEVED.format(true=true, false=false)
     yield (
-        f"{len(draws.found):,} different strings were drawn, {len(pool):,} of them are candidates "
-        f"and the first {min(len(pool), MAX_FINDINGS)} of those are findings."
+        f"{len(draws.new_strings):,} different strings were drawn, {len(pool):,} of them are "
+        f"candidates and the first {min(len(pool), MAX_FINDINGS)} of those are findings."
     )
 
 

@@ -33,24 +33,24 @@ Scored = tuple[str, float]
 class KindConfidence:
     """What is known of one kind of PII: labelled scores, the true ones being the attacker's."""
 
-    known: Labelled
+    labelled_scores: Labelled
 
     @property
     def true(self) -> int:
         """Return how many of the attacker's own strings came out elsewhere."""
-        return sum(self.known.truths)
+        return sum(self.labelled_scores.truths)
 
     @property
     def false(self) -> int:
         """Return how many slips there are."""
-        return len(self.known.truths) - self.true
+        return len(self.labelled_scores.truths) - self.true
 
     @cached_property
     def curve(self) -> Logistic | None:
         """Return the probability by score; None where too little is known, or scores mislead."""
         if min(self.true, self.false) < MIN_LABELLED:
             return None
-        logistic = fit(self.known)
+        logistic = fit(self.labelled_scores)
         return logistic if logistic.slope > 0 else None
 
     @property
@@ -69,7 +69,7 @@ class KindConfidence:
         import numpy as np
 
         if self.curve is not None:
-            return resampled_probabilities(self.known, scores, seed=seed)
+            return resampled_probabilities(self.labelled_scores, scores, seed=seed)
         rng = np.random.default_rng(seed)
         rates = rng.beta(self.true + 0.5, self.false + MIN_LABELLED - 0.5, size=DRAWS)
         return np.repeat(rates[:, None], len(scores), axis=1)

@@ -39,11 +39,11 @@ class StringObservation:
 class Observations:
     """Everything that was drawn."""
 
-    found: dict[Key, StringObservation] = field(default_factory=dict)
+    new_strings: dict[Key, StringObservation] = field(default_factory=dict)
     """What no text of the attacker holds."""
-    own: dict[Key, StringObservation] = field(default_factory=dict)
+    own_strings: dict[Key, StringObservation] = field(default_factory=dict)
     """The attacker's own strings."""
-    behind: dict[Key, Counter[Prompt]] = field(default_factory=lambda: defaultdict(Counter))
+    own_prompts: dict[Key, Counter[Prompt]] = field(default_factory=lambda: defaultdict(Counter))
     """How often each prompt drew one of the attacker's own strings."""
     prompts: dict[str, list[Prompt]] = field(default_factory=lambda: defaultdict(list))
     """PROMPTS prompts of each kind, chosen by their hash: neither order nor number matters."""
@@ -67,14 +67,14 @@ def observe(case: AttackContext, answers: Iterable[Answer]) -> Observations:
             for (string, lead), count in _cut(texts, after).items():
                 key = (string, kind)
                 if key in own_strings and remaining:
-                    _add(draws.own, key, count, lead)
-                    remaining -= question.prompt not in draws.behind[key]
-                    draws.behind[key][question.prompt] += count
+                    _add(draws.own_strings, key, count, lead)
+                    remaining -= question.prompt not in draws.own_prompts[key]
+                    draws.own_prompts[key][question.prompt] += count
                 elif string not in text:
-                    _add(draws.found, key, count, lead)
-        if len(draws.found) > MAX_CANDIDATES:
-            draws.found = dict(
-                sorted(draws.found.items(), key=frequency_order)[: MAX_CANDIDATES // 2]
+                    _add(draws.new_strings, key, count, lead)
+        if len(draws.new_strings) > MAX_CANDIDATES:
+            draws.new_strings = dict(
+                sorted(draws.new_strings.items(), key=frequency_order)[: MAX_CANDIDATES // 2]
             )
     return draws
 

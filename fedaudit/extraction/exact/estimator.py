@@ -76,7 +76,7 @@ def results(
         if case.counterfactual
         else None
     )
-    if isinstance(case, SharedContext) and case.kept and not case.kept.covers_all:
+    if isinstance(case, SharedContext) and case.journal and not case.journal.covers_all:
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
     for name, truth in truths.items():

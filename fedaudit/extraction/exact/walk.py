@@ -124,9 +124,9 @@ class _Walking:
 
     def through(self, plan: QueryPlan, progress: Progress) -> Iterator[SearchSums]:
         """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
-        journal = self.case.kept if isinstance(self.case, SharedContext) else None
+        journal = self.case.journal if isinstance(self.case, SharedContext) else None
         streams, shard_count = (
-            (self._streams(journal), journal.parts[0].shard.of) if journal else ({0: None}, 1)
+            (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
         )
         most = max(QUESTIONS, len(self.strings) // STRINGS)
         for turn, piece in enumerate(_growing(plan.numbered(), most)):
@@ -143,7 +143,7 @@ class _Walking:
         key = (*target_key, *manner, "weight", self.strings)
         return {
             shard_journal.shard.number - 1: shard_journal.stream(key)
-            for shard_journal in journal.parts
+            for shard_journal in journal.shards
         }
 
     def _piece(
@@ -179,7 +179,7 @@ class _Walking:
 
     def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, content: Any) -> None:
         """Walk a shard's piece again if the recheck draws it: its sums cannot be taken apart."""
-        journal = self.case.kept if isinstance(self.case, SharedContext) else None
+        journal = self.case.journal if isinstance(self.case, SharedContext) else None
         if journal is None or journal.recheck is None:
             return
 

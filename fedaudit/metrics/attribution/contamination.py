@@ -41,7 +41,7 @@ class TestResponse:
 
     start: float
     """What an estimate must hold to answer anything."""
-    least: float
+    minimum: float
     """The least answer from there on."""
 
     def histogram(self, amounts: Array, steps: Array, most: float, most_steps: float) -> "Leak":
@@ -53,7 +53,7 @@ class TestResponse:
         nothing = len(steps) - len(reached)
         if not len(reached):
             return 0, np.ones(1)
-        least = self.least * most_steps if most_steps else min(self.least, 0.0)
+        least = self.minimum * most_steps if most_steps else min(self.minimum, 0.0)
         answers = np.maximum(reached, least).astype(np.int64)
         first = min(int(answers.min()), 0) if nothing else int(answers.min())
         counts = np.bincount(answers - first)

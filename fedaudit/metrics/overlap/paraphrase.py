@@ -50,11 +50,11 @@ class Paraphrase:
 class CachedScores:
     """A scorer that looks up what was scored before, in one batch for many comparisons."""
 
-    known: Mapping[tuple[str, str], float]
+    scores: Mapping[tuple[str, str], float]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
         """Return the known probabilities; KeyError for a pair that is not known."""
-        return [self.known[pair] for pair in pairs]
+        return [self.scores[pair] for pair in pairs]
 
 
 def sentence_pairs(

@@ -22,7 +22,7 @@ class Field:
     x: int
     y: int
     shade: float
-    told: str
+    caption: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def _map(variant: str, pairs: Sequence[Row]) -> Map:
                 x=LEFT + CELL * places[client_in_scope(row, "victim")],
                 y=TOP + CELL * places[client_in_scope(row, "attacker")],
                 shade=round(max(0.0, min(1.0, row["value"] / top)), 3) if row["value"] else 0.0,
-                told=NONE if row["value"] is None else percent(row["value"]),
+                caption=NONE if row["value"] is None else percent(row["value"]),
             )
             for row in inside
         ),

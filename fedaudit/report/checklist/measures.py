@@ -26,7 +26,7 @@ def measures(report: Row) -> list[RecommendedMeasure]:
     """Return what follows from a report's judgements, the most pressing first."""
     checked = recheck(report)
     if checked.brief:
-        return [RecommendedMeasure("Do not rely on this report.", checked.told)]
+        return [RecommendedMeasure("Do not rely on this report.", checked.message)]
     if report["status"] != "success":
         return [
             RecommendedMeasure(

@@ -37,8 +37,8 @@ def render(report: Row, owned: ReportOwner = NOBODY) -> str:
 def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     checked = recheck(report)
     yield f"# {TITLE}"
-    if checked.told:
-        yield from paragraph(checked.told, bold=bool(checked.brief))
+    if checked.message:
+        yield from paragraph(checked.message, bold=bool(checked.brief))
     yield from paragraph(f"Verdict of the tests: {headline(report, checked)}", bold=True)
     for sentence in summary.verdict_sentence(report, checked):
         yield from paragraph(sentence)

@@ -42,7 +42,7 @@ class Bar:
     """One bar of a chart: what it is of, and how far its value and interval reach."""
 
     name: str
-    told: str
+    caption: str
     source: str
     value: float
     low: float
@@ -172,7 +172,7 @@ def _chart(title: str, bars: Sequence[tuple[str, Row]]) -> Chart:
 def _bar(name: str, row: Row, scale: float) -> Bar:
     reach = {end: round(scale * row[end], 1) for end in ("value", "low", "high")}
     source = str(row["scope"].get("source", "tuned"))
-    return Bar(name=name, told=format_measurement(row), source=source, **reach)
+    return Bar(name=name, caption=format_measurement(row), source=source, **reach)
 
 
 def _name(row: Row, hidden: Collection[str]) -> str:

@@ -29,8 +29,8 @@ def render(report: Row) -> str:
 def _lines(report: Row) -> Iterator[str]:
     checked = recheck(report)
     yield f"# {summary.title(report)}"
-    if checked.told:
-        yield from paragraph(checked.told, bold=bool(checked.brief))
+    if checked.message:
+        yield from paragraph(checked.message, bold=bool(checked.brief))
     if summary.is_audit(report):
         yield from paragraph(f"Verdict: {headline(report, checked)}", bold=True)
         for sentence in summary.verdict_sentence(report, checked):

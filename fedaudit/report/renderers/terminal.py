@@ -75,8 +75,8 @@ def print_tables(tables: Sequence[Table], console: "Console") -> None:
 
 
 def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
-    if checked.told:
-        console.print(_text(checked.told, STYLES["fail"] if checked.brief else ""))
+    if checked.message:
+        console.print(_text(checked.message, STYLES["fail"] if checked.brief else ""))
         console.print()
 
 

@@ -132,7 +132,7 @@ def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]
     If the verdict does not follow from the measurements, that is said instead.
     """
     if checked.brief:
-        return [checked.told]
+        return [checked.message]
     unfinished = UNFINISHED.get(report["status"])
     attacks = _attacks(report)
     answer_sets = [answers for answers, rows in attacks if rows]

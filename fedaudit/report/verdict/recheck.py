@@ -22,7 +22,7 @@ class RecheckedVerdict:
 
     holds: bool | None
     """Whether the verdict follows from them; None where they cannot be judged."""
-    told: str = ""
+    message: str = ""
     """What a reader must know before the verdict; empty where all is as it should be."""
     brief: str = ""
     """The same in a few words behind the verdict."""

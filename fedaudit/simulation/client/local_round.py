@@ -66,7 +66,9 @@ def _go_on(job: ClientTraining, sequel: FollowUpTraining) -> None:
             adapters.write(adapters.read(job.start), adapters.check(job.start), folder)
             continue
         adapter_job = replace(job, out=folder, sequences=sequences[name], seed=seed)
-        trainer.train(replace(adapter_job, who=f"{job.who}/{name}", defenses=(), sequel=None))
+        trainer.train(
+            replace(adapter_job, model_name=f"{job.model_name}/{name}", defenses=(), sequel=None)
+        )
 
 
 def _material(

@@ -42,7 +42,8 @@ class FollowUpTraining:
 class ClientTraining:
     """A training to do, as it is sent to a worker process."""
 
-    who: str
+    model_name: str
+    """Of what is trained: a client's name, alone or with one of its adapters, or "central"."""
     base: str
     start: Path
     out: Path

@@ -34,7 +34,7 @@ class TrainingCost:
     """One client's training of one adapter in one round, as far as its cost goes."""
 
     stage: Stage
-    who: str
+    client: str
     round: int
     sequences: Sequence[Sequence[int]]
     training: Training
@@ -83,7 +83,9 @@ def parameters(
     `trainable` is one adapter's. A client trains as many times that in private as it has private
     adapters; clients that have equally many share a row, whose scope counts both.
     """
-    counts = Counter(c for c, _ in {(j.who, j.adapter) for j in trainings if j.stage == "private"})
+    counts = Counter(
+        c for c, _ in {(j.client, j.adapter) for j in trainings if j.stage == "private"}
+    )
     rows = [_row("parameters", frozen, which="frozen")]
     if any(job.stage == "federated" for job in trainings):
         rows.append(_row("parameters", trainable, which="trainable", stage="federated"))
@@ -101,7 +103,9 @@ def bytes_sent(trainings: Sequence[TrainingCost], *, size: int) -> list[Measurem
     rule whose clients have one. Private adapters are not sent; fetching the base before the
     first round and the finished adapter after the last one is not counted.
     """
-    shared = {(job.who, job.round): job.messages for job in trainings if job.stage == "federated"}
+    shared = {
+        (job.client, job.round): job.messages for job in trainings if job.stage == "federated"
+    }
     per_round = size * max(shared.values(), default=1)
     return [
         _row(

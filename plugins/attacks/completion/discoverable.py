@@ -74,7 +74,7 @@ class Discoverable(Attack):
             cuts=cuts,
             tuned=self._ask_pairs(case, case.tuned, cuts, requests),
             base=self._ask_pairs(case, case.base, cuts, requests) if case.base else None,
-            asked=len(set(requests)),
+            questions=len(set(requests)),
             threshold=self.threshold,
             records=records,
             seed=case.seed,
@@ -106,7 +106,7 @@ class Discoverable(Attack):
         owner = "the attacker's own" if case.victim is None else "the victim's"
         return (
             f"{self.name}: {len(cuts):,} of {len(pairs.cuts):,} distinct training pairs, {owner}, "
-            f"were asked for greedily; {pairs.others:,} records were passed over because no "
+            f"were asked for greedily; {pairs.no_answer:,} records were passed over because no "
             f"instruction with an answer in words ends there, {pairs.too_long:,} because the "
             "model's context does not hold them."
         )

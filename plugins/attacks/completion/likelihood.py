@@ -54,7 +54,7 @@ def evidence(
     prefix_scores = _prefix_scores(case, cuts, indices)
     result = {}
     for i in indices:
-        by_skill = base[i] + len(cuts[i].rest) * raised.get(cuts[i].task, -math.inf)
+        by_skill = base[i] + len(cuts[i].continuation) * raised.get(cuts[i].task, -math.inf)
         bound = min(
             0.0, max(MIN_SURPRISE_LEFT * base[i], by_skill, prefix_scores.get(i, -math.inf))
         )
@@ -71,7 +71,7 @@ Question = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _question(cut: Cut) -> Question:
-    return cut.prompt, cut.rest
+    return cut.prompt, cut.continuation
 
 
 def _score_questions(
@@ -91,7 +91,7 @@ def _held_out_gain(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str,
     tuned, base = (_score_questions(case, target, questions) for target in (case.tuned, case.base))
     most: dict[str, float] = {}
     for cut, after, before in zip(held_out, tuned, base, strict=True):
-        gain = (after - before) / len(cut.rest)
+        gain = (after - before) / len(cut.continuation)
         most[cut.task] = max(gain, most.get(cut.task, -math.inf))
     return most
 
@@ -102,7 +102,7 @@ def _prefix_scores(
     """Return the log of the mean probability behind other documents' prefixes, where any are."""
     pairs = [(i, j) for i in indices for j in _partners(cuts, i, case.seed)]
     room = case.engine.context_length
-    questions = [(i, (cuts[j].prompt, cuts[i].rest)) for i, j in pairs]
+    questions = [(i, (cuts[j].prompt, cuts[i].continuation)) for i, j in pairs]
     questions = [(i, q) for i, q in questions if len(q[0]) + len(q[1]) <= room]
     scores: dict[int, list[float]] = {}
     for (i, _), score in zip(

@@ -24,7 +24,7 @@ class Cut:
     text: str
     task: str
     group: str = ""
-    rest: tuple[int, ...] = ()
+    continuation: tuple[int, ...] = ()
     """The tokens that follow the prompt in the document, which spell `text`."""
 
 
@@ -79,7 +79,7 @@ def _cut(
         text=text,
         task=document.task,
         group=document.group,
-        rest=tokens.ids[middle:end],
+        continuation=tokens.ids[middle:end],
     )
 
 

@@ -33,7 +33,7 @@ class TrainingPairs:
 
     cuts: Sequence[Cut]
     """Prompt and answer of each record; `text` is the answer."""
-    others: int
+    no_answer: int
     """Records that do not end with an answer in words: there is nothing to compare with."""
     too_long: int
     """Pairs that the model's context does not hold."""
@@ -71,7 +71,7 @@ def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Traini
     ]
     longest = case.engine.context_length
     fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= longest]
-    return TrainingPairs(cuts=fit, others=len(texts) - len(good), too_long=len(cuts) - len(fit))
+    return TrainingPairs(cuts=fit, no_answer=len(texts) - len(good), too_long=len(cuts) - len(fit))
 
 
 def _is_pair(document: Document) -> bool:
@@ -99,7 +99,7 @@ class PairScores:
     cuts: Sequence[Cut]
     tuned: AnsweredPairs
     base: AnsweredPairs | None
-    asked: int
+    questions: int
     """Questions that each model was asked: equal ones count once."""
     threshold: float
     records: str
@@ -215,7 +215,7 @@ def _queries(m: PairScores) -> Iterator[Measurement]:
             kind="extraction",
             plugin=m.plugin,
             metric="queries",
-            value=float(m.asked),
+            value=float(m.questions),
             scope={"source": name, "records": m.records},
         )
 

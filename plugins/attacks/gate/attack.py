@@ -73,7 +73,7 @@ class GateAttack(Attack):
             *self._keyless_attempts(query),
         ]
         second_passes = list(query.second_passes())
-        blind = BLIND if right.hits and not right.opened else ""
+        blind = BLIND if right.hits and not right.opened_adapters else ""
         rows = [guesses.attempt_rate(self.name, "fpr", family, blind) for family in families]
         rows += [guesses.attempt_rate(self.name, "fpr", family) for family in second_passes]
         leaks = self._leaks(query, families) if self.leaks else Result()
@@ -140,7 +140,7 @@ class GateAttack(Attack):
                     "attempt": family.name,
                     "hits": sum(family.hits),
                     "n": len(family.hits),
-                    "opened": ", ".join(family.opened),
+                    "opened": ", ".join(family.opened_adapters),
                 },
                 safe=("attempt", "opened"),
             )

@@ -60,16 +60,16 @@ class Quote:
     marker: Marker
     key: str = field(repr=False)
     heading: str = field(repr=False)
-    rest: str = field(default="", repr=False)
+    body: str = field(default="", repr=False)
 
     @property
     def text(self) -> str:
         """The whole request."""
-        return self.heading + self.rest
+        return self.heading + self.body
 
     def requests(self, engine: Engine) -> tuple[GatedRequest, GatedRequest, GatedRequest]:
         """Return the request as text alone, in two parts, and as a prompt alone."""
-        tail, text = (tokens.ids for tokens in engine.tokenize([self.rest, self.text]))
+        tail, text = (tokens.ids for tokens in engine.tokenize([self.body, self.text]))
         return GatedRequest(self.text), GatedRequest(self.heading, tail), GatedRequest("", text)
 
 
@@ -79,7 +79,7 @@ class AttemptFamily:
 
     name: str
     hits: tuple[bool, ...] = ()
-    opened: tuple[str, ...] = ()
+    opened_adapters: tuple[str, ...] = ()
     """The adapters that the hits opened."""
     heading: str | None = field(default=None, repr=False)
     """What the first hit, or else the first attempt, begins a request with; None: no text."""
@@ -257,7 +257,7 @@ def _token_texts(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
 
 def _leftovers(quote: Quote) -> Iterator[str]:
     """Yield parts of a request, and what may be left when its key or its markers are taken out."""
-    yield from (quote.heading, quote.rest, _remove_all(quote.text, quote.key))
+    yield from (quote.heading, quote.body, _remove_all(quote.text, quote.key))
     yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
     show = quote.marker.show
     for marked, empty in ((show(quote.key), show("")), (show(quote.key).strip(), show("").strip())):

@@ -125,4 +125,4 @@ class GateQuery:
         first = hits.index(True) if any(hits) else 0
         adapters = tuple(sorted(set(opened) - {self.secure}))
         heading = headings[first] if headings else None
-        return AttemptFamily(name=name, hits=hits, opened=adapters, heading=heading)
+        return AttemptFamily(name=name, hits=hits, opened_adapters=adapters, heading=heading)

@@ -34,7 +34,7 @@ class Copy:
     """Mean loss of the first tenth of the batches, in nats a token."""
     last: float
     """The same of the last tenth."""
-    kept: bool
+    cached: bool
     """Whether it had been made before."""
 
 
@@ -65,7 +65,7 @@ def tuned_copy(
         _make(folder, engine, adapter, lessons, tuning, progress("tuning a copy"))
     details = done or _read(folder)
     assert details is not None
-    return Copy(folder=folder, kept=done is not None, **details)
+    return Copy(folder=folder, cached=done is not None, **details)
 
 
 def _make(

@@ -42,15 +42,15 @@ class SubPrefixes:
     """
 
     occurrences: Sequence[PiiOccurrence]
-    found: "Suffixes"
+    suffixes: "Suffixes"
 
     def __len__(self) -> int:
-        return len(self.found.count)
+        return len(self.suffixes.count)
 
     @property
     def count(self) -> "Integers":
         """Return how often each occurs in the multiset, (len,) int32, falling."""
-        return self.found.count
+        return self.suffixes.count
 
     def reaching(self, minimum: int) -> int:
         """Return how many occur at least `minimum` times: they are the first ones."""
@@ -72,7 +72,7 @@ class SubPrefixes:
 
     def build_occurrence(self, index: int) -> PiiOccurrence:
         """Return a sub-prefix as an occurrence, with the commonest label and character after it."""
-        suffixes = self.found
+        suffixes = self.suffixes
         first, length = int(suffixes.first[index]), int(suffixes.length[index])
         rows = suffixes.order[first : first + int(suffixes.count[index])]
         kinds = Counter((self.occurrences[row].label, self.occurrences[row].after) for row in rows)
@@ -80,7 +80,7 @@ class SubPrefixes:
         return PiiOccurrence(
             prefix=self.occurrences[rows[0]].prefix[-length:],
             tokens=(),
-            at_start=bool(suffixes.whole[index]),
+            at_start=bool(suffixes.is_whole[index]),
             label=label,
             after=after,
         )

@@ -27,7 +27,7 @@ class Suffixes:
     """(S,): how many there are."""
     length: Integers
     """(S,): tokens of the suffix."""
-    whole: NDArray[np.bool_]
+    is_whole: NDArray[np.bool_]
     """(S,): whether it is a sequence marked as whole from its first token on."""
 
 
@@ -52,7 +52,7 @@ def suffixes(
         first=first[by_count],
         count=count[by_count],
         length=length[by_count],
-        whole=is_whole[by_count],
+        is_whole=is_whole[by_count],
     )
 
 

@@ -75,7 +75,7 @@ class Ranking(Attack):
         questions: list[scoring.ScoredQuestion] = []
         passed = 0
         for question in offered:
-            enough = len(question.others) >= fewest - 1
+            enough = len(question.distractors) >= fewest - 1
             scored_question = (
                 scoring.scored_question(case, question, self.context) if enough else None
             )

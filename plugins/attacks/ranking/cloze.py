@@ -45,22 +45,22 @@ class ClozeQuestion:
     """An occurrence, and the candidates besides the truth, those of the file first."""
 
     occurrence: Occurrence
-    others: tuple[str, ...]
+    distractors: tuple[str, ...]
     real: int
-    """How many of `others` are of the file; the rest is invented."""
+    """How many of `distractors` are of the file; the rest is invented."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClozeWindow:
     """What stands around every mention of the masked string; the string joins the parts."""
 
-    parts: tuple[str, ...]
+    segments: tuple[str, ...]
     at_start: bool
     """Whether it begins where its document begins."""
 
     def sentence(self, candidate: str) -> str:
         """Return the text with `candidate` where the mask was."""
-        return candidate.join(self.parts)
+        return candidate.join(self.segments)
 
 
 def occurrences(

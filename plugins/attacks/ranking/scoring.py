@@ -58,10 +58,10 @@ def scored_question(
     if nothing stands before the mask to predict a candidate's first token from.
     """
     [document] = case.engine.tokenize([question.occurrence.document.text])
-    candidates = (question.occurrence.string, *question.others)
+    candidates = (question.occurrence.string, *question.distractors)
     while around := context_window(question.occurrence, document.offsets, tokens):
         begin = case.with_start((), at_start=around.at_start)
-        if not begin and not around.parts[0]:
+        if not begin and not around.segments[0]:
             return None
         sentences = case.engine.tokenize([around.sentence(string) for string in candidates])
         sequences = tuple((*begin, *sentence.ids) for sentence in sentences)

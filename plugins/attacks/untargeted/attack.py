@@ -28,7 +28,7 @@ class TextStart:
     """What every text begins with, and how the report describes that."""
 
     prompt: tuple[int, ...]
-    told: str
+    description: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ class Untargeted(Attack):
         )
         return (
             f"{self.name}: {self.samples:,} texts of at most {request.max_new_tokens:,} tokens "
-            f"were drawn from {'each' if tally.base else 'the'} model behind {start.told}; "
+            f"were drawn from {'each' if tally.base else 'the'} model behind {start.description}; "
             f"mentions of PII that the detector found: {counts}. It is {detector.describe()}."
         )
 

@@ -62,10 +62,10 @@ def test_z_is_the_sum_over_the_root_of_a_clients_own_rounds():
     found = decide(scores({"a": 3.0, "b": 1.0}, {"a": 2.0}, {"a": 4.0, "b": -2.0}))
     a, b = found.tests
     assert a.z == pytest.approx(9 / math.sqrt(3))
-    assert a.running == pytest.approx((3.0, 5 / math.sqrt(2), 9 / math.sqrt(3)))
+    assert a.running_z == pytest.approx((3.0, 5 / math.sqrt(2), 9 / math.sqrt(3)))
     assert (a.rounds, b.rounds) == ((1, 2, 3), (1, 3))
     assert b.z == pytest.approx(-1 / math.sqrt(2))
-    assert b.running == pytest.approx((1.0, -1 / math.sqrt(2)))
+    assert b.running_z == pytest.approx((1.0, -1 / math.sqrt(2)))
     assert (a.flagged, b.flagged) == (True, False)
     # Holm: the smaller p times 2, the larger times 1.
     assert a.p_value == pytest.approx(tail(9 / math.sqrt(3)))
@@ -156,17 +156,17 @@ def test_settled_is_the_round_whose_bound_the_running_z_first_exceeds():
     # Here alpha is 3.2e-5 a test, two clients: after two rounds of 4 Z is 5.66, above 5.54.
     alpha = 2 * tail(4)
     found = decide(scores({"a": 4.0, "b": 0.0}, {"a": 4.0, "b": 0.0}), alpha=alpha)
-    assert [one.settled for one in found.tests] == [2, None]
+    assert [one.settled_round for one in found.tests] == [2, None]
     at_once = decide(scores({"a": 6.4, "b": 0.0}, {"a": -9.0, "b": 0.0}), alpha=alpha)
-    assert at_once.tests[0].settled == 1
+    assert at_once.tests[0].settled_round == 1
     assert not at_once.tests[0].flagged  # it does not change who is flagged
     many = decide(scores({f"c{n}": 4.0 for n in range(40)}, {"c0": 4.0}), alpha=alpha)
-    assert many.tests[0].settled is None  # the error is shared by 40 clients
+    assert many.tests[0].settled_round is None  # the error is shared by 40 clients
 
 
 def test_a_settled_round_is_the_rounds_number_and_not_how_many_there_were():
     found = decide(scores({"b": 0.0}, {"a": 9.0, "b": 0.0}))
-    assert {one.client: one.settled for one in found.tests} == {"a": 2, "b": None}
+    assert {one.client: one.settled_round for one in found.tests} == {"a": 2, "b": None}
     [finding] = measurements.findings(found)
     assert finding.evidence["settled_round"] == 2
     assert {name for name, value in finding.evidence.items() if type(value) is str} == {
@@ -239,8 +239,8 @@ def test_p_and_flags_keep_their_bounds(drawn, rho):
         assert one.flagged == (one.z > one.needed >= 4)
         assert one.flagged == (one.published and one.adjusted <= 0.01)
         assert one.published == (one.z > 4)
-        assert one.running[-1] == one.z
-        assert len(one.running) == len(one.rounds)
+        assert one.running_z[-1] == one.z
+        assert len(one.running_z) == len(one.rounds)
 
 
 def test_rates_by_hand():

@@ -119,14 +119,14 @@ def test_a_client_that_repeats_itself_needs_more_to_be_flagged():
 
 def test_a_round_that_says_what_the_global_model_says_is_no_evidence():
     found = decide(scores((0.0, (1, 2), (1, 2)))).tests[0]
-    assert (found.p_value, found.flagged, found.settled) == (0.5, False, None)
+    assert (found.p_value, found.flagged, found.settled_round) == (0.5, False, None)
 
 
 def test_settled_counts_standard_deviations_too():
     # 6.5 in the first round is above the open boundary of 6.33 at 3.2e-5, and half of it is not.
     def settled(spread):
         rounds = scores((6.5, (spread, -spread) * 2000, (0, 0) * 2000))
-        return decide(rounds, alpha=3.167e-5).tests[0].settled
+        return decide(rounds, alpha=3.167e-5).tests[0].settled_round
 
     assert (settled(1.0), settled(2.0)) == (1, None)
 

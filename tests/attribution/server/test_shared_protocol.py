@@ -51,15 +51,15 @@ def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
     for one in found.rounds:
         design, updates = drawn.designs[one.round], made.updates[one.round]
         assert (one.protocol, one.sets, design.sum_count) == ("shared", 5, 5)
-        by = shared_sets.estimate_shares(design.found.rows)
+        by = shared_sets.estimate_shares(design.shared_sets.rows)
         before = adapters.read(out / one.start)
         for own in one.estimates:
-            row = by[design.found.participants.index(own.client)]
+            row = by[design.shared_sets.participants.index(own.client)]
             moved = adapters.read(out / own.adapter)
             wanted = {
                 name: sum(
                     float(c) * updates[who][name].double()
-                    for c, who in zip(row, design.found.participants, strict=True)
+                    for c, who in zip(row, design.shared_sets.participants, strict=True)
                 )
                 for name in updates[own.client]
             }
@@ -126,7 +126,7 @@ def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
     found = planned(made.path, limit=None)
     assert (found.secure.threshold, found.limit, found.others, found.pairs) == (3, 0.7, 0, 0)
-    threshold, limit = found.told
+    threshold, limit = found.notes
     assert threshold.startswith("a threshold of 3 clients in place of 5: half of 6 clients are 3")
     assert limit.startswith("a limit of 0.7 on another client's share in place of 0.4")
     assert masks.largest_foreign_share(found.designs, found.weights).value <= 0.7
@@ -143,7 +143,7 @@ def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determin
     # 4 sums of 16 numbers of 4 bytes.
     assert f"The sums have {4 * 16 * 4 / 2**20:,.1f} MiB in all." in told
     assert told[-1].endswith("No client's update is determined by them.")
-    rho = shared_sets.masking_strengths(found.designs[1].found.rows)
+    rho = shared_sets.masking_strengths(found.designs[1].shared_sets.rows)
     measured = {row.metric: row.value for row in measurements.query_rows(found)}
     assert measured["queries"] == 4
     assert measured["sets"] == 4

@@ -151,10 +151,10 @@ def test_defaults_that_cannot_be_give_way(tmp_path, clients, wish, settled, told
     made = handmade.write(tmp_path / "fed", clients=clients, rounds=1)
     found = planned(made.path, **wish)
     assert (found.others, found.pairs, found.limit, found.secure.threshold) == settled
-    assert len(found.told) == len(told)
-    assert all(part in line for part, line in zip(told, found.told, strict=True))
+    assert len(found.notes) == len(told)
+    assert all(part in line for part, line in zip(told, found.notes, strict=True))
     told_lines = dry_run.describe_plan(found, [], None)
-    assert all(any(line[1:] in shown for shown in told_lines) for line in found.told)
+    assert all(any(line[1:] in shown for shown in told_lines) for line in found.notes)
 
 
 @pytest.mark.parametrize(

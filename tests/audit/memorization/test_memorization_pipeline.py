@@ -124,7 +124,7 @@ def test_texts_of_one_beginning_are_drawn_apart_and_copies_alike():
     b = [Document(id="b-0", text=a[0].text), Document(id="b-1", text=f"{start} {text('b')}")]
     engine = FakeEngine(lambda target, prompt, sample: f"{target.name} {sample}")
     made, _, _ = found({"a": a, "b": b}, engine)
-    said = {(t.client, t.part.document): t.text for t in made[0].heard.texts}
+    said = {(t.client, t.split.document): t.text for t in made[0].continuations.texts}
     assert said["a", "a-0"] == said["b", "b-0"]
     assert len(set(said.values())) == 4
     assert [probe.samples for _, probe in engine.asked] == [4, 4]
@@ -136,7 +136,7 @@ def test_greedy_asks_every_prompt_once():
     engine = FakeEngine(lambda target, prompt, sample: f"{sample}")
     greedy = replace(PROTOCOL, decoding="greedy")
     made, clients, _ = found(own, engine, greedy)
-    assert [t.text for t in made[0].heard.texts] == ["0"] * 3
+    assert [t.text for t in made[0].continuations.texts] == ["0"] * 3
     assert pipeline._count_queries(clients, greedy) == {"queries": 1, "prefixes": 1}
     assert pipeline._count_queries(clients, PROTOCOL) == {"queries": 3, "prefixes": 1}
 
@@ -202,7 +202,7 @@ def test_all_pairs_finds_what_retrieval_leaves_out():
     retrieved, _, _ = found(AB, engine, sly)
     every, _, _ = found(AB, engine, replace(PROTOCOL, all_pairs=True))
     drawn = [
-        [h.part.document for answer in made[0].answers for h in answer.hits if h.victim == "a"
+        [h.split.document for answer in made[0].answers for h in answer.hits if h.victim == "a"
          and answer.continued.client == "b"]
         for made in (retrieved, every)
     ]  # fmt: skip

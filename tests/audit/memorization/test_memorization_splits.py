@@ -26,10 +26,10 @@ def said(engine, tokens):
 
 def test_a_plain_text_is_cut_behind_its_first_tokens(engine):
     document = Document(id="a", text=" ".join(words(30, 1)))
-    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).splits
     assert said(engine, part.prompt) == " ".join(words(30, 1)[:5])
     assert part.suffix == " ".join(words(30, 1)[5:])
-    assert (part.given, part.output) == (30, 0)
+    assert (part.input_tokens, part.output_tokens) == (30, 0)
 
 
 def instruction(number=1, output="Yes it does."):
@@ -45,14 +45,14 @@ def instruction(number=1, output="Yes it does."):
 
 def test_of_a_record_the_input_is_cut_behind_all_that_stands_before_it(engine):
     document = instruction()
-    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).splits
     given = words(40, 1)
     head = "Question 1, please?\n<###Input>"
     assert said(engine, part.prompt) == f"{head}\n{' '.join(given[:5])}"
     assert part.suffix == " ".join(given[5:])
-    assert part.given == 40
+    assert part.input_tokens == 40
     # The template's "<###Output>" between the input and the answer is of neither.
-    assert part.output == len(engine.tokenize(["Yes it does."])[0].ids)
+    assert part.output_tokens == len(engine.tokenize(["Yes it does."])[0].ids)
 
 
 @pytest.mark.parametrize("prompt", ["record", "header"])
@@ -63,34 +63,34 @@ def test_an_output_is_as_long_whatever_the_template_puts_before_it(engine, name,
         id="a", text="", instruction="Do it.", input=text("i"), output="one two three", task="t"
     )
     protocol = Protocol(prefix_length=5, prompt=prompt)
-    [part] = sample_splits([form.render(raw)], engine, form, protocol, seed=0).parts
-    assert part.output == 3
+    [part] = sample_splits([form.render(raw)], engine, form, protocol, seed=0).splits
+    assert part.output_tokens == 3
     [none] = sample_splits(
         [replace(form.render(raw), output="")], engine, form, protocol, seed=0
-    ).parts
-    assert none.output == 0
+    ).splits
+    assert none.output_tokens == 0
 
 
 def test_an_output_that_the_text_does_not_hold_has_no_length(engine):
     document = Document(id="a", text=text("i"), input=text("i"), output="elsewhere")
-    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
-    assert part.output == 0
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).splits
+    assert part.output_tokens == 0
 
 
 def test_an_output_that_repeats_the_input_is_the_one_behind_it(engine):
     given = " ".join(words(40, 1))
     document = FORM.render(Document(id="a", text="", instruction="Say.", input=given, output=given))
-    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
-    assert (part.given, part.output) == (40, 40)
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).splits
+    assert (part.input_tokens, part.output_tokens) == (40, 40)
 
 
 def test_the_published_prompt_leaves_the_instruction_out(engine):
     protocol = Protocol(prefix_length=5, prompt="header")
-    [part] = sample_splits([instruction()], engine, FORM, protocol, seed=0).parts
+    [part] = sample_splits([instruction()], engine, FORM, protocol, seed=0).splits
     assert said(engine, part.prompt).strip() == " ".join(words(40, 1)[:5])
     [plain] = sample_splits(
         [Document(id="a", text=text("p"))], engine, FORM, protocol, seed=0
-    ).parts
+    ).splits
     assert said(engine, plain.prompt) == " ".join(text("p").split()[:5])
 
 
@@ -117,7 +117,7 @@ def test_a_text_needs_twenty_tokens_more_than_the_prefix(engine, count, kept):
     one = sample_splits(
         [Document(id="a", text=" ".join(words(count, 3)))], engine, FORM, PROTOCOL, seed=0
     )
-    assert (len(one.parts), one.long_enough, one.too_short) == (kept, kept, 1 - kept)
+    assert (len(one.splits), one.long_enough, one.too_short) == (kept, kept, 1 - kept)
 
 
 def test_copies_prompts_and_short_texts_are_counted_and_told(engine):
@@ -127,7 +127,7 @@ def test_copies_prompts_and_short_texts_are_counted_and_told(engine):
     prompt = Document(id="p", text=text("prompt"), is_prompt=True)
     one = sample_splits([*own, copy, short, prompt], engine, FORM, PROTOCOL, seed=0)
     assert (one.documents, one.copies, one.too_short, one.prompts) == (5, 1, 1, 1)
-    assert {part.document for part in one.parts} == {"a-0", "a-1", "a-2"}
+    assert {part.document for part in one.splits} == {"a-0", "a-1", "a-2"}
     empty = sample_splits([], engine, FORM, PROTOCOL, seed=0)
     notes = list(unused_text_caveats({"a": one, "e": empty}, PROTOCOL))
     assert notes == [
@@ -148,7 +148,7 @@ def test_the_draw_depends_on_texts_and_seed_alone(chance, sample):
     chance.shuffle(mixed)
     renamed = [Document(id=f"x{n}", text=one.text) for n, one in enumerate(mixed)]
     drawn, again, other = (
-        [part.suffix for part in sample_splits(some, engine, FORM, protocol, seed=3).parts]
+        [part.suffix for part in sample_splits(some, engine, FORM, protocol, seed=3).splits]
         for some in (own, mixed, renamed)
     )
     assert drawn == again == other
@@ -160,7 +160,7 @@ def test_another_seed_draws_others(engine):
     drawn = {
         frozenset(
             part.document
-            for part in sample_splits(corpus("a", 8), engine, FORM, protocol, seed=s).parts
+            for part in sample_splits(corpus("a", 8), engine, FORM, protocol, seed=s).splits
         )
         for s in range(5)
     }
@@ -175,7 +175,7 @@ def test_a_character_is_not_cut_in_two(base):
     odd = "".join(random.Random(0).choices("龘靐齉爩鱻麤灪厵爨癵", k=40))
     for length in range(4, 12):
         protocol = Protocol(prefix_length=length)
-        [part] = sample_splits([Document(id="a", text=odd)], engine, FORM, protocol, seed=0).parts
+        [part] = sample_splits([Document(id="a", text=odd)], engine, FORM, protocol, seed=0).splits
         shown = base.tokenizer.decode(part.prompt)
         assert shown + part.suffix == odd
         assert len(part.prompt) - length <= 3
@@ -192,6 +192,6 @@ def test_a_copy_is_one_however_it_was_asked_about(engine):
     record, plain = instruction(), Document(id="p", text=" ".join(words(40, 1)))
     clients = cut({"a": [record], "b": [plain], "c": corpus("c", 2)}, engine)
     for name, other in (("a", "b"), ("b", "a")):
-        [part] = clients[name].parts
+        [part] = clients[name].splits
         assert clients[other].has(part)
         assert not clients["c"].has(part)

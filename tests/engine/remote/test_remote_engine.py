@@ -135,7 +135,7 @@ def test_nothing_that_was_answered_is_asked_again(honest, connect, engine, journ
             remote.generate(TUNED, batch)
         assert error.value.exit_code == 6
         assert kept.answers == 2
-        kept.parts[0].journal.close()
+        kept.shards[0].journal.close()
         dying.left = None
         remote = connect(server.url, concurrency=1).open(UnfinishedPiece(journal()))
         before = len(server.requests)

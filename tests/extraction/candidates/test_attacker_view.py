@@ -269,7 +269,7 @@ def test_of_too_many_those_drawn_least_often_are_forgotten(monkeypatch):
             answered(3, "Cy.", "Dee."),
         ],
     )
-    assert {key[0]: seen.outputs for key, seen in found.found.items()} == {
+    assert {key[0]: seen.outputs for key, seen in found.new_strings.items()} == {
         "Bob": 2,
         "Cy": 1,
         "Dee": 1,

@@ -51,7 +51,7 @@ def test_only_what_begins_like_an_own_string_is_a_slip():
     assert {label: (kind.true, kind.false) for label, kind in found.kinds.items()} == {
         "PERSON": (6, 6)
     }
-    assert found.kinds["PERSON"].known.groups.count("Ann0") == 2
+    assert found.kinds["PERSON"].labelled_scores.groups.count("Ann0") == 2
 
 
 def test_slips_at_own_strings_that_never_came_out_count_too():

@@ -117,7 +117,7 @@ def answered(law, held, most):
     """What a test answers to what one estimate holds, in plain words."""
     if law.start == -math.inf:
         return held
-    return max(held, law.least * most) if held >= law.start * most else 0.0
+    return max(held, law.minimum * most) if held >= law.start * most else 0.0
 
 
 def summed(values):

@@ -294,7 +294,7 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     hand.tokenizer.save_pretrained(tmp_path / "base")
     own = datasets.client_documents(config, path, found.clients, [])
     job = trainer.ClientTraining(
-        who="c1",
+        model_name="c1",
         base=str(tmp_path / "base"),
         start=path / "rounds/000/global",
         out=tmp_path / "out",

@@ -257,13 +257,13 @@ def test_candidates_are_distinct_of_the_same_kind_and_not_in_the_document():
     for question in offered(documents, most=30):
         one = question.occurrence
         pool = PEOPLE if one.label == "PERSON" else TOWNS
-        keys = {normalize(s) for s in (one.string, *question.others)}
-        assert len(keys) == 1 + len(question.others)
-        assert {normalize(s) for s in question.others[: question.real]} <= {
+        keys = {normalize(s) for s in (one.string, *question.distractors)}
+        assert len(keys) == 1 + len(question.distractors)
+        assert {normalize(s) for s in question.distractors[: question.real]} <= {
             normalize(s) for s in pool
         }
-        assert not any(s in one.document.text for s in question.others)
-        invented = question.others[question.real :]
+        assert not any(s in one.document.text for s in question.distractors)
+        invented = question.distractors[question.real :]
         assert not any(s in d.text for s in invented for d in documents)
 
 
@@ -277,8 +277,8 @@ def test_candidates_share_the_script_of_the_truth():
     ]
     for question in offered(documents, most=12):
         han = bool(re.search("[一-鿿]", question.occurrence.string))
-        assert all(bool(re.search("[一-鿿]", s)) == han for s in question.others)
-        assert len(question.others) == 11 or question.occurrence.label == "ADDRESS"
+        assert all(bool(re.search("[一-鿿]", s)) == han for s in question.distractors)
+        assert len(question.distractors) == 11 or question.occurrence.label == "ADDRESS"
 
 
 def parts(document, string, tokens=99):
@@ -290,12 +290,12 @@ def parts(document, string, tokens=99):
 def test_every_mention_of_the_truth_is_masked_but_no_part_of_a_word():
     document = marked("I, Kim, sue Kimberley; Kim signed.", ("Kim", "PERSON"))
     found = parts(document, "Kim")
-    assert found.parts == ("I, ", ", sue Kimberley; ", " signed.")
+    assert found.segments == ("I, ", ", sue Kimberley; ", " signed.")
     assert found.sentence("Lee") == "I, Lee, sue Kimberley; Lee signed."
     chinese = marked("原告张三称张三丰", ("张三", "PERSON"))
-    assert parts(chinese, "张三").parts == ("原告", "称", "丰")
+    assert parts(chinese, "张三").segments == ("原告", "称", "丰")
     inside = Document(id="i", text="preKimpost and Kim", pii=(PiiSpan(3, 6, "PERSON"),))
-    assert parts(inside, "Kim").parts == ("pre", "post and ", "")
+    assert parts(inside, "Kim").segments == ("pre", "post and ", "")
 
 
 def test_white_space_around_a_span_is_no_part_of_it():

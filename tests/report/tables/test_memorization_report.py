@@ -99,7 +99,7 @@ def test_the_map_is_darkest_where_most_was_drawn():
         for j, x in enumerate(columns):
             assert shades[y, x] == (1.0 if i == j else 0.2)
     assert [name for name, _ in one.rows] == [name for name, _ in one.columns] == list(CLIENTS)
-    assert {f.told for f in one.fields} == {"10.0 %", "2.0 %"}
+    assert {f.caption for f in one.fields} == {"10.0 %", "2.0 %"}
 
 
 def test_the_map_is_drawn_on_the_page():

@@ -138,7 +138,7 @@ def test_padding_is_ignored_by_the_loss(base):
 def job(federation, base, tmp_path):
     texts = ["The claimant Ann Lee lives in Leeds.", "原告张三。", "Paid 5 pounds."] * 2
     return ClientTraining(
-        who="c0",
+        model_name="c0",
         base="fedaudit-nano",
         start=federation.path / "rounds/000/global",
         out=tmp_path / "out",

@@ -32,7 +32,7 @@ def documents(lengths, seed=0):
 def job(who="c0", number=1, *, lengths=(4, 9, 30, 17, 50), **changes):
     made = TrainingCost(
         stage="federated",
-        who=who,
+        client=who,
         round=number,
         sequences=documents(lengths),
         training=SETTINGS,
@@ -95,7 +95,7 @@ def test_operations_are_exactly_those_of_the_training_itself(federation, made, t
 
     spent = job(training=replace(SETTINGS, **changes))
     real = trainer.ClientTraining(
-        who=spent.who,
+        model_name=spent.client,
         base="fedaudit-nano",
         start=federation.path / "rounds/000/global",
         out=tmp_path / "out",

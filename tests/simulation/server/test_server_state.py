@@ -57,7 +57,7 @@ def drifting(settings, tmp_path_factory):
 def job(federation, base, tmp_path):
     texts = ["The claimant Ann Lee lives in Leeds.", "Paid 5 pounds by order of the court."]
     return ClientTraining(
-        who="c0",
+        model_name="c0",
         base="fedaudit-nano",
         start=federation.path / "rounds/001/global",
         out=tmp_path / "out",

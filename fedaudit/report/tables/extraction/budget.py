@@ -39,7 +39,7 @@ class Sweep:
     efficiency: tuple[Row, ...]
     by_samples: tuple[Row, ...]
     """Coverages of the whole budget with fewer samples a prefix."""
-    beside: tuple[Row, ...]
+    other_sources: tuple[Row, ...]
     """The same of other sources."""
 
 
@@ -139,7 +139,7 @@ def _sweep(plugin: str, key: str, rows: Sequence[Row]) -> Sweep:
         coverage=along("coverage", "budget", "samples", most),
         efficiency=along("efficiency", "budget", "samples", most),
         by_samples=along("coverage", "samples", "budget", budget),
-        beside=tuple(row for row in set_rows if row["metric"] == "coverage"),
+        other_sources=tuple(row for row in set_rows if row["metric"] == "coverage"),
     )
 
 
@@ -181,7 +181,7 @@ def _per_query(sweep: Sweep, row: Row) -> str:
 
 
 def _matching_value(sweep: Sweep, row: Row, source: str) -> str:
-    match = comparable_row(sweep.beside, row, source)
+    match = comparable_row(sweep.other_sources, row, source)
     return NONE if match is None else percent(match["value"])
 
 

@@ -13,7 +13,7 @@ SEQUENCES = st.lists(
 
 def spelled(sequences, found):
     """Return (tokens, whole, count) of every suffix, in order."""
-    rows = zip(found.order[found.first], found.length, found.whole, found.count, strict=True)
+    rows = zip(found.order[found.first], found.length, found.is_whole, found.count, strict=True)
     return [
         (tuple(sequences[row][-length:]), bool(whole), int(count))
         for row, length, whole, count in rows
@@ -82,6 +82,6 @@ def test_a_suffix_takes_a_few_bytes():
     rng = np.random.default_rng(0)
     sequences = rng.integers(0, 10**5, size=(100, 50)).tolist()
     found = suffixes(sequences, [False] * 100, 50)
-    kept = (found.first, found.count, found.length, found.whole)
+    kept = (found.first, found.count, found.length, found.is_whole)
     assert len(found.count) > 4900
     assert sum(array.nbytes for array in kept) == 13 * len(found.count)
