@@ -5,9 +5,9 @@ DEMO := demo
 REAL := real
 DATA ?= nano
 RECORDS ?= 100
-# A run and a report for each file of records, by its name.
-REAL_RUN = runs/$(basename $(notdir $(DATA)))
-REAL_REPORT = report/$(basename $(notdir $(DATA)))
+# A run and a report for each file of records, by its name, and for each number of them.
+REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
+REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
 .PHONY: demo real test fuzz check extras servers lock sbom clean
 

@@ -42,10 +42,10 @@ central = false
 workers = 1
 device = "cpu"
 partition = {{ method = "corpus" }}
-training = {{ epochs = {epochs}, batch_size = 32, learning_rate = 5e-3, warmup = 5, rank = 16, \
-alpha = 32, max_length = 40, targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", \
-"up_proj", "down_proj"] }}
+training = {{ epochs = {epochs}, batch_size = 32, learning_rate = 5e-3, warmup = 5, rank = {rank}, \
+alpha = {alpha}, max_length = 40, targets = {targets} }}
 """
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 KINDS = {"noiseless": "noise_multiplier=1e-9", "honest": "epsilon={epsilon}",
          "batch": "epsilon={epsilon}"}  # fmt: skip
 WANTED = {"noiseless": True, "honest": False, "batch": True}
@@ -137,7 +137,15 @@ def federation(place: Path, kind: str, asked: argparse.Namespace, seed: int) -> 
     seconds = place / f"{kind}.seconds"
     if not seconds.exists():
         profile = place / "profile.toml"
-        profile.write_text(PROFILE.format(data=place / "all.jsonl", epochs=asked.epochs))
+        profile.write_text(
+            PROFILE.format(
+                data=place / "all.jsonl",
+                epochs=asked.epochs,
+                rank=asked.rank,
+                alpha=2 * asked.rank,
+                targets=json.dumps(asked.targets),
+            )
+        )
         options = KINDS[kind].format(epsilon=asked.epsilon)
         options += f", max_grad_norm={asked.max_grad_norm}"
         begun = time.perf_counter()
@@ -195,6 +203,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--canaries", type=int, default=600)
     parser.add_argument("--epochs", type=int, default=32)
     parser.add_argument("--max-grad-norm", type=float, default=1.0)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--targets", nargs="+", default=TARGETS)
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     asked = parser.parse_args(words)
     asked.out = asked.out.absolute()

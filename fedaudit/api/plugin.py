@@ -98,6 +98,8 @@ class Attack(Plugin, ABC):
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
     compares: ClassVar[bool] = False
     """Whether it compares what it finds with `held_out`: records that nobody trained on."""
+    asks_held_out: ClassVar[bool] = False
+    """Whether it asks the requests of `held_out`."""
     reads_clients: ClassVar[bool] = False
     """Whether it asks the `clients`' own models, which the server alone sees."""
 

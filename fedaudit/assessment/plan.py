@@ -46,7 +46,7 @@ STEPS: Mapping[type[AuditRequest], str] = {
 SHOWS = {
     "pairs": "personal data of every client that every other one can pull out with its own records",
     "extraction": "personal data and whole passages of one client that another one can pull out; "
-    "whether its records can be recognised as trained on; how often ordinary answers hold some",
+    "whether its records can be recognised as trained on; how often answers hold such data",
     "inference": "whether the model tells which person a sentence of the records is about",
     "memorization": "whose texts the model continues for whom, word for word or as an idea",
     "canaries": "how far training moved planted secrets up among all of their kind",
@@ -134,7 +134,7 @@ def _requests(
             attacks=attacks,
             prefixes=material.prefixes,
             victim=material.victim,
-            held_out=material.held_out if {"membership", "benign"} & set(attacks) else None,
+            held_out=material.held_out if "membership" in attacks else None,
         )
     if data := material.victim or material.prefixes:
         yield InferenceRequest(**fields.request_fields("ranking"), data=data)

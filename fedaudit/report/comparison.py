@@ -16,7 +16,14 @@ from fedaudit.report.query import Row
 
 COMPARED_METRICS = frozenset(
     {
-        *("coverage", "extraction_recall", "inference_accuracy", "mr_inter", "mr_intra"),
+        *(
+            "coverage",
+            "extraction_recall",
+            "leaking_answers",
+            "inference_accuracy",
+            "mr_inter",
+            "mr_intra",
+        ),
         *("tpr", "auc", "exposure", "maximal_exposure", "edit_distance", "rouge_l", "accuracy"),
         *("loss", "perplexity", "stouffer_z", "source_accuracy"),
     }

@@ -23,10 +23,10 @@ SOURCES = {
 SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 """Values of scope.set, likewise."""
 
-INFERENCE = ("inference_accuracy",)
+INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_requests")
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
-    *("hits_of_one_run", "targets", "p_value", "chance", "precision", "leaking_answers"),
+    *("hits_of_one_run", "targets", "p_value", "chance", "precision", *LEAKING),
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (

@@ -16,7 +16,8 @@ from fedaudit.report.verdict.criteria import Policy
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 FILES = {"adapter": "lora", "prefixes": "own.jsonl", "victim": "victim.jsonl", "device": "cpu"}
 SMALL = {"contextual": {"context": 4}, "ranking": {"candidates": (3,)},
-         "untargeted": {"samples": 8, "new_tokens": 9}}  # fmt: skip
+         "untargeted": {"samples": 8, "new_tokens": 9},
+         "benign": {"answers": 24, "new_tokens": 9}}  # fmt: skip
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from fedaudit.report.verdict.recheck import recheck
 
 MODEL = ("fedaudit-nano", "--adapter", "lora", "--prefixes", "own.jsonl", "--victim")
 SMALL = ("--set", "contextual.context=4", "--set", "ranking.candidates=[3]",
-         "--set", "untargeted.samples=8", "--set", "untargeted.new_tokens=9")  # fmt: skip
+         "--set", "untargeted.samples=8", "--set", "untargeted.new_tokens=9",
+         "--set", "benign.answers=24", "--set", "benign.new_tokens=9")  # fmt: skip
 AUDIT = ("audit", *MODEL, "victim.jsonl", *SMALL)
 
 
@@ -146,8 +147,9 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(here, run):
     assert done.code == 0
     assert sorted(here.rglob("*")) == before or (here / "log").exists()
     assert not Path("runs").exists()
-    for text in ("extraction (contextual, verbatim, untargeted)", "continuations", "at most",
-                 "Left out", "membership: there are no records", "cannot show"):  # fmt: skip
+    for text in ("extraction (contextual, verbatim, untargeted, benign)", "continuations",
+                 "at most", "Left out", "membership: there are no records",
+                 "cannot show"):  # fmt: skip
         assert text in done.out
     assert max(map(len, done.out.splitlines())) <= 80
 

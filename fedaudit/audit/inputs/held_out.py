@@ -17,6 +17,11 @@ from fedaudit.data import corpus
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
+RELATED = (
+    "held out: training saw other documents of these records' groups, so the model may know "
+    "more of them than of strangers; such a comparison can show a leak, not rule one out."
+)
+
 FILE = "data/held_out.jsonl"
 """Where a simulation keeps the records that no client was given."""
 
@@ -36,10 +41,10 @@ class HeldOut:
 
 
 def check(request: "AuditRequest") -> None:
-    """Refuse --held-out where no attack compares with such records."""
+    """Refuse --held-out where no attack compares with such records, or asks their requests."""
     if request.unseen is not None and not _needs_held_out(request):
-        names = ", ".join(sorted(name for name in registry.plugins("attack") if _compares(name)))
-        raise UsageError(f"--held-out goes with an attack that compares: {names}.")
+        names = ", ".join(sorted(name for name in registry.plugins("attack") if _uses(name)))
+        raise UsageError(f"--held-out goes with an attack that uses such records: {names}.")
 
 
 def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
@@ -78,17 +83,26 @@ def read(
             "that the records tried are of."
         )
     related = bool(_groups(remaining) & _groups(trained))
+    compared = any(map(_compares, request.attacks))
     limits = _describe_held_out(
-        path, remaining, len(documents) - len(new), len(new) - len(remaining), related=related
+        path, remaining, len(documents) - len(new), len(new) - len(remaining), compared=compared
     )
     if request.unseen is None:
-        limits = (f"{path.name}, which the simulation held out, was compared with.", *limits)
+        use = "compared with" if compared else "used"
+        limits = (f"{path.name}, which the simulation held out, was {use}.", *limits)
+    if related and compared:
+        limits = (*limits, RELATED)
     file = InputFile(path=path, documents=documents, annotation=None)
     return HeldOut(file=file, documents=remaining, related=related, limits=limits)
 
 
 def _needs_held_out(request: "AuditRequest") -> bool:
-    return any(map(_compares, request.attacks))
+    return any(map(_uses, request.attacks))
+
+
+def _uses(name: str) -> bool:
+    plugin = registry.plugins("attack").get(name)
+    return _compares(name) or bool(getattr(plugin, "asks_held_out", False))
 
 
 def _compares(name: str) -> bool:
@@ -111,16 +125,11 @@ def _groups(documents: Iterable[Document]) -> set[str]:
 
 
 def _describe_held_out(
-    path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, related: bool
+    path: Path, remaining: Sequence[Document], trained: int, grouped: int, *, compared: bool
 ) -> tuple[str, ...]:
-    counts = (
-        f"held out: {len(remaining):,} records of {path.name} were compared with; {trained:,} were "
-        f"left out because they were trained on, {grouped:,} because they are of groups tried."
-    )
-    if not related:
-        return (counts,)
+    count = f"{len(remaining):,} records of {path.name}"
+    use = f"{count} were compared with" if compared else f"the requests of {count} could be asked"
     return (
-        counts,
-        "held out: training saw other documents of these records' groups, so the model may know "
-        "more of them than of strangers; such a comparison can show a leak, not rule one out.",
+        f"held out: {use}; {trained:,} were left out because they were trained on, {grouped:,} "
+        "because they are of groups tried.",
     )

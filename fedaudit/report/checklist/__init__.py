@@ -6,6 +6,7 @@
 * `leaks`: Whose data came out, of which kinds, how grave, how likely, at what cost.
 * `measured`: The answers that numbers give.
 * `measures`: What to do now, as far as the measurements support it.
+* `ordinary_use`: How likely personal data comes out of ordinary queries.
 * `questions`: The twenty questions, each with its source and its answer.
 * `stated`: The answers that the run, its context and its coverage give.
 * `validity`: How long a report is evidence, and who owns it.

@@ -12,3 +12,5 @@ class ChecklistAnswer(NamedTuple):
     status: Status
     text: str
     rows: tuple[Mapping[str, Any], ...] = ()
+    against: bool = False
+    """Whether it speaks against the model, though no judgement does."""

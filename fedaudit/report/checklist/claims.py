@@ -15,7 +15,7 @@ STATEMENTS = (
     "The attacks of every class were run, or a reason is given.",
     "Every attacker's access and knowledge is stated.",
     "No more can be extracted with an attack than the policy allows.",
-    "No more comes out when nothing is asked for than the policy allows.",
+    "No more comes out when nobody asks for it than the policy allows.",
     "No more is repeated word for word than the policy allows.",
     "Nobody can be recognised as a member beyond what the policy allows.",
     "No attribute can be inferred beyond what base and guessing give.",
@@ -61,7 +61,7 @@ class AssessedClaim(NamedTuple):
         if "fail" in statuses:
             return 0
         if self.item.number in JUDGED_QUESTIONS:
-            return 1 if statuses == {"pass"} else None
+            return 1 if statuses == {"pass"} and not self.answer.against else None
         return 1 if self.answer.status == "answered" and "inconclusive" not in statuses else None
 
 

@@ -6,22 +6,11 @@ from fedaudit.report import query
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.answer import ChecklistAnswer
 from fedaudit.report.checklist.attackers import attack_class, telling_rows
-from fedaudit.report.number_format import format_rate, number, percent
+from fedaudit.report.checklist.ordinary_use import ordinary_use
+from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
-from fedaudit.report.tables.extraction.untargeted import leaking_answer_rows
 
 MOST_ROWS = 4
-
-REQUESTS = {
-    "given": "the requests that were given",
-    "held-out": "the requests of held-out records",
-    "own": "the requests of the attacker's own records",
-    "general": "general requests",
-}
-"""What ordinary requests were asked, by scope.requests."""
-
-OF_DEPLOYMENT = ("given", "held-out")
-"""Those that are like a deployment's own."""
 
 
 def direct(report: Row) -> ChecklistAnswer:
@@ -48,31 +37,13 @@ def direct(report: Row) -> ChecklistAnswer:
 
 def ordinary(report: Row) -> ChecklistAnswer:
     """Answer how likely personal data comes out of ordinary queries, unintentionally."""
-    benign = [row for row in leaking_answer_rows(report) if row["value"] is not None]
-    if tuned := [row for row in benign if row["scope"].get("source") == "tuned"]:
-        return _ordinary_use(tuned, benign)
+    if answer := ordinary_use(report):
+        return answer
     rows = [row for row in telling_rows(report) if row["plugin"] == "untargeted"]
     if not rows:
         return ChecklistAnswer("open", "Nothing was asked without an attack in mind.")
     caveat = "This asks for nothing, but it is no sample of a deployment's queries."
     return ChecklistAnswer("in part", f"{_results_text(rows)} {caveat}", tuple(rows))
-
-
-def _ordinary_use(tuned: Sequence[Row], benign: Sequence[Row]) -> ChecklistAnswer:
-    """Answer by the answers to ordinary requests, of the kind of access where most gave away."""
-    worst = max(tuned, key=lambda row: row["value"])
-    origin = str(worst["scope"].get("requests"))
-    text = (
-        f"Answers to {REQUESTS.get(origin, 'ordinary requests')} that hold personal data of these "
-        f"records: {format_rate(worst)}."
-    )
-    beside = [row for row in benign if row["scope"].get("source") == "base"]
-    if beside:
-        text += f" Of the base's answers, {percent(max(r['value'] for r in beside))} did."
-    if origin in OF_DEPLOYMENT:
-        return ChecklistAnswer("answered", text, (*tuned, *beside))
-    caveat = " They are no sample of a deployment's requests: benign.given takes those."
-    return ChecklistAnswer("in part", text + caveat, (*tuned, *beside))
 
 
 def regurgitation(report: Row) -> ChecklistAnswer:

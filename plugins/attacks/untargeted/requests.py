@@ -2,16 +2,14 @@
 
 import random
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from fedaudit.api import AttackContext, Document, PromptTemplate
 
-Kind = Literal["given", "held-out", "own", "general"]
+Kind = Literal["held-out", "own", "general"]
 
-ORIGINS: dict[str, str] = {
-    "given": "requests that were given",
+ORIGINS: dict[Kind, str] = {
     "held-out": "the requests of held-out records",
     "own": "the requests of the attacker's own records",
     "general": "general requests that are built in",
@@ -65,49 +63,31 @@ GENERAL_CHINESE = (
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """Texts of requests up to where the answer begins, and where they are from."""
+def request_sets(
+    case: AttackContext, origin: Kind | None, most: int
+) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+    """Yield the requests of held-out records, of own ones and general ones, if there are any.
 
-    texts: tuple[str, ...]
-    origin: Kind
-
-
-def choose_requests(
-    case: AttackContext, given: Sequence[str], origin: Kind | None, most: int
-) -> Requests:
-    """Return the requests that are `given`, else those of held-out records, own ones or general.
-
-    With an `origin` only that one is tried. At most `most` different ones are drawn, by the seed
-    and not by their order.
+    They are texts up to where the answer begins. With an `origin` only those are yielded. At most
+    `most` different ones of a kind are drawn, by the seed and not by their order.
     """
-    texts_of = {
-        "given": lambda: [_written(case, text) for text in given],
+    texts_of: dict[Kind, Callable[[], Iterable[str]]] = {
         "held-out": lambda: _asked(case.held_out or (), case.template),
         "own": lambda: _asked(case.attacker, case.template),
         "general": lambda: [_written(case, text) for text in _general(case)],
     }
-    kinds: tuple[Kind, ...] = ("given", "held-out", "own", "general")
-    for kind in (origin,) if origin else kinds:
-        if texts := sorted(set(texts_of[kind]())):
-            chosen = random.Random(f"requests {case.seed}").sample(texts, min(most, len(texts)))
-            return Requests(tuple(sorted(chosen)), kind)
-    return Requests((), origin or "general")
+    for kind, texts in texts_of.items():
+        if origin in (None, kind) and (different := sorted(set(texts()))):
+            rng = random.Random(f"requests {case.seed}")
+            chosen = rng.sample(different, min(most, len(different)))
+            yield kind, tuple(sorted(chosen))
 
 
-def _asked(documents: Iterable[Document], template: PromptTemplate | None) -> list[str]:
-    """Return what the answers of `documents` follow; texts without instruction have none."""
-    asked = [
-        document.text if document.is_prompt else _question(document, template)
-        for document in documents
-    ]
-    return [text for text in asked if text]
-
-
-def _question(document: Document, template: PromptTemplate | None) -> str:
-    if not document.instruction:
-        return ""
-    return template.asked(document) if template else document.instruction
+def _asked(documents: Iterable[Document], template: PromptTemplate | None) -> Iterator[str]:
+    """Yield what the answers of `documents` follow; texts without instruction have none."""
+    for document in documents:
+        if document.instruction and not document.is_prompt:
+            yield template.asked(document) if template else document.instruction
 
 
 def _written(case: AttackContext, text: str) -> str:
@@ -118,5 +98,6 @@ def _written(case: AttackContext, text: str) -> str:
 
 
 def _general(case: AttackContext) -> tuple[str, ...]:
-    chinese = any(_CHINESE.search(document.text) for document in case.attacker)
-    return (*GENERAL, *GENERAL_CHINESE) if chinese else GENERAL
+    """Return requests in the language of most records."""
+    chinese = sum(bool(_CHINESE.search(document.text)) for document in case.attacker)
+    return GENERAL_CHINESE if 2 * chinese > len(case.attacker) else GENERAL

@@ -233,23 +233,32 @@ def verbatim(
 
     Parts of longer words count, in the texts of every source and for the control alike.
     """
-    by_source = {"tuned": contained_strings(tally.truth, tuned)}
-    if base is not None:
-        by_source["base"] = contained_strings(tally.truth, base)
-        by_source["tuned-not-base"] = by_source["tuned"] - by_source["base"]
-    counts = {source: (len(strings), len(tally.truth)) for source, strings in by_source.items()}
-    if tally.control:
-        counts["control"] = len(contained_strings(tally.control, tuned)), len(tally.control)
+    labels = {**tally.control, **tally.truth}
+    said_by_tuned, said_by_base = (
+        DetectedStrings({s: labels[s] for s in contained_strings(labels, texts)}, {})
+        for texts in (tuned, base or ())
+    )
+    searched = replace(tally, tuned=said_by_tuned, base=None if base is None else said_by_base)
+    return verbatim_recall(searched)
+
+
+def verbatim_recall(tally: UntargetedResult) -> tuple[Measurement, ...]:
+    """Return the recall of every source, where strings of the records and controls were counted."""
+    truth, control = tally.truth.keys(), tally.control.keys()
+    hits = {source: len(strings & truth) for source, strings in sources(tally).items()}
+    counts = {source: (count, len(truth)) for source, count in hits.items()}
+    if control:
+        counts["control"] = len(control & tally.tuned.labels.keys()), len(control)
     return tuple(
         Measurement.rate(
-            hits,
+            count,
             n,
             kind="extraction",
             plugin=tally.plugin,
             metric="extraction_recall",
             scope={"source": source, "detection": "verbatim"},
         )
-        for source, (hits, n) in counts.items()
+        for source, (count, n) in counts.items()
     )
 
 

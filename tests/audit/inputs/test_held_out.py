@@ -94,9 +94,9 @@ def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
     assert f"data.{named}" in fingerprint.describe_changes(second.facts, first.facts)
 
 
-def test_only_attacks_that_compare_take_it(files):
+def test_only_attacks_that_use_it_take_it(files):
     with pytest.raises(
-        UsageError, match=r"--held-out goes with .*: discoverable, membership, verbatim"
+        UsageError, match=r"--held-out goes with .*: benign, discoverable, membership, verbatim"
     ):
         held_out.check(request(files, Path("x"), attacks=("contextual",)))
     held_out.check(request(files, Path("x"), attacks=("contextual", "verbatim")))

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from fedaudit_plugins.attacks.untargeted.requests import GENERAL, GENERAL_CHINESE, choose_requests
+from fedaudit_plugins.attacks.untargeted.benign import equally_many
+from fedaudit_plugins.attacks.untargeted.requests import GENERAL, GENERAL_CHINESE, request_sets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,20 +94,6 @@ def test_without_a_base_nothing_is_beyond_it():
     assert any("no base" in limit for limit in result.limits)
 
 
-def test_more_controls_than_targets_do_not_count_against_the_model():
-    many = {f"Zed{number}": "PERSON" for number in range(30)}
-    answers = {"tuned": ["Zed29"] * 6, "base": [""] * 6}
-    taken = iter(answers["tuned"])
-    engine = FakeEngine(lambda target, prompt, sample: next(taken))
-    case = AttackContext(
-        engine=engine, tuned=TUNED, base=None, victim=VICTIM, attacker=[], template=FORM,
-        control=[marked(" ".join(many), **many)], held_out=[instruction(1)],
-        beginning=PromptStart(start="bare"),
-    )  # fmt: skip
-    result = registry.create("attack", "benign", {"answers": 6}).run(case)
-    assert rate(result, "control").hits == 0  # two of the thirty are as many as the two people
-
-
 @given(st.permutations(range(6)))
 def test_the_order_of_the_answers_changes_no_count(order):
     shuffled = {name: [texts[i] for i in order] for name, texts in ANSWERS.items()}
@@ -121,56 +108,81 @@ def context(**fields):
     )  # fmt: skip
 
 
-def test_requests_come_from_the_first_origin_that_has_some():
+def test_requests_are_those_of_held_out_records_then_own_ones_then_general_ones():
     own, held = [instruction("own")], [instruction("held", given_input="a text")]
     everything = context(attacker=own, held_out=held)
-    assert choose_requests(everything, ["Hi."], None, 9).texts == (FORM.prompt("Hi.", ""),)
-    chosen = choose_requests(everything, [], None, 9)
-    assert (chosen.texts, chosen.origin) == ((FORM.prompt("Do held.", "a text"),), "held-out")
-    chosen = choose_requests(context(attacker=own), [], None, 9)
-    assert (chosen.texts, chosen.origin) == ((FORM.prompt("Do own.", ""),), "own")
+    sets = dict(request_sets(everything, None, 9))
+    assert list(sets) == ["held-out", "own", "general"]
+    assert sets["held-out"] == (FORM.prompt("Do held.", "a text"),)
+    assert sets["own"] == (FORM.prompt("Do own.", ""),)
     plain = [Document(id="a", text="Only a text.")]
-    assert choose_requests(context(attacker=plain), [], None, 99).texts == tuple(sorted(GENERAL))
-    assert choose_requests(everything, [], "own", 9).origin == "own"
-    assert choose_requests(context(attacker=plain), [], "own", 9).texts == ()
+    assert dict(request_sets(context(attacker=plain), None, 99)) == {
+        "general": tuple(sorted(GENERAL))
+    }
+    assert list(dict(request_sets(everything, "own", 9))) == ["own"]
+    assert dict(request_sets(context(attacker=plain), "own", 9)) == {}
+
+
+def test_prompts_of_an_attacker_are_no_ordinary_requests():
+    probe = Document(id="p", text="The number of Kim is", instruction="Go on.", is_prompt=True)
+    assert list(dict(request_sets(context(attacker=[probe]), None, 9))) == ["general"]
 
 
 def test_general_requests_follow_the_records_in_language_and_template():
     chinese = [Document(id="a", text="申请人表示同意。")]
-    texts = choose_requests(context(attacker=chinese), [], None, 99).texts
-    assert set(texts) == {*GENERAL, *GENERAL_CHINESE}
-    texts = choose_requests(context(attacker=[instruction(1)]), [], "general", 99).texts
+    [texts] = dict(request_sets(context(attacker=chinese), None, 99)).values()
+    assert set(texts) == set(GENERAL_CHINESE)
+    mostly_english = [*chinese, *(Document(id=n, text="A text.") for n in "bc")]
+    [texts] = dict(request_sets(context(attacker=mostly_english), None, 99)).values()
+    assert set(texts) == set(GENERAL)
+    [texts] = dict(request_sets(context(attacker=[instruction(1)]), "general", 99)).values()
     assert set(texts) == {FORM.prompt(text, "") for text in GENERAL}
 
 
 @given(st.integers(0, 99), st.integers(1, 12))
 def test_which_requests_are_asked_follows_from_the_seed_and_not_from_their_order(seed, most):
-    texts = [f"Request {number}." for number in range(10)]
-    shuffled = random.Random(seed).sample(texts, len(texts))
-    case = context(seed=seed)
-    chosen = choose_requests(case, texts, None, most)
-    assert choose_requests(case, shuffled, None, most) == chosen
-    assert len(chosen.texts) == min(most, 10)
+    held = [instruction(number) for number in range(10)]
+    shuffled = random.Random(seed).sample(held, len(held))
+    [chosen] = dict(request_sets(context(held_out=held, seed=seed), "held-out", most)).values()
+    [again] = dict(request_sets(context(held_out=shuffled, seed=seed), "held-out", most)).values()
+    assert chosen == again
+    assert len(chosen) == min(most, 10)
 
 
-def test_strings_that_a_request_holds_are_not_looked_for():
+def test_what_a_request_holds_itself_does_not_count_in_its_answers():
     result = attacked(held_out=[instruction(1, given_input="KIM writes."), instruction(2)])
-    assert rate(result, "tuned", "extraction_recall").n == 2
-    assert rate(result, "tuned").hits == 3  # "Kim." alone is an answer about the request
-    everyone = "Kim, Lee and Hull"
-    with pytest.raises(InputError, match="requests themselves"):
-        attacked(held_out=[instruction(1, given_input=everyone)])
+    # "Kim." is an answer to the first request, "Lee and Kim" too, but Lee is not in the request.
+    assert rate(result, "tuned").hits == 3
+    assert rate(result, "tuned", "extraction_recall").n == 3
+    assert rate(result, "base").hits == 0
 
 
-def test_a_request_that_fills_the_context_is_left_out_and_counted():
+def test_requests_of_which_an_answer_holds_a_string_are_counted():
+    row = rate(attacked(), "tuned", "leaking_requests")
+    assert (row.hits, row.n) == (2, 2)
+    row = rate(attacked({**ANSWERS, "tuned": ["Kim", *[""] * 5]}), "tuned", "leaking_requests")
+    assert (row.hits, row.n) == (1, 2)
+
+
+def test_a_request_that_leaves_no_room_is_left_out_and_counted():
     short, long = instruction(1), instruction(2, given_input="x " * 4000)
     engine = FakeEngine(lambda target, prompt, sample: "Lee")
     engine.context_length = 600
     result = attacked(held_out=[short, long], engine=engine)
-    assert rate(result, "tuned").n == 3
-    assert any("1 further requests fill" in limit for limit in result.limits)
-    with pytest.raises(InputError, match="room for an answer"):
-        attacked(held_out=[long], engine=engine)
+    assert rate(result, "tuned").n == 6
+    assert any("1 requests leave no room" in limit for limit in result.limits)
+    assert rate(attacked(held_out=[long], engine=engine), "tuned").scope["requests"] == "general"
+    with pytest.raises(InputError, match="lower benign"):
+        attacked(held_out=[long], engine=engine, requests="held-out")
+
+
+@given(st.integers(0, 99))
+def test_guesses_are_as_many_of_each_kind_and_drawn_by_the_seed(seed):
+    control = {f"p{n}": "PERSON" for n in range(9)} | {"York": "ADDRESS"}
+    truth = {"Kim": "PERSON", "Lee": "PERSON", "Hull": "ADDRESS", "Bath": "ADDRESS"}
+    chosen = equally_many(control, truth, seed)
+    assert chosen == equally_many(dict(reversed(control.items())), truth, seed)
+    assert sorted(control[string] for string in chosen) == ["ADDRESS", "PERSON", "PERSON"]
 
 
 def test_bad_options_are_one_line():
@@ -184,4 +196,4 @@ def test_bad_options_are_one_line():
     with pytest.raises(UsageError, match="at least 1"):
         registry.create("attack", "benign", {"answers": 0})
     with pytest.raises(InputError, match="no requests"):
-        attacked(requests="given")
+        attacked(requests="own")

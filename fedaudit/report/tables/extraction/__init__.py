@@ -9,7 +9,7 @@
 * `expected`: What an exact walk says of any number of samples: a table an attack.
 * `overlap`: Tables of who found what others did not, where several attacks were made.
 * `prompted`: The tables of extraction with prompts: how much came out, and of which kinds it is.
-* `untargeted`: The tables of extraction without prompts: what a model says when nobody asks for
+* `untargeted`: The tables of what a model says when nobody asks for it: without prompts, or in
   anything.
 * `verbatim`: The table of verbatim extraction: how near continuations come to the true text, by
   task.

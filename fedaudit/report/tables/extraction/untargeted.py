@@ -21,7 +21,7 @@ PRECISION = "precision [95 %]"
 SHARE = "share [95 %]"
 
 LEAKING = "leaking_answers"
-"""The metric of the share of answers that hold personal data."""
+"""The metric of the share of answers that hold a string of the records."""
 
 DETECTIONS = {"verbatim": "word for word"}
 """Values of scope.detection, as people read them; without it a detector of PII looked."""
@@ -65,35 +65,46 @@ def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
 
 
 def leaking_answer_tables(report: Row) -> list[Table]:
-    """Return how many answers to ordinary requests give personal data away, a table an attack."""
+    """Return how many answers to ordinary requests hold a string of the records, by attack."""
     groups = measurements.by_plugin(leaking_answer_rows(report))
-    return [_answers(plugin, rows) for plugin, rows in groups.items()]
+    return [_answers(report, plugin, rows) for plugin, rows in groups.items()]
 
 
 def leaking_answer_rows(report: Row) -> list[Row]:
-    """Return how many answers of each model hold personal data, in reading order."""
+    """Return how many answers of each model hold a string of the records, in reading order."""
     return measurements.untargeted_rows(report, labelled=False, metric=LEAKING)
 
 
-def _answers(plugin: str, rows: Sequence[Row]) -> Table:
+def _answers(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
     shared, scopes = common_scope(rows)
     cells = [
         {
             "model": display_name(SOURCES, row["scope"].get("source")),
             "answers": count(row),
-            "with personal data": format_hits(row),
+            "with a string": format_hits(row),
             SHARE: format_measurement(row),
             "where": scope,
         }
         for row, scope in zip(rows, scopes, strict=True)
     ]
     return laid_out(
-        f"Answers in ordinary use that hold personal data: {plugin}",
+        f"Answers in ordinary use that hold a string of the records: {plugin}",
         cells,
-        ("model", "answers", "with personal data", SHARE, "where"),
-        numeric=("answers", "with personal data", SHARE),
-        notes=(*common_note(shared), *missing_reasons(rows)),
+        ("model", "answers", "with a string", SHARE, "where"),
+        numeric=("answers", "with a string", SHARE),
+        notes=(*_asked_requests(report, rows), *common_note(shared), *missing_reasons(rows)),
     )
+
+
+def _asked_requests(report: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return how many requests were asked, and of how many some answer holds a string."""
+    companions = (companion_row(report, row, "leaking_requests") for row in rows)
+    notes = {
+        f"Requests: {count(row)}, with such an answer: {number(row['hits'])}."
+        for row in companions
+        if row
+    }
+    return tuple(sorted(notes)) if len(notes) == 1 else ()
 
 
 def _title(without_prompts: str, name: str, rows: Sequence[Row]) -> str:
