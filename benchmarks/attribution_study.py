@@ -1,12 +1,13 @@
 """Whether `attribute` names marked clients and no innocent one, on models, seed by seed.
 
-    python benchmarks/attribution_study.py --out DIR [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME]
+    python benchmarks/attribution_study.py [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME]
 
 The federations are those of the profile fed_attr at nano scale, settings and all: both marks under
 FedIT and FLoRA with three of ten clients marked, and, under FedIT, with nobody, one and all of
 them, where even seeds have the mark kgw and odd ones fictitious. No setting was chosen by what came
-out with these seeds. Each federation's figures are kept in DIR as they come, so a run goes on where
-another stopped; --table prints what DIR holds, without running anything.
+out with these seeds. Each federation's figures are kept as they come, in docs/studies/attribution:
+a run goes on where another stopped (some ten minutes of a core for each), and the table of the page
+docs/fed-attr.md is written from them; --table only does that. A test makes the table anew.
 
 A row has marked clients that are flagged and innocent ones, with intervals of 95 % (Clopper and
 Pearson), the federations in which somebody innocent is flagged, the same by the paper's own rule
@@ -29,6 +30,9 @@ SEEDS = (3, 4, 5, 6, 7, 8)
 MARKED = {"nobody": 0, "one": 1, "all": 10}
 """Clients with marked documents, beside the three of the main table."""
 PROFILE = "fed_attr"
+ROOT = Path(__file__).parents[1]
+KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr.md"
+START, END = "<!-- attribution study -->\n", "<!-- end -->"
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def tasks(seeds: Sequence[int]) -> Iterator[Task]:
             yield Task(kind, "fictitious-fedit" if seed % 2 else "kgw-fedit", seed)
 
 
-def run(task: Task, out: Path) -> str:
+def run(task: Task, out: Path, work: Path) -> str:
     """Train and attribute a federation, keep its figures, drop its weights, and return its name."""
     import torch
 
@@ -74,13 +78,13 @@ def run(task: Task, out: Path) -> str:
     if task.kind in MARKED:
         marked = MARKED[task.kind]
         settings["watermark"] = {"clients": marked, **({} if marked else {"marks": 3})}
-    place = out / "federations" / task.name
+    place = work / "federations" / task.name
     outcome = run_variant(
         VariantTask(
             variant=variant,
             config=variant_config(study, "nano", variant, settings),
             folder=place,
-            verdicts=out / "verdicts",
+            verdicts=work / "verdicts",
             redactor=Redactor(bytes(32)),
         ),
         Watch(variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress),
@@ -88,15 +92,23 @@ def run(task: Task, out: Path) -> str:
     rows = [
         {
             "plugin": row.plugin, "metric": row.metric, "value": row.value, "n": row.n,
-            "hits": row.hits, "baseline": row.baseline, "scope": dict(row.scope),
+            "hits": row.hits, "baseline": row.baseline, "client": row.scope.get("client", ""),
         }
         for row in outcome.measurements
-        if row.metric in ("tpr", "fpr", "flagged", "stouffer_z", "p_value")
+        if row.metric in ("tpr", "fpr")
+        or ((row.plugin, row.metric) == (PROFILE, "stouffer_z") and "round" not in row.scope)
     ]  # fmt: skip
-    truth = truth_of(open_federation(place))
-    (out / f"{task.name}.json").write_text(json.dumps({"rows": rows, "truth": truth}))
+    figures = {"rows": rows, "truth": truth_of(open_federation(place))}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{task.name}.json").write_text(_text(figures))
     shutil.rmtree(place)
     return task.name
+
+
+def _text(figures: Mapping[str, Any]) -> str:
+    """Return a federation's figures as they are kept: a line for each row."""
+    rows = ",\n  ".join(json.dumps(row) for row in figures["rows"])
+    return f'{{"truth": {json.dumps(figures["truth"])},\n "rows": [\n  {rows}]}}\n'
 
 
 def table(out: Path, seeds: Sequence[int]) -> Iterator[str]:
@@ -143,10 +155,9 @@ def _near(one: Mapping[str, Any]) -> tuple[list[float], list[float]]:
     """Return Z over what it must exceed, of marked clients and of innocent ones."""
     found: tuple[list[float], list[float]] = ([], [])
     for row in one["rows"]:
-        if row["plugin"] == PROFILE and row["metric"] == "stouffer_z" and row["baseline"]:
-            client = row["scope"].get("client")
-            if client and "round" not in row["scope"] and row["value"] is not None:
-                found[not one["truth"].get(client)].append(row["value"] / row["baseline"])
+        own = row["plugin"] == PROFILE and row["metric"] == "stouffer_z" and row["client"]
+        if own and row["baseline"] and row["value"] is not None:
+            found[not one["truth"].get(row["client"])].append(row["value"] / row["baseline"])
     return found
 
 
@@ -157,26 +168,36 @@ def _share(hits: int, n: int) -> str:
     return f"{hits} of {n} [{found.low:.1%}, {found.high:.1%}]"
 
 
+def page_with_table(page: str, kept: Path) -> str:
+    """Return the page with the table of what is kept in its place."""
+    before, rest = page.split(START)
+    _, after = rest.split(END)
+    return "".join([before, START, "\n".join(table(kept, SEEDS)), "\n", END, after])
+
+
 def main() -> None:
-    """Run what is missing, and print the table."""
+    """Run what is missing, and write the page's table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=KEPT, help="where figures are kept")
+    parser.add_argument("--work", type=Path, default=ROOT / "runs/attribution_study")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="a kind of federation: kgw-fedit, nobody, ...")
-    parser.add_argument("--table", action="store_true", help="print what is there")
+    parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
-    out = given.out.absolute()
-    out.mkdir(parents=True, exist_ok=True)
+    out, work = given.out.absolute(), given.work.absolute()
     missing = [
         one
         for one in tasks(given.seeds)
         if not (out / f"{one.name}.json").exists() and given.only in (None, one.kind)
     ]
     if not given.table:
+        work.mkdir(parents=True, exist_ok=True)
         with ProcessPoolExecutor(given.jobs) as pool:
-            for name in pool.map(run, missing, [out] * len(missing)):
+            for name in pool.map(run, missing, [out] * len(missing), [work] * len(missing)):
                 print(name, flush=True)
+    if out == KEPT:
+        PAGE.write_text(page_with_table(PAGE.read_text("utf-8"), out), "utf-8")
     print("\n".join(table(out, given.seeds)))
 
 
