@@ -67,6 +67,8 @@ def position_of(row: Row) -> str:
     """Return the furthest position from which the attack of a row can be made."""
     if row["scope"].get("key") in ("right", "other"):
         return KEY_HOLDER
+    if row["scope"].get("requests") == "own":  # of records that only a client has
+        return CLIENT
     if row["kind"] == "attribution" or attack_class(row) in ("inversion", "reconstruction"):
         return SERVER
     return MADE_FROM.get(row["plugin"], UNKNOWN)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from gated_report import rate, report, table, unasked, verbatim
 
+from fedaudit.report.checklist.attackers import position_of
 from fedaudit.report.checklist.claims import AssessedClaim
 from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.text.attacks import attack_summaries
@@ -93,6 +94,11 @@ def test_many_answers_speak_against_the_claim_even_where_few_strings_pass():
         for hits in (200, 3)
     ]
     assert scores == [None, 1]
+
+
+def test_requests_of_a_clients_own_records_are_a_clients_to_ask():
+    rows = [report(ordinary(requests=o))["measurements"][-1] for o in ("own", "general")]
+    assert [position_of(row) for row in rows] == ["client", "public"]
 
 
 @pytest.mark.parametrize("scope", [{"requests": 7}, {"requests": None}, {}])
