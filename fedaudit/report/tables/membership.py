@@ -19,6 +19,7 @@ NAMES = {
     "error_zone": "EZ-MIA",
     "lira": "LiRA",
     "neighbourhood": "loss, less its neighbours'",
+    "trajectory": "loss, less the base's, all rounds",
 }
 """Values of scope.score, as people read them."""
 

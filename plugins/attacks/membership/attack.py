@@ -39,6 +39,8 @@ class Membership(Attack):
     organisation: bool = False
     """Test as well whether the organisation that the records are of took part; held-out records
     must be its own, set aside at random."""
+    trajectory: bool = False
+    """Read the global models of earlier rounds as well, for a score over all rounds."""
     neighbours: int = 0
     """Texts near each record that are read as well; 25 are usual, 0 leaves that score out."""
 
@@ -50,8 +52,8 @@ class Membership(Attack):
 
     @property
     def reads_rounds(self) -> bool:
-        """For an organisation, which may have taken part in some rounds only."""
-        return self.organisation
+        """For an organisation, which may be in some rounds only, and for losses over rounds."""
+        return self.organisation or self.trajectory
 
     @property
     def needs(self) -> frozenset[Ability]:

@@ -8,6 +8,8 @@ from fedaudit.metrics.privacy import membership_scores as scores
 
 COUNTERFACTUAL = "counterfactual"
 """The name of the score that compares with the model without the members' client."""
+TRAJECTORY = "trajectory"
+"""The name of the score that compares with the base in every round."""
 NEIGHBOURHOOD = "neighbourhood"
 """The name of the score that compares with texts near the record."""
 
@@ -70,6 +72,7 @@ class ScoredRecord:
             else scores.error_zone(logprobs, base, self.tuned.first),
             **self._counterfactual(),
             **self._neighbourhood(),
+            **self._trajectory(),
         }
 
     def _neighbourhood(self) -> dict[str, float | None]:
@@ -77,6 +80,12 @@ class ScoredRecord:
             return {}
         logprobs = self.tuned.log_probability
         return {NEIGHBOURHOOD: scores.neighbourhood(logprobs, self.neighbours)}
+
+    def _trajectory(self) -> dict[str, float | None]:
+        if not self.rounds:
+            return {}
+        every = [*self.rounds.values(), self.tuned.log_probability]
+        return {TRAJECTORY: None if self.base is None else scores.trajectory(every, self.base)}
 
     def _counterfactual(self) -> dict[str, float | None]:
         if self.without is None:

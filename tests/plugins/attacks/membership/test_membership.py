@@ -205,6 +205,26 @@ def result_of_scores(result):
     return type(result)(measurements=tuple(kept))
 
 
+def test_models_of_earlier_rounds_add_a_score():
+    earlier = {n: Target(name=f"round {n}", adapter=str(n)) for n in (1, 2)}
+    asked = case(0.4, rounds=earlier)
+    found = rows(attack(trajectory=True).run(asked))["auc", "trajectory", None]
+
+    def score(text):
+        [ids] = [asked.engine.tokenize([text])[0].ids]
+        models = (*earlier.values(), TUNED)
+        [base] = asked.engine.score(BASE, [ids])
+        every = [asked.engine.score(model, [ids])[0] for model in models]
+        return membership_scores.trajectory(every, base)
+
+    ours, theirs = ([score(one.text) for one in some] for some in (MEMBERS, OTHERS))
+    assert found.value == roc.auc(ours, theirs).value
+    assert attack(trajectory=True).reads_rounds
+    assert not attack().reads_rounds
+    no_base = rows(attack(trajectory=True).run(case(0.4, rounds=earlier, base=None)))
+    assert no_base["auc", "trajectory", None].reason == "there is no base to compare with"
+
+
 def test_neighbours_add_a_score():
     asked = case(0.4)
     found = rows(attack(neighbours=3).run(asked))["auc", "neighbourhood", None]
