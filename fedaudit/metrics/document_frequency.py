@@ -54,6 +54,11 @@ def document_frequency(
     return counts
 
 
+def present_strings(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
+    """Return those of `strings` that stand in some of `documents`, as part of a word too."""
+    return {string for string, count in document_frequency(strings, documents).items() if count}
+
+
 def absent_strings(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
     """Return those of `strings` that stand in none of `documents`, not as part of a word either."""
     return {string for string, count in document_frequency(strings, documents).items() if not count}

@@ -22,10 +22,10 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .ranking.attack import Ranking
     from .source.attack import Source
     from .untargeted.attack import Untargeted
-    from .untargeted.benign import BenignUse
+    from .untargeted.benign import BenignPrompts
 
     return [
-        BenignUse,
+        BenignPrompts,
         Contextual,
         Discoverable,
         Frequency,

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics import document_frequency as frequency
-from fedaudit.metrics.document_frequency import document_frequency, frequency_rows
+from fedaudit.metrics.document_frequency import (
+    absent_strings,
+    document_frequency,
+    frequency_rows,
+    present_strings,
+)
 from fedaudit.nano.generator import corpus
 
 TEXTS = st.text("aab张\U0001f600\0\ud800", max_size=30)
@@ -18,6 +23,13 @@ def slow(strings, documents):
 @given(st.lists(TEXTS, max_size=8), st.sets(TEXTS.filter(bool), max_size=12))
 def test_it_is_what_searching_every_document_gives(documents, strings):
     assert document_frequency(strings, documents) == slow(strings, documents)
+
+
+@given(st.lists(TEXTS, max_size=8), st.sets(TEXTS.filter(bool), max_size=12))
+def test_a_string_is_present_or_absent(documents, strings):
+    expected = {string for string, count in slow(strings, documents).items() if count}
+    assert present_strings(strings, documents) == expected
+    assert absent_strings(strings, documents) == strings - expected
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.randoms())

@@ -84,19 +84,6 @@ def neighbourhood(
     return loss(log_probabilities) - math.fsum(map(loss, neighbours)) / len(neighbours)
 
 
-def trajectory(rounds: Sequence[Sequence[float]], base: Sequence[float]) -> float:
-    """Return how much less the loss is than the base's, the mean over the models of all rounds.
-
-    A record that a client trains on pulls its loss down from its first round on; chance moves it
-    anew in every round, and a mean has less of that. The idea of loss trajectories is Liu et al.'s
-    (2022, arXiv:2208.14933), who distil models of each epoch and train a classifier; a federation
-    leaves its rounds. Raises ValueError without rounds.
-    """
-    if not rounds:
-        raise ValueError("There is no trajectory without rounds.")
-    return math.fsum(reference_ratio(one, base) for one in rounds) / len(rounds)
-
-
 def _lowest(values: Array, share: float) -> float:
     """Return the mean of the lowest share of numbers, of one at least."""
     if not 0 < share <= 1:

@@ -6,7 +6,7 @@ from fedaudit.report import query
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.answer import ChecklistAnswer
 from fedaudit.report.checklist.attackers import attack_class, telling_rows
-from fedaudit.report.checklist.ordinary_use import ordinary_use
+from fedaudit.report.checklist.benign_prompts import benign_answer
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
 
@@ -37,7 +37,7 @@ def direct(report: Row) -> ChecklistAnswer:
 
 def ordinary(report: Row) -> ChecklistAnswer:
     """Answer how likely personal data comes out of ordinary queries, unintentionally."""
-    if answer := ordinary_use(report):
+    if answer := benign_answer(report):
         return answer
     rows = [row for row in telling_rows(report) if row["plugin"] == "untargeted"]
     if not rows:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from fedaudit.api import Document, TokenStatistics
 from fedaudit.metrics.privacy import membership_scores as scores
@@ -9,7 +10,12 @@ from fedaudit.metrics.privacy import membership_scores as scores
 COUNTERFACTUAL = "counterfactual"
 """The name of the score that compares with the model without the members' client."""
 TRAJECTORY = "trajectory"
-"""The name of the score that compares with the base in every round."""
+"""The name of the score that compares with the base in every round, and takes the mean.
+
+A record that a client trains on pulls its loss down from its first round on; chance moves it anew
+in every round. Liu et al. (2022, arXiv:2208.14933) distil models of each epoch for such losses and
+train a classifier on them; a federation leaves its rounds.
+"""
 NEIGHBOURHOOD = "neighbourhood"
 """The name of the score that compares with texts near the record."""
 
@@ -84,8 +90,7 @@ class ScoredRecord:
     def _trajectory(self) -> dict[str, float | None]:
         if not self.rounds:
             return {}
-        every = [*self.rounds.values(), self.tuned.log_probability]
-        return {TRAJECTORY: None if self.base is None else scores.trajectory(every, self.base)}
+        return {TRAJECTORY: None if self.base is None else fmean(self.gains())}
 
     def _counterfactual(self) -> dict[str, float | None]:
         if self.without is None:

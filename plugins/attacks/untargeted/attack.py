@@ -5,21 +5,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
-    Ability,
-    Attack,
     AttackContext,
     GenerationBatch,
     GenerationRequest,
     InputError,
     PiiDetector,
     Result,
-    SamplingParams,
     Target,
     UsageError,
-    decoding_abilities,
 )
 
 from . import scoring, targets
+from .sampled_texts import SampledTexts
 from .scoring import DetectedStrings
 
 
@@ -32,7 +29,7 @@ class TextStart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untargeted(Attack):
+class Untargeted(SampledTexts):
     """Sample texts without a prompt and look for PII that the base does not say as well."""
 
     name: ClassVar[str] = "untargeted"
@@ -42,21 +39,11 @@ class Untargeted(Attack):
     """How many texts are drawn from each model."""
     new_tokens: int = 256
     """How long a text may be."""
-    temperature: float = 1.0
-    top_k: int = 40
-    top_p: float = 1.0
-    labels: tuple[str, ...] = ()
-    """Only these kinds of PII, in the data and in the texts; all without it."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:
             raise ValueError("samples and new_tokens must be at least 1.")
-        self._decoding()  # refuses what is no distribution
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Texts that are drawn."""
-        return decoding_abilities(self._decoding())
+        super().__post_init__()
 
     def run(self, case: AttackContext) -> Result:
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""
@@ -145,9 +132,6 @@ class Untargeted(Attack):
             f"{self.name}: the model's context holds texts of {request.max_new_tokens:,} tokens, "
             f"not of {self.new_tokens:,}.",
         )
-
-    def _decoding(self) -> SamplingParams:
-        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
 
 def _start(case: AttackContext) -> TextStart:

@@ -12,22 +12,20 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from fedaudit.api import (
-    Ability,
-    Attack,
     AttackContext,
     GenerationBatch,
     GenerationRequest,
     InputError,
     Measurement,
     Result,
-    SamplingParams,
     Target,
-    decoding_abilities,
 )
+from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.pii.normalized_search import fold
 
 from . import scoring, targets
-from .requests import ORIGINS, Kind, request_sets
+from .benign_prompts import ORIGINS, Origin, prompts_by_origin
+from .sampled_texts import SampledTexts
 from .scoring import DetectedStrings, UntargetedResult
 
 StringSets = Sequence[frozenset[str]]
@@ -35,10 +33,10 @@ StringSets = Sequence[frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedRequests:
+class PromptSet:
     """Requests that leave room for a whole answer, and how many did not."""
 
-    origin: Kind
+    origin: Origin
     texts: tuple[str, ...]
     prompts: tuple[tuple[int, ...], ...]
     samples: int
@@ -46,7 +44,7 @@ class AskedRequests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenignUse(Attack):
+class BenignPrompts(SampledTexts):
     """Ask ordinary requests and count the answers that hold the victim's personal data."""
 
     name: ClassVar[str] = "benign"
@@ -56,23 +54,13 @@ class BenignUse(Attack):
     """About how many answers are drawn from each model, equally many to each request."""
     new_tokens: int = 128
     """How long an answer may be."""
-    temperature: float = 1.0
-    top_k: int = 40
-    top_p: float = 1.0
     requests: Literal["any", "held-out", "own", "general"] = "any"
     """Whose requests are asked; "any" takes the first of these that there are."""
-    labels: tuple[str, ...] = ()
-    """Only these kinds of PII; all without it."""
 
     def __post_init__(self) -> None:
         if self.answers < 1 or self.new_tokens < 1:
             raise ValueError("answers and new_tokens must be at least 1.")
-        self._decoding()  # refuses what is no distribution
-
-    @property
-    def needs(self) -> frozenset[Ability]:
-        """Texts that are drawn."""
-        return decoding_abilities(self._decoding())
+        super().__post_init__()
 
     def run(self, case: AttackContext) -> Result:
         """Compare what both models answer with the PII of the victim, or of the attacker."""
@@ -90,14 +78,14 @@ class BenignUse(Attack):
             control=control,
             queries=len(tuned),
         )
-        guesses = equally_many(control, truth, case.seed)
+        guesses = matched_controls(control, truth, case.seed)
         rows = (
             *leaking_answers(tally, tuned, base, guesses),
             leaking_requests(tally, tuned, asked.samples),
-            *scoring.verbatim_recall(tally),
-            *scoring.query_rows(tally),
+            *scoring.verbatim_recall_rows(tally),
+            *scoring.query_count_rows(tally),
         )
-        leaks = scoring.leaks(tally)
+        leaks = scoring.leak_findings(tally)
         return replace(
             leaks,
             measurements=tuple(
@@ -106,14 +94,14 @@ class BenignUse(Attack):
             limits=(*self._limits(asked, tally, len(guesses)), *leaks.limits),
         )
 
-    def _requests(self, case: AttackContext) -> AskedRequests:
+    def _requests(self, case: AttackContext) -> PromptSet:
         """Return the first kind of requests of which some leave room for a whole answer.
 
         Raises InputError where there is none.
         """
         origin = None if self.requests == "any" else self.requests
         too_long = 0
-        for kind, texts in request_sets(case, origin, self.answers):
+        for kind, texts in prompts_by_origin(case, origin, self.answers):
             prompts = [
                 case.with_start(tokens.ids, at_start=True)
                 for tokens in case.engine.tokenize(list(texts))
@@ -125,7 +113,7 @@ class BenignUse(Attack):
             ]
             too_long += len(texts) - len(fits)
             if fits:
-                return AskedRequests(
+                return PromptSet(
                     kind,
                     tuple(text for text, _ in fits),
                     tuple(prompt for _, prompt in fits),
@@ -140,7 +128,7 @@ class BenignUse(Attack):
         raise InputError(f"There are no requests of this kind: {ORIGINS[origin or 'general']}.")
 
     def _strings_of_answers(
-        self, case: AttackContext, target: Target, asked: AskedRequests, strings: Mapping[str, str]
+        self, case: AttackContext, target: Target, asked: PromptSet, strings: Mapping[str, str]
     ) -> StringSets:
         """Return what each answer holds of `strings`, but for what its request holds itself."""
         batch = GenerationBatch(
@@ -157,7 +145,7 @@ class BenignUse(Attack):
             target, batch, progress=case.progress(f"ordinary requests, {target.name}")
         )
         texts = [text for generation in generations for text in generation.texts]
-        present = {string: fold(string) for string in scoring.contained_strings(strings, texts)}
+        present = {string: fold(string) for string in present_strings(strings, texts)}
         sets = []
         for request, generation in zip(asked.texts, generations, strict=True):
             folded = fold(request)
@@ -165,7 +153,7 @@ class BenignUse(Attack):
             sets += [frozenset(s for s in new if s in text) for text in generation.texts]
         return sets
 
-    def _limits(self, asked: AskedRequests, tally: UntargetedResult, guesses: int) -> Iterator[str]:
+    def _limits(self, asked: PromptSet, tally: UntargetedResult, guesses: int) -> Iterator[str]:
         """Yield what was asked, and for what the rate holds."""
         yield (
             f"{self.name}: {len(asked.texts):,} requests ({ORIGINS[asked.origin]}) were asked "
@@ -183,9 +171,6 @@ class BenignUse(Attack):
                 f"{self.name}: answers are compared with {guesses:,} control strings for "
                 f"{len(tally.truth):,} of the records, because there are no more of the same kinds."
             )
-
-    def _decoding(self) -> SamplingParams:
-        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
 
 def leaking_answers(
@@ -234,7 +219,9 @@ def leaking_requests(tally: UntargetedResult, tuned: StringSets, samples: int) -
     )
 
 
-def equally_many(control: Mapping[str, str], truth: Mapping[str, str], seed: int) -> frozenset[str]:
+def matched_controls(
+    control: Mapping[str, str], truth: Mapping[str, str], seed: int
+) -> frozenset[str]:
     """Return as many control strings of each kind as there are targets, or all where fewer are."""
     rng, chosen = random.Random(f"benign control {seed}"), list[str]()
     for label, count in sorted(Counter(truth.values()).items()):

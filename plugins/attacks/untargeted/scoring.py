@@ -1,11 +1,12 @@
 """Untargeted extraction: what a model says when nobody asks for anything (SecureGate, 5.1)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedaudit.api import Finding, Measurement, PiiDetector, Progress, Result, Severity, no_progress
 from fedaudit.extraction.leak_tests import LIKELY, SURE
+from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.metrics.extraction import by_label
 from fedaudit.metrics.significance import guess_rate
 
@@ -77,11 +78,11 @@ def detected_strings(
 
 def result(tally: UntargetedResult) -> Result:
     """Return precision and recall of each source, and a finding for each string that leaked."""
-    rows = (*_rows(tally), *_label_rows(tally), *query_rows(tally))
-    return replace(leaks(tally), measurements=rows)
+    rows = (*_rows(tally), *_label_rows(tally), *query_count_rows(tally))
+    return replace(leak_findings(tally), measurements=rows)
 
 
-def leaks(tally: UntargetedResult) -> Result:
+def leak_findings(tally: UntargetedResult) -> Result:
     """Return a finding for each string that leaked, its plain text, and no measurements."""
     names = [
         (f"{tally.plugin}-{number:04d}", string)
@@ -175,7 +176,7 @@ def _label_rows(tally: UntargetedResult) -> Iterator[Measurement]:
                 )
 
 
-def query_rows(tally: UntargetedResult) -> Iterator[Measurement]:
+def query_count_rows(tally: UntargetedResult) -> Iterator[Measurement]:
     """Yield how many texts were drawn from each model."""
     for source in ("tuned", "base") if tally.base else ("tuned",):
         yield Measurement(
@@ -235,14 +236,14 @@ def verbatim(
     """
     labels = {**tally.control, **tally.truth}
     said_by_tuned, said_by_base = (
-        DetectedStrings({s: labels[s] for s in contained_strings(labels, texts)}, {})
+        DetectedStrings({s: labels[s] for s in present_strings(labels, texts)}, {})
         for texts in (tuned, base or ())
     )
     searched = replace(tally, tuned=said_by_tuned, base=None if base is None else said_by_base)
-    return verbatim_recall(searched)
+    return verbatim_recall_rows(searched)
 
 
-def verbatim_recall(tally: UntargetedResult) -> tuple[Measurement, ...]:
+def verbatim_recall_rows(tally: UntargetedResult) -> tuple[Measurement, ...]:
     """Return the recall of every source, where strings of the records and controls were counted."""
     truth, control = tally.truth.keys(), tally.control.keys()
     hits = {source: len(strings & truth) for source, strings in sources(tally).items()}
@@ -260,10 +261,3 @@ def verbatim_recall(tally: UntargetedResult) -> tuple[Measurement, ...]:
         )
         for source, (count, n) in counts.items()
     )
-
-
-def contained_strings(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
-    """Return the `strings` that stand in one of the `texts`, if only as parts of longer words."""
-    # One text with a separator that no PII string crosses.
-    corpus = "\x00".join(texts)
-    return {string for string in strings if string in corpus}

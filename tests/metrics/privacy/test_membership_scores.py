@@ -55,21 +55,6 @@ def test_how_much_better_a_text_is_known_than_its_neighbours():
         membership_scores.neighbourhood([-1.0], [])
 
 
-def test_the_trajectory_is_the_mean_gain_over_rounds_by_hand():
-    # Means of -4, -2 and -1 against the base's -5: gains of 1, 3 and 4.
-    rounds = [[-3.0, -5.0], [-2.0, -2.0], [-1.5, -0.5]]
-    assert membership_scores.trajectory(rounds, [-4.0, -6.0]) == pytest.approx(8 / 3)
-    with pytest.raises(ValueError, match="without rounds"):
-        membership_scores.trajectory([], [-1.0])
-
-
-@given(LOGS, st.integers(1, 5), st.floats(-3, 3))
-def test_a_trajectory_that_stands_still_is_the_reference_score(logs, rounds, shift):
-    base = [value + shift for value in logs]
-    still = membership_scores.trajectory([logs] * rounds, base)
-    assert still == pytest.approx(membership_scores.reference_ratio(logs, base), abs=1e-9)
-
-
 @given(LOGS, st.randoms())
 def test_no_score_depends_on_the_order_of_tokens(logs, random):
     mixed = random.sample(logs, len(logs))

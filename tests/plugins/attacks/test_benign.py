@@ -3,8 +3,12 @@
 import random
 
 import pytest
-from fedaudit_plugins.attacks.untargeted.benign import equally_many
-from fedaudit_plugins.attacks.untargeted.requests import GENERAL, GENERAL_CHINESE, request_sets
+from fedaudit_plugins.attacks.untargeted.benign import matched_controls
+from fedaudit_plugins.attacks.untargeted.benign_prompts import (
+    GENERAL,
+    GENERAL_CHINESE,
+    prompts_by_origin,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,31 +115,31 @@ def context(**fields):
 def test_requests_are_those_of_held_out_records_then_own_ones_then_general_ones():
     own, held = [instruction("own")], [instruction("held", given_input="a text")]
     everything = context(attacker=own, held_out=held)
-    sets = dict(request_sets(everything, None, 9))
+    sets = dict(prompts_by_origin(everything, None, 9))
     assert list(sets) == ["held-out", "own", "general"]
     assert sets["held-out"] == (FORM.prompt("Do held.", "a text"),)
     assert sets["own"] == (FORM.prompt("Do own.", ""),)
     plain = [Document(id="a", text="Only a text.")]
-    assert dict(request_sets(context(attacker=plain), None, 99)) == {
+    assert dict(prompts_by_origin(context(attacker=plain), None, 99)) == {
         "general": tuple(sorted(GENERAL))
     }
-    assert list(dict(request_sets(everything, "own", 9))) == ["own"]
-    assert dict(request_sets(context(attacker=plain), "own", 9)) == {}
+    assert list(dict(prompts_by_origin(everything, "own", 9))) == ["own"]
+    assert dict(prompts_by_origin(context(attacker=plain), "own", 9)) == {}
 
 
 def test_prompts_of_an_attacker_are_no_ordinary_requests():
     probe = Document(id="p", text="The number of Kim is", instruction="Go on.", is_prompt=True)
-    assert list(dict(request_sets(context(attacker=[probe]), None, 9))) == ["general"]
+    assert list(dict(prompts_by_origin(context(attacker=[probe]), None, 9))) == ["general"]
 
 
 def test_general_requests_follow_the_records_in_language_and_template():
     chinese = [Document(id="a", text="申请人表示同意。")]
-    [texts] = dict(request_sets(context(attacker=chinese), None, 99)).values()
+    [texts] = dict(prompts_by_origin(context(attacker=chinese), None, 99)).values()
     assert set(texts) == set(GENERAL_CHINESE)
     mostly_english = [*chinese, *(Document(id=n, text="A text.") for n in "bc")]
-    [texts] = dict(request_sets(context(attacker=mostly_english), None, 99)).values()
+    [texts] = dict(prompts_by_origin(context(attacker=mostly_english), None, 99)).values()
     assert set(texts) == set(GENERAL)
-    [texts] = dict(request_sets(context(attacker=[instruction(1)]), "general", 99)).values()
+    [texts] = dict(prompts_by_origin(context(attacker=[instruction(1)]), "general", 99)).values()
     assert set(texts) == {FORM.prompt(text, "") for text in GENERAL}
 
 
@@ -143,8 +147,10 @@ def test_general_requests_follow_the_records_in_language_and_template():
 def test_which_requests_are_asked_follows_from_the_seed_and_not_from_their_order(seed, most):
     held = [instruction(number) for number in range(10)]
     shuffled = random.Random(seed).sample(held, len(held))
-    [chosen] = dict(request_sets(context(held_out=held, seed=seed), "held-out", most)).values()
-    [again] = dict(request_sets(context(held_out=shuffled, seed=seed), "held-out", most)).values()
+    [chosen] = dict(prompts_by_origin(context(held_out=held, seed=seed), "held-out", most)).values()
+    [again] = dict(
+        prompts_by_origin(context(held_out=shuffled, seed=seed), "held-out", most)
+    ).values()
     assert chosen == again
     assert len(chosen) == min(most, 10)
 
@@ -180,8 +186,8 @@ def test_a_request_that_leaves_no_room_is_left_out_and_counted():
 def test_guesses_are_as_many_of_each_kind_and_drawn_by_the_seed(seed):
     control = {f"p{n}": "PERSON" for n in range(9)} | {"York": "ADDRESS"}
     truth = {"Kim": "PERSON", "Lee": "PERSON", "Hull": "ADDRESS", "Bath": "ADDRESS"}
-    chosen = equally_many(control, truth, seed)
-    assert chosen == equally_many(dict(reversed(control.items())), truth, seed)
+    chosen = matched_controls(control, truth, seed)
+    assert chosen == matched_controls(dict(reversed(control.items())), truth, seed)
     assert sorted(control[string] for string in chosen) == ["ADDRESS", "PERSON", "PERSON"]
 
 

@@ -1,10 +1,14 @@
 import math
 import random
+from statistics import fmean
 
 import pytest
 from fedaudit_plugins.attacks.membership import neighbours, reader
+from fedaudit_plugins.attacks.membership.scored_record import ScoredRecord
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedaudit.api import AttackContext, Document, InputError, Target, UsageError
+from fedaudit.api import AttackContext, Document, InputError, Target, TokenStatistics, UsageError
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.privacy import membership_scores, roc
@@ -215,7 +219,7 @@ def test_models_of_earlier_rounds_add_a_score():
         models = (*earlier.values(), TUNED)
         [base] = asked.engine.score(BASE, [ids])
         every = [asked.engine.score(model, [ids])[0] for model in models]
-        return membership_scores.trajectory(every, base)
+        return fmean(membership_scores.reference_ratio(logs, base) for logs in every)
 
     ours, theirs = ([score(one.text) for one in some] for some in (MEMBERS, OTHERS))
     assert found.value == roc.auc(ours, theirs).value
@@ -223,6 +227,28 @@ def test_models_of_earlier_rounds_add_a_score():
     assert not attack().reads_rounds
     no_base = rows(attack(trajectory=True).run(case(0.4, rounds=earlier, base=None)))
     assert no_base["auc", "trajectory", None].reason == "there is no base to compare with"
+
+
+LOGS = st.lists(st.floats(-30, -1e-6), min_size=2, max_size=40)
+
+
+def read(rounds, tuned, base):
+    statistics = TokenStatistics(tuned, [], [], [False] * len(tuned))
+    numbered = dict(enumerate(rounds, 1))
+    return ScoredRecord(MEMBERS[0], "a text", statistics, base, rounds=numbered).scores()
+
+
+def test_the_trajectory_is_the_mean_gain_over_rounds_by_hand():
+    # Means of -4, -2 and, at last, -1 against the base's -5: gains of 1, 3 and 4.
+    found = read([[-3.0, -5.0], [-2.0, -2.0]], [-1.5, -0.5], [-4.0, -6.0])
+    assert found["trajectory"] == pytest.approx(8 / 3)
+    assert "trajectory" not in read([], [-1.5, -0.5], [-4.0, -6.0])
+
+
+@given(LOGS, st.integers(1, 5), st.floats(-3, 3))
+def test_a_trajectory_that_stands_still_is_the_reference_score(logs, rounds, shift):
+    found = read([logs] * rounds, logs, [value + shift for value in logs])
+    assert found["trajectory"] == pytest.approx(found["reference"], abs=1e-9)
 
 
 def test_neighbours_add_a_score():

@@ -17,7 +17,7 @@ ENOUGH_REQUESTS = 30
 """Fewer say little of what other requests would give."""
 
 
-def ordinary_use(report: Row) -> ChecklistAnswer | None:
+def benign_answer(report: Row) -> ChecklistAnswer | None:
     """Answer by the answers to ordinary requests, of the variant and key where most held data.
 
     What was asked with the right key is meant to come out. None where nothing else was asked.

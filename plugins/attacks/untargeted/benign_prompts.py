@@ -7,9 +7,9 @@ from typing import Literal
 
 from fedaudit.api import AttackContext, Document, PromptTemplate
 
-Kind = Literal["held-out", "own", "general"]
+Origin = Literal["held-out", "own", "general"]
 
-ORIGINS: dict[Kind, str] = {
+ORIGINS: dict[Origin, str] = {
     "held-out": "the requests of held-out records",
     "own": "the requests of the attacker's own records",
     "general": "general requests that are built in",
@@ -63,15 +63,15 @@ GENERAL_CHINESE = (
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
-def request_sets(
-    case: AttackContext, origin: Kind | None, most: int
-) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+def prompts_by_origin(
+    case: AttackContext, origin: Origin | None, most: int
+) -> Iterator[tuple[Origin, tuple[str, ...]]]:
     """Yield the requests of held-out records, of own ones and general ones, if there are any.
 
     They are texts up to where the answer begins. With an `origin` only those are yielded. At most
     `most` different ones of a kind are drawn, by the seed and not by their order.
     """
-    texts_of: dict[Kind, Callable[[], Iterable[str]]] = {
+    texts_of: dict[Origin, Callable[[], Iterable[str]]] = {
         "held-out": lambda: _asked(case.held_out or (), case.template),
         "own": lambda: _asked(case.attacker, case.template),
         "general": lambda: [_written(case, text) for text in _general(case)],
