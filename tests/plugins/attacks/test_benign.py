@@ -1,6 +1,8 @@
 """Ordinary use by hand: an engine that answers what it is told to, to requests of every origin."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 from fedaudit_plugins.attacks.untargeted.benign import matched_controls
@@ -17,11 +19,13 @@ from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.api.templates import template
 from fedaudit.config import registry
+from fedaudit.data import corpus
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.intervals import wilson
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 FORM = template("fed_pii")
+PAGE = Path(__file__).parents[3] / "docs/benign.md"
 CONTROLS = {"Orr": "PERSON", "Day": "PERSON", "York": "ADDRESS"}
 
 
@@ -125,6 +129,16 @@ def test_requests_are_those_of_held_out_records_then_own_ones_then_general_ones(
     }
     assert list(dict(prompts_by_origin(everything, "own", 9))) == ["own"]
     assert dict(prompts_by_origin(context(attacker=plain), "own", 9)) == {}
+
+
+def test_a_deployments_own_requests_need_no_answer(tmp_path):
+    """The line is that of docs/benign.md."""
+    line = re.search(r'`(\{"instruction": .*?\})`', PAGE.read_text("utf-8"))[1]
+    path = tmp_path / "requests.jsonl"
+    path.write_text(line + "\n")
+    held = list(corpus.read(path, FORM))
+    expected = {"held-out": (FORM.prompt("Summarise the file.", "..."),)}
+    assert dict(prompts_by_origin(context(held_out=held), "held-out", 9)) == expected
 
 
 def test_prompts_of_an_attacker_are_no_ordinary_requests():
