@@ -101,13 +101,18 @@ def _needs_held_out(request: "AuditRequest") -> bool:
 
 
 def _uses(name: str) -> bool:
-    plugin = registry.plugins("attack").get(name)
-    return _compares(name) or bool(getattr(plugin, "asks_held_out", False))
+    attack = _attack(name)
+    return attack is not None and (attack.compares or attack.asks_held_out)
 
 
 def _compares(name: str) -> bool:
+    attack = _attack(name)
+    return attack is not None and attack.compares
+
+
+def _attack(name: str) -> type[Attack] | None:
     plugin = registry.plugins("attack").get(name)
-    return plugin is not None and issubclass(plugin, Attack) and plugin.compares
+    return plugin if plugin is not None and issubclass(plugin, Attack) else None
 
 
 def _clients(audited: AuditTarget, form: PromptTemplate) -> Iterable[Document]:
