@@ -195,6 +195,20 @@ def test_the_verdict_is_the_same_in_any_order(rows, chance):
     assert sorted(one["reasons"]) == sorted(other["reasons"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "named"), [("own_kind", "a (own_kind), b (own_kind)."), ("extraction", "a, b: ")]
+)
+def test_a_reason_names_plugins_by_their_names_whatever_the_order_of_rows(kind, named):
+    scope = {"source": "base", "set": "targets"}
+    rows = [
+        Measurement(kind=kind, plugin=plugin, metric="coverage", value=0.5, n=10, scope=scope)
+        for plugin in ("b", "a")
+    ]
+    first, reverse = verdict(rows, []), verdict(rows[::-1], [])
+    assert first == reverse
+    assert named in first["reasons"][0]
+
+
 @pytest.mark.parametrize("rows", [inferred, study, lambda: recalled(3)])
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_have_the_same_lines_in_any_order(rows, seed):

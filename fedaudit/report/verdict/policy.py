@@ -283,12 +283,12 @@ def _reasons_for_nothing(
         return [ONLY_RIGHT if right else f"No extraction was tried{beside}."]
     unknown = [f"{row.plugin}: not measured: {row.reason}" for row in extraction if row.reason]
     if not unknown and any(row.scope.get("source") == "base" for row in extraction):
-        plugins = ", ".join(dict.fromkeys(row.plugin for row in extraction))
+        plugins = ", ".join(sorted({row.plugin for row in extraction}))
         return [f"{plugins}: no row has the source tuned-not-base, which is what is judged."]
     return unknown or ["There is no base model to compare the extraction with."]
 
 
 def _own_kinds(rows: Sequence[Measurement]) -> str:
     """Return which rows are of kinds that plugins made up, in words; nothing without any."""
-    names = dict.fromkeys(f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS)
+    names = sorted({f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS})
     return f"; of kinds that are shown and not judged there is {', '.join(names)}" if names else ""
