@@ -1,11 +1,10 @@
 """What variants of a study give away: round by round, and beside their utility (FewFedPIT, 4.3)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fedaudit.report.charts import z_by_round
-from fedaudit.report.charts.z_by_round import EDGE, HEIGHT, LEFT, WIDTH
-from fedaudit.report.number_format import format_measurement, number
+from fedaudit.report.charts.line_plot import Line, LinePlot, Point
+from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
 from fedaudit.report.tables.comparison import tradeoffs
 from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
@@ -18,39 +17,10 @@ UTILITY_NOTES = {
     JUDGED: "Utility: the share of held-out answers that win or tie; higher is better.",
     LOSS: "Utility: held-out loss; lower is better.",
 }
+AXES = {JUDGED: "won or tied", LOSS: "held-out loss"}
 
 Traces = Mapping[str, Mapping[int, Row]]
 """The mean difference in Rouge-L of each variant after each round that was attacked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantCurve:
-    """One variant as it is drawn: a line through points, or one point alone."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    x: float
-    y: float
-    """Where its name stands."""
-
-    @property
-    def path(self) -> str:
-        """Return the line through the points."""
-        return " ".join(f"{x:g},{y:g}" for x, y in self.points)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """A picture with named curves; `across` and `scale` are what stands at its axes."""
-
-    title: str
-    note: str
-    curves: tuple[VariantCurve, ...]
-    across: tuple[tuple[str, float], ...]
-    scale: tuple[tuple[str, float], ...]
-    height: int = HEIGHT + 2 * EDGE
-    left: int = LEFT
-    right: int = LEFT + WIDTH
 
 
 def tuned_gains(report: Row) -> list[Row]:
@@ -144,7 +114,7 @@ def _tradeoff_table(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[T
     return [laid_out(UTILITY, cells, ("variant", *columns), numeric=columns, notes=notes)]
 
 
-def figures(report: Row) -> list[Plot]:
+def figures(report: Row) -> list[LinePlot]:
     """Return the pictures, each where there is something to compare."""
     traces = round_traces(report)
     metric, pairs = utility_pairs(report)
@@ -156,7 +126,7 @@ def figures(report: Row) -> list[Plot]:
     return plots
 
 
-def _front(report: Row) -> list[Plot]:
+def _front(report: Row) -> list[LinePlot]:
     """Return the picture of all variants by both axes of the study's table, the front as a line."""
     places = {name: (v[1], v[0]) for name, v in tradeoffs.axis_values(report).items()}
     if len(places) < 2:
@@ -167,60 +137,44 @@ def _front(report: Row) -> list[Plot]:
     front = sorted(
         points[name][0] for name in tradeoffs.pareto_front(tradeoffs.axis_values(report))
     )
-    note = f"Up: {up['title']}. Across: {across['title']}. The line joins the Pareto front."
-    return [_plot(tradeoffs.TITLE, note, {"": front, **points}, "{:.3g}", beyond=False)]
+    note = f"Up: {up['title']}. The line joins the Pareto front."
+    return [_scatter(tradeoffs.TITLE, note, str(across["title"]), {"": front, **points})]
 
 
-def _rounds(traces: Traces) -> Plot:
+def _rounds(traces: Traces) -> LinePlot:
     lines = {
-        name: [(float(n), float(trace[n]["value"])) for n in sorted(trace)]
-        for name, trace in traces.items()
+        name: [(n, trace[n]["value"]) for n in sorted(trace)] for name, trace in traces.items()
     }
-    return _plot(ROUNDS, LEAKAGE_NOTE, lines, "round {:g}", beyond=True)
+    low, high = _value_range(lines)
+    return LinePlot(
+        title=ROUNDS,
+        note=LEAKAGE_NOTE,
+        lines=tuple(Line(name=name, points=tuple(points)) for name, points in lines.items()),
+        low=low,
+        high=high,
+        across="round",
+        across_scale="whole",
+    )
 
 
-def _pairs(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> Plot:
-    points = {
-        name: [(float(row["value"]), float(leak["value"]))] for name, (row, leak) in pairs.items()
-    }
-    return _plot(UTILITY, f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}", points, "{:.3g}", beyond=False)
+def _pairs(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> LinePlot:
+    points = {name: [(row["value"], leak["value"])] for name, (row, leak) in pairs.items()}
+    return _scatter(UTILITY, f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}", AXES[metric], points)
 
 
-def _plot(
-    title: str,
-    note: str,
-    lines: Mapping[str, Sequence[tuple[float, float]]],
-    form: str,
-    *,
-    beyond: bool,
-) -> Plot:
-    """Return a picture of named lines; names stand right of it (`beyond`), or by their points."""
-    xs = sorted({x for line in lines.values() for x, _ in line})
-    ys = [y for line in lines.values() for _, y in line]
-    low, high = min(0.0, *ys), max(0.1, *ys)
-
-    def across(x: float) -> float:
-        share = (x - xs[0]) / (xs[-1] - xs[0]) if len(xs) > 1 else 0.5
-        return round(LEFT + EDGE + share * (WIDTH - 2 * EDGE), 1)
-
-    def down(y: float) -> float:
-        return round(EDGE + (high - y) / (high - low) * HEIGHT, 1)
-
-    places = {name: tuple((across(x), down(y)) for x, y in line) for name, line in lines.items()}
-    label_ys = z_by_round.spread_labels([p[-1][1] for p in places.values()], EDGE, EDGE + HEIGHT)
-    marks = xs if beyond else [xs[0], xs[-1]]
-    return Plot(
+def _scatter(title: str, note: str, across: str, lines: Mapping[str, Sequence[Point]]) -> LinePlot:
+    low, high = _value_range(lines)
+    return LinePlot(
         title=title,
         note=note,
-        curves=tuple(
-            VariantCurve(
-                name=z_by_round.shorten_name(name),
-                points=points,
-                x=LEFT + WIDTH + 8 if beyond else points[-1][0] + 6,
-                y=(label_y if beyond else points[-1][1]) + 4,
-            )
-            for (name, points), label_y in zip(places.items(), label_ys, strict=True)
-        ),
-        across=tuple((form.format(x), across(x)) for x in marks),
-        scale=tuple((number(y), down(y)) for y in dict.fromkeys((0.0, high, low))),
+        lines=tuple(Line(name=name, points=tuple(points)) for name, points in lines.items()),
+        low=low,
+        high=high,
+        across=across,
+        names_at_points=True,
     )
+
+
+def _value_range(lines: Mapping[str, Sequence[Point]]) -> tuple[float, float]:
+    values = [value for points in lines.values() for _, value in points]
+    return min(0.0, *values), max(0.1, *values)

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import number
+from fedaudit.report.charts.line_plot import Line, LinePlot
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.attribution.clients import client_tests, format_z
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import Table, laid_out
@@ -17,14 +16,9 @@ MOST_CURVES = 20
 
 MOST_FIGURES = 12
 MOST_ROUNDS = 8
-"""Rounds on a scale, or columns of a table: evenly spaced, first and last included."""
+"""Columns of a table: rounds evenly spaced, first and last included."""
 
-MOST_LETTERS = 32
-WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 48, 14, 15
-"""Geometry of the picture: the plot, the room for its scale, the margin, the gap between names."""
-
-MAX_DRAWN_Z = 1e9
-"""Statistics beyond this are drawn at this value."""
+LEGEND = "Dashed: what must be exceeded, the least and the most where clients differ. Red: flagged."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +29,6 @@ class Series:
     mark: str
     flagged: bool
     points: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZCurve:
-    """A series as it is drawn."""
-
-    name: str
-    flagged: bool
-    path: str
-    points: tuple[tuple[float, float], ...]
-    label: float
-    """Vertical position of its name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZFigure:
-    """The running Z of the clients of one attribution."""
-
-    title: str
-    curves: tuple[ZCurve, ...]
-    thresholds: tuple[tuple[str, float], ...]
-    """What Z must exceed, and the vertical position of that."""
-    rounds: tuple[tuple[str, float], ...]
-    scale: tuple[tuple[str, float], ...]
-    height: int
-    note: str
-    left: int = LEFT
-    right: int = LEFT + WIDTH
 
 
 def z_series(report: Row) -> dict[str, list[Series]]:
@@ -81,7 +47,7 @@ def z_series(report: Row) -> dict[str, list[Series]]:
     }
 
 
-def figures(report: Row) -> list[ZFigure]:
+def figures(report: Row) -> list[LinePlot]:
     """Return a figure of the running Z, or one for each of the first variants of a study."""
     variants = [(name, series) for name, series in z_series(report).items() if series]
     decided = client_tests(measurements.attribution_rows(report, "client"))
@@ -145,62 +111,29 @@ def _last(series: Series) -> float:
 
 def _figure(
     title: str, client_series: Sequence[Series], thresholds: Sequence[float], note: str
-) -> ZFigure:
+) -> LinePlot:
     selected = client_series[:MOST_CURVES]
-    rounds = sorted({r for series in selected for r, _ in series.points})
-    values = [_clip(value) for series in selected for _, value in series.points]
-    limits = [_clip(value) for value in thresholds]
-    low, high = min(0.0, *values, *limits), max(1.0, *values, *limits)
-    height = max(HEIGHT, GAP * len(selected)) + 2 * EDGE
-
-    def across(round_number: int) -> float:
-        share = (round_number - rounds[0]) / (rounds[-1] - rounds[0]) if len(rounds) > 1 else 0.5
-        return round(LEFT + EDGE + share * (WIDTH - 2 * EDGE), 1)
-
-    def down(value: float) -> float:
-        share = (_clip(value) - low) / (high - low)
-        return round(height - EDGE - share * (height - 2 * EDGE), 1)
-
-    points = [tuple((across(r), down(value)) for r, value in series.points) for series in selected]
-    labels = spread_labels([curve[-1][1] for curve in points], EDGE, height - EDGE)
+    values = [value for series in selected for _, value in series.points]
     hidden = len(client_series) - len(selected)
-    return ZFigure(
+    more = f"and {hidden:,} more clients." if hidden else ""
+    return LinePlot(
         title=title,
-        curves=tuple(
-            ZCurve(
-                name=shorten_name(f"{series.client} ({format_z(_last(series))})"),
-                flagged=series.flagged,
-                path=" ".join(f"{x:g},{y:g}" for x, y in curve),
-                points=curve,
-                label=label,
+        note=" ".join(filter(None, (LEGEND, more, note))),
+        lines=tuple(
+            Line(
+                name=f"{series.client} ({format_z(_last(series))})",
+                points=series.points,
+                color="bad" if series.flagged else "bar",
+                bold=series.flagged,
             )
-            for series, curve, label in zip(selected, points, labels, strict=True)
+            for series in selected
         ),
-        thresholds=tuple((f"{value:.4g}", down(value)) for value in thresholds),
-        rounds=tuple((str(r), across(r)) for r in shown_rounds(rounds)),
-        scale=tuple(_readable([(number(value), down(value)) for value in (0.0, high, low)])),
-        height=height,
-        note=" ".join(filter(None, (f"and {hidden:,} more clients." if hidden else "", note))),
+        low=min(0.0, *values, *thresholds),
+        high=max(1.0, *values, *thresholds),
+        across="round",
+        across_scale="whole",
+        thresholds=tuple(thresholds),
     )
-
-
-def _readable(scale: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Return the numbers of a scale, the first ones first, that do not cover each other."""
-    labels: list[tuple[str, float]] = []
-    for text, y in scale:
-        if all(abs(y - label_y) >= GAP for _, label_y in labels):
-            labels.append((text, y))
-    return labels
-
-
-def _clip(value: float) -> float:
-    return max(-MAX_DRAWN_Z, min(MAX_DRAWN_Z, value))
-
-
-def shorten_name(name: str) -> str:
-    """Return a name for a picture: visible characters only, and as many as there is room for."""
-    visible = make_visible(name)
-    return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"
 
 
 def shown_rounds(rounds: Sequence[int]) -> list[int]:
@@ -209,19 +142,6 @@ def shown_rounds(rounds: Sequence[int]) -> list[int]:
         return list(rounds)
     step = (len(rounds) - 1) / (MOST_ROUNDS - 1)
     return [rounds[round(index * step)] for index in range(MOST_ROUNDS)]
-
-
-def spread_labels(wished: Sequence[float], top: float, bottom: float) -> list[float]:
-    """Return positions near the wished ones, a line apart or more, between `top` and `bottom`."""
-    order = sorted(range(len(wished)), key=lambda index: wished[index])
-    places = [0.0] * len(wished)
-    above = top - GAP
-    for index in order:
-        above = places[index] = max(wished[index], above + GAP)
-    below = bottom + GAP
-    for index in reversed(order):
-        below = places[index] = min(places[index], below - GAP)
-    return [round(y, 1) for y in places]
 
 
 def _table(name: str, client_series: Sequence[Series]) -> Table:

@@ -8,7 +8,9 @@ from importlib.resources import files
 from typing import Any
 
 from fedaudit.report import query
-from fedaudit.report.charts import heat_map, privacy_utility, z_by_round
+from fedaudit.report.charts import coverage_by_budget, heat_map, privacy_utility, z_by_round
+from fedaudit.report.charts.heat_map import HeatMap
+from fedaudit.report.charts.line_plot import LinePlot
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
@@ -18,7 +20,7 @@ from fedaudit.report.tables import assessment, grouping, memorization, overview
 from fedaudit.report.tables.attribution.methods import attribution
 from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.cross_client import charted_report, without_pairs
-from fedaudit.report.tables.extraction import budget, verbatim
+from fedaudit.report.tables.extraction import verbatim
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.extraction.untargeted import group_by_search
 from fedaudit.report.text import summary
@@ -57,6 +59,15 @@ class Chart:
     bars: tuple[Bar, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFigure:
+    """A picture with its caption; `svg` is markup."""
+
+    title: str
+    note: str
+    svg: str
+
+
 def render(report: Row) -> str:
     """Return a valid report's document as a self-contained page: no script, nothing loaded."""
     environment = html_environment()
@@ -82,15 +93,17 @@ def _content(report: Row) -> dict[str, Any]:
         "covered": [*assessment.coverage(report), *assessment.judgement_tables(report)],
         "tried": attack_summaries(report),
         "charts": charts(report),
-        "sweeps": budget.figures(report),
-        "plots": privacy_utility.figures(report),
-        "maps": heat_map.heat_maps(report),
+        "plots": _figures(
+            *coverage_by_budget.figures(report),
+            *privacy_utility.figures(report),
+            *heat_map.heat_maps(report),
+        ),
         "passages": memorization.passage_table(
             {"findings": overview.worst_findings(report)}, MOST_FINDINGS
         ),
         "extraction": [*overview.attack_tables(report), *relevant_clauses(report)],
         "attribution": attribution(report),
-        "figures": z_by_round.figures(report),
+        "z_plots": _figures(*z_by_round.figures(report)),
         "leaks": overview.leak_table(report, MOST_FINDINGS),
         "flagged": overview.flagged_table(report, MOST_FINDINGS),
         "defenses": defense_tables(report),
@@ -98,6 +111,10 @@ def _content(report: Row) -> dict[str, Any]:
         "glossary": {},
         "width": WIDTH,
     }
+
+
+def _figures(*plots: LinePlot | HeatMap) -> list[PageFigure]:
+    return [PageFigure(title=plot.title, note=plot.note, svg=plot.svg()) for plot in plots]
 
 
 def charts(report: Row) -> list[Chart]:

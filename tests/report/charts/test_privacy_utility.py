@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from example_report import example, number
+from svg_shapes import drawn_lines
 
 from fedaudit.report.charts import privacy_utility
 from fedaudit.report.document import validate
@@ -102,28 +103,23 @@ def test_without_two_to_compare_there_is_nothing(rows):
 
 
 def test_the_pictures_points_by_hand():
-    """The plot spans 14 to 254 for leakages 0.5 to 0, 62 to 454 for rounds 5 and 10."""
     rounds, pairs = privacy_utility.figures(document(ROWS))
-    by = {curve.name: curve.points for curve in rounds.curves}
-    assert by["FedAvg"] == ((62.0, 206.0), (454.0, 14.0))  # 0.1 of 0.5: 254 - 240 / 5
-    assert by["alpha 0.3"] == ((62.0, 254.0), (454.0, 158.0))
-    assert rounds.across == (("round 5", 62.0), ("round 10", 454.0))
-    assert rounds.scale == (("0", 254.0), ("0.5", 14.0))
-    by = {curve.name: curve.points for curve in pairs.curves}
-    assert by == {
-        "FedAvg": ((192.7, 14.0),),  # 2 between 1.5 and 3: a third
-        "alpha 0.3": ((62.0, 158.0),),
-        "LocIT": ((454.0, 62.0),),
-    }
-    assert pairs.across == (("1.5", 62.0), ("3", 454.0))
+    by = {line.name: line.points for line in rounds.lines}
+    assert by == {"FedAvg": ((5, 0.1), (10, 0.5)), "alpha 0.3": ((5, 0.0), (10, 0.2))}
+    assert (rounds.low, rounds.high) == (0.0, 0.5)
+    by = {line.name: line.points for line in pairs.lines}
+    assert by == {"FedAvg": ((2.0, 0.5),), "alpha 0.3": ((1.5, 0.2),), "LocIT": ((3.0, 0.4),)}
+    assert pairs.across == "held-out loss"
 
 
 def test_what_is_below_nothing_is_drawn_below_the_line():
     rows = [leak("a", -0.2, 0.5), leak("a", 0.2, 1.0), leak("b", 0.0, 0.5), leak("b", 0.0, 1.0)]
     [plot] = privacy_utility.figures(document(rows))
-    by = {curve.name: [y for _, y in curve.points] for curve in plot.curves}
-    assert by == {"a": [254.0, 14.0], "b": [134.0, 134.0]}
-    assert [told for told, _ in plot.scale] == ["0", "0.2", "-0.2"]
+    assert (plot.low, plot.high) == (-0.2, 0.2)
+    lines = [points for _, points in drawn_lines(plot.svg())]
+    heights = sorted(round(y, 1) for points in lines for _, y in points)
+    assert heights[0] < heights[1] == heights[2] < heights[3]  # 0.2, twice 0, -0.2
+    assert heights[3] - heights[1] == pytest.approx(heights[1] - heights[0], abs=0.2)
 
 
 def test_page_and_markdown_show_both():
@@ -132,7 +128,8 @@ def test_page_and_markdown_show_both():
     for title in (privacy_utility.ROUNDS, privacy_utility.UTILITY):
         assert f"<title>{title}</title>" in page
         assert title in text
-    assert len(re.findall(r'<polyline points="[0-9., -]+"/>', page)) == 5
+    pictures = re.findall(r'(?s)<svg class="plot".*?</svg>', page)
+    assert [len(drawn_lines(one)) for one in pictures] == [2, 3]
 
 
 def test_a_variants_name_is_text():

@@ -2,6 +2,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import attributed_report
 import pytest
 from example_report import HOSTILE, coverage, example, extraction, hostile
 
@@ -171,19 +172,22 @@ def test_names_of_bars_are_whole_and_no_text_shrinks_with_a_picture():
     rows = [*extraction(), coverage(1, 9, source="tuned-not-base", label="PHONE_NUMBER", set="all")]
     text = render(example(measurements=rows).to_json())
     assert '<span class="name">PHONE_NUMBER</span>' in text
-    for picture in re.findall(r"(?s)<svg.*?</svg>", text):
+    pictures = [text, render(attributed_report.report(attributed_report.study()))]
+    found = [one for page in pictures for one in re.findall(r"(?s)<svg.*?</svg>", page)]
+    assert any("<text" in picture for picture in found)
+    for picture in found:
         if "<text" not in picture:
             continue
         _, _, width, _ = map(float, re.search(r'viewBox="([^"]+)"', picture)[1].split())
-        # 13 px letters at 40rem (640 px) of min-width are 9 px or more
         assert 'class="plot"' in picture
-        assert 13 * 640 / width >= 9
+        narrowest = float(re.search(r"min-width: (\d+)px", picture)[1])
+        assert 13 * narrowest / width >= 9  # pixels of a letter
 
 
 def test_every_plot_stands_in_a_box_that_scrolls():
-    text = render(example().to_json())
-    boxed = re.findall(r'<div class="wide"><svg class="(?:plot|map)"', text)
-    assert len(boxed) == len(re.findall(r'<svg class="(?:plot|map)"', text))
+    text = render(attributed_report.report(attributed_report.study()))
+    boxed = re.findall(r'<div class="wide"[^>]*><svg class="plot"', text)
+    assert len(boxed) == len(re.findall(r'<svg class="plot"', text)) > 0
 
 
 def luminance(color):

@@ -1,6 +1,5 @@
 """What reports show of an attribution."""
 
-import itertools
 import math
 import random
 import re
@@ -32,6 +31,7 @@ from attributed_report import (
 from example_report import HOSTILE
 from gated_report import recalled
 from rich.cells import cell_len
+from svg_shapes import drawn_lines
 
 from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.watermark import Score
@@ -133,7 +133,7 @@ def test_each_client_has_its_own_to_exceed():
     assert any("must exceed is each client's own" in note for note in found.notes)
     assert not any("each client's" in note for note in table(protocol(), "clients").notes)
     [figure] = z_by_round.figures(report(rows))
-    assert [told for told, _ in figure.thresholds] == ["4", "6.25"]
+    assert figure.thresholds == pytest.approx((4, 6.25), abs=0.005)
     named = [replace(one, scope={**one.scope, "variant": "a"}) for one in rows]
     means = table([*named, *protocol(variant="b")], "mean Z")
     assert column(means, "must exceed") == ["4 to 6.25", "4"]
@@ -333,38 +333,24 @@ def test_the_running_z_is_that_of_the_mark_that_was_decided_on():
     assert highest.mark == "m2"  # 9 / sqrt 5 = 4.02 is more than 2.24
 
 
-def test_curves_are_drawn_to_scale():
+def test_curves_have_the_rounds_a_client_took_part_in():
     [figure] = z_by_round.figures(report(attributed()))
-    assert [one.flagged for one in figure.curves] == [True, True, False, False]
-    court = figure.curves[0]
-    x, y = zip(*court.points, strict=True)
-    assert [round(b - a, 1) for a, b in itertools.pairwise(x)] == [98.0] * 4
-    # The plot is 240 high for Z from -0.6 to 7.871; the highest point is at its top.
-    assert y[-1] == z_by_round.EDGE
-    assert y[0] - y[-1] == pytest.approx(240 * (7.871 - 3.1) / (7.871 + 0.6), abs=0.1)
-    [(told, threshold)] = figure.thresholds
-    assert told == "4"
-    assert threshold - y[-1] == pytest.approx(240 * (7.871 - 4) / (7.871 + 0.6), abs=0.1)
-    ward = figure.curves[-1]
-    assert len(ward.points) == 3  # it took part in rounds 1, 2 and 4
-    assert [point[0] for point in ward.points] == [x[0], x[1], x[3]]
-
-
-def test_names_beside_the_curves_do_not_cover_each_other():
-    rows = [one for n in range(19) for one in client(f"c{n}", "m", (1.0 + n / 1000,) * 5)]
-    [figure] = z_by_round.figures(report(rows))
-    labels = sorted(one.label for one in figure.curves)
-    assert all(b - a >= z_by_round.GAP for a, b in itertools.pairwise(labels))
-    assert labels[0] >= z_by_round.EDGE
-    assert labels[-1] <= figure.height - z_by_round.EDGE
+    assert [one.bold for one in figure.lines] == [True, True, False, False]
+    assert [one.color for one in figure.lines] == ["bad", "bad", "bar", "bar"]
+    court, ward = figure.lines[0], figure.lines[-1]
+    assert [x for x, _ in court.points] == [1, 2, 3, 4, 5]
+    assert [x for x, _ in ward.points] == [1, 2, 4]
+    assert court.points[-1][1] == figure.high == pytest.approx(7.871, abs=1e-3)
+    assert figure.low == pytest.approx(-0.6, abs=1e-3)
+    assert figure.thresholds == (4.0,)
 
 
 def test_many_curves_and_figures_are_counted():
     rows = [one for n in range(25) for one in client(f"c{n}", "m", (0.1 * n,) * 5)]
     [figure] = z_by_round.figures(report(rows))
-    assert len(figure.curves) == 20
+    assert len(figure.lines) == 20
     assert "and 5 more clients" in figure.note
-    assert figure.curves[0].name.startswith("c24 ")
+    assert figure.lines[0].name.startswith("c24 ")
     [shown] = z_by_round.table(report(rows))
     assert "and 5 more clients in report.json" in shown.notes
     every = z_by_round.figures(report(study([f"v{n}" for n in range(14)])))
@@ -388,15 +374,16 @@ def test_any_numbers_can_be_drawn(values):
     at = {"client": "c0", "mark": "m"}
     rows = [row("fed_attr", "stouffer_z", z, **at, round=n) for n, z in enumerate(values)]
     [figure] = z_by_round.figures(report(rows))
-    for x, y in figure.curves[0].points:
-        assert figure.left <= x <= figure.right
-        assert 0 <= y <= figure.height
-        assert math.isfinite(y)
+    [(_, curve)] = drawn_lines(figure.svg())
+    assert len(curve) == len(values)
+    assert all(math.isfinite(x) and math.isfinite(y) for x, y in curve)
 
 
 def test_the_page_draws_what_markdown_has_as_a_table():
     document = report(attributed())
-    assert html.render(document).count("<polyline") == len(SCORES)
+    page = html.render(document)
+    assert page.count('<svg class="plot"') == 1
+    assert all(f">{client} (" in page for client in SCORES)
     assert "## Z after each round\n" in markdown.render(document)
     assert "<polyline" not in html.render(report(recalled(3)))
 
@@ -518,4 +505,4 @@ def test_tables_and_verdict_know_what_the_attribution_writes():
     [one] = overview.flagged_table(document, 9)
     assert one.rows[0][:4] == ("high", "c0", "m", "6.93")
     [figure] = z_by_round.figures(document)
-    assert [curve.name for curve in figure.curves] == ["c0 (6.93)", "c1 (0.00)"]
+    assert [line.name for line in figure.lines] == ["c0 (6.93)", "c1 (0.00)"]

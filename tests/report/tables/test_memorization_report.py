@@ -1,13 +1,13 @@
 """What a report of cross-client memorization shows, and what its verdict is."""
 
 import re
-from xml.etree import ElementTree
 
 import pytest
 from example_report import HOSTILE
 from memorized_report import CLIENTS, document, memorized, passages, ratio, seen
+from svg_shapes import squares, texts
 
-from fedaudit.report.charts.heat_map import CELL, MOST_CLIENTS, heat_maps
+from fedaudit.report.charts.heat_map import MOST_CLIENTS, heat_maps
 from fedaudit.report.redaction import is_hidden
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import memorization, overview
@@ -92,24 +92,19 @@ def test_a_sentence_says_what_was_asked_and_what_came_of_it():
 
 def test_the_map_is_darkest_where_most_was_drawn():
     [one] = heat_maps(document())
-    shades = {(f.y, f.x): f.shade for f in one.fields}
-    rows, columns = sorted({y for y, _ in shades}), sorted({x for _, x in shades})
-    assert len(rows) == len(columns) == 3
-    for i, y in enumerate(rows):
-        for j, x in enumerate(columns):
-            assert shades[y, x] == (1.0 if i == j else 0.2)
-    assert [name for name, _ in one.rows] == [name for name, _ in one.columns] == list(CLIENTS)
+    shades = {(field.row, field.column): field.shade for field in one.fields}
+    assert shades == {(i, j): 1.0 if i == j else 0.2 for i in range(3) for j in range(3)}
+    assert one.names == CLIENTS
     assert {f.caption for f in one.fields} == {"10.0 %", "2.0 %"}
 
 
 def test_the_map_is_drawn_on_the_page():
     page = html.render(document())
-    [svg] = re.findall(r'<svg class="map".*?</svg>', page, re.DOTALL)
-    drawn = ElementTree.fromstring(svg)
-    fields = drawn.findall("rect")
-    assert len(fields) == 9
-    assert {field.get("width") for field in fields} == {str(CELL)}
-    assert sorted({field.get("fill-opacity") for field in fields}) == ["0.2", "1.0"]
+    [svg] = re.findall(r'<svg class="plot".*?</svg>', page, re.DOTALL)
+    assert sorted(squares(svg)) == [0.2] * 6 + [1.0] * 3
+    written = [text for text, _, _ in texts(svg)]
+    assert written.count("10.0 %") == 3
+    assert all(written.count(name) == 2 for name in CLIENTS)
 
 
 def test_a_map_of_nothing_and_of_many_can_be_drawn():
@@ -118,8 +113,8 @@ def test_a_map_of_nothing_and_of_many_can_be_drawn():
     many = tuple(f"client-number-{n}" for n in range(20))
     [some] = heat_maps(document(memorized(clients=many)))
     assert len(some.fields) == MOST_CLIENTS**2
-    assert some.note == "8 more clients in report.json."
-    assert all(len(name) <= 10 for name, _ in some.rows)
+    assert some.note.endswith("8 more clients in report.json.")
+    assert all(len(name) <= 10 for name in some.names)
     html.render(document(memorized(clients=many)))
 
 

@@ -96,11 +96,12 @@ def test_a_study_without_columns_or_with_one_variant_has_no_table():
 
 def test_the_picture_joins_the_front_and_names_the_variants():
     [plot] = privacy_utility.figures(WHOLE)
-    assert [curve.name for curve in plot.curves] == ["", "none", "scrub", "worse", "dp"]
-    assert len(plot.curves[0].points) == 3
-    xs = [x for x, _ in plot.curves[0].points]
+    assert [line.name for line in plot.lines] == ["", "none", "scrub", "worse", "dp"]
+    assert len(plot.lines[0].points) == 3
+    xs = [x for x, _ in plot.lines[0].points]
     assert xs == sorted(xs)
-    assert "Up: extracted. Across: accuracy." in plot.note
+    assert "Up: extracted." in plot.note
+    assert plot.across == "accuracy"
 
 
 def test_two_axes_are_needed():

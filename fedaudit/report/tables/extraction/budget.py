@@ -1,33 +1,23 @@
-"""What smaller budgets would have found: a table an attack, and curves for a page."""
+"""What smaller budgets would have found: a table an attack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log10
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number, percent
 from fedaudit.report.query import SOURCES, Row, comparable_row, telling_rank
-from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.extraction.expected import is_exact
 from fedaudit.report.tables.table import NONE, Table, display_name, laid_out
 
 COVERAGE = "coverage [95 %]"
-MOST_CURVES = 6
-"""Curves of one figure, in the order of the report."""
 MOST_TABLES = 12
-
-WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 60, 14, 18
-"""Geometry of the picture: the plot, the room for its scale, the margin, the gap between names."""
-MOST_LETTERS = 32
 
 TITLES = {"coverage": "Coverage against budget", "efficiency": "Found per query against budget"}
 SHOWN_KEYS = frozenset(
     {"source", "set", "label", "category", "budget", "samples", "key", "adapter"}
 )
 """The keys of a scope that distinguish a sweep's points and curves."""
-
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,32 +33,6 @@ class Sweep:
     """The same of other sources."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepCurve:
-    """A sweep as it is drawn: its line, and the band of its intervals."""
-
-    name: str
-    path: str
-    band: str
-    points: tuple[Point, ...]
-    label: float
-    """Vertical position of its name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetFigure:
-    """Curves over budgets on a log scale."""
-
-    title: str
-    curves: tuple[SweepCurve, ...]
-    budgets: tuple[tuple[str, float], ...]
-    scale: tuple[tuple[str, float], ...]
-    height: int
-    note: str
-    left: int = LEFT
-    right: int = LEFT + WIDTH
-
-
 def sweeps(report: Row) -> list[Sweep]:
     """Return the sweep of every attack and kind of key; of a study, that of the first variant."""
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -81,18 +45,6 @@ def sweeps(report: Row) -> list[Sweep]:
 def tables(report: Row) -> list[Table]:
     """Return a table for each sweep, with a line for each power of ten and for the whole budget."""
     return [_table(sweep) for sweep in sweeps(report)[:MOST_TABLES]]
-
-
-def figures(report: Row) -> list[BudgetFigure]:
-    """Return the curves of coverage and of efficiency, all attacks in one picture."""
-    all_sweeps = sweeps(report)
-    remaining = len(all_sweeps) - MOST_CURVES
-    note = f"and {remaining:,} more in report.json." if remaining > 0 else ""
-    return [
-        _figure(title, [(s.name, getattr(s, metric)) for s in all_sweeps[:MOST_CURVES]], note)
-        for metric, title in TITLES.items()
-        if any(len(getattr(s, metric)) > 1 for s in all_sweeps[:MOST_CURVES])
-    ]
 
 
 def _sweep_rows(report: Row) -> list[Row]:
@@ -191,49 +143,3 @@ def _by_samples(sweep: Sweep) -> str:
         f"{number(r['scope']['samples'])}: {format_measurement(r)}" for r in sweep.by_samples[:-1]
     ]
     return f"All prefixes, by how often each is asked: {'; '.join(texts)}." if texts else ""
-
-
-def _figure(title: str, series: Sequence[tuple[str, Sequence[Row]]], note: str) -> BudgetFigure:
-    every = [row for _, rows in series for row in rows]
-    furthest = log10(max(2, *(row["scope"]["budget"] for row in every)))
-    rate = every[0]["metric"] == "coverage"
-    # The first few queries of an efficiency have such wide intervals that they dwarf the rest.
-    highest = 0 if rate else 1.5 * max(row["value"] for row in every)
-    top = highest or max(row["high"] for row in every) or 1
-    height = max(HEIGHT, GAP * len(series)) + 2 * EDGE
-
-    def across(budget: float) -> float:
-        return round(LEFT + EDGE + log10(budget) / furthest * (WIDTH - 2 * EDGE), 1)
-
-    def down(value: float) -> float:
-        return round(height - EDGE - min(1, value / top) * (height - 2 * EDGE), 1)
-
-    def points(rows: Sequence[Row], end: str) -> list[Point]:
-        return [(across(row["scope"]["budget"]), down(row[end])) for row in rows]
-
-    return BudgetFigure(
-        title=title,
-        curves=tuple(
-            SweepCurve(
-                name=_short(name),
-                path=_path(points(rows, "value")),
-                band=_path([*points(rows, "high"), *reversed(points(rows, "low"))]),
-                points=tuple(points(rows, "value")),
-                label=EDGE + GAP * index,
-            )
-            for index, (name, rows) in enumerate(series)
-        ),
-        budgets=tuple((number(10**n), across(10**n)) for n in range(int(furthest) + 1)),
-        scale=tuple(((percent if rate else number)(v), down(v)) for v in (0.0, top / 2, top)),
-        height=height,
-        note=note,
-    )
-
-
-def _path(points: Sequence[Point]) -> str:
-    return " ".join(f"{x:g},{y:g}" for x, y in points)
-
-
-def _short(name: str) -> str:
-    visible = make_visible(name)
-    return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"

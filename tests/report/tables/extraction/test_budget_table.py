@@ -9,9 +9,11 @@ from gated_report import printed, rate, report, table, titles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from svg_shapes import drawn_lines
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
+from fedaudit.report.charts import coverage_by_budget
 from fedaudit.report.document import validate
 from fedaudit.report.query import total_coverages
 from fedaudit.report.renderers import html, markdown
@@ -108,60 +110,45 @@ def test_the_first_variant_is_shown_and_every_key():
     assert {row["scope"]["variant"] for one in found for row in one.coverage} == {"a"}
 
 
-def test_curves_are_where_their_numbers_are():
-    coverage, efficiency = budget.figures(report([*swept(), *swept("superset", 2)]))
+def test_curves_have_the_numbers_of_the_rows():
+    rows = [*swept(), *swept("superset", 2)]
+    coverage, efficiency = coverage_by_budget.figures(report(rows))
     assert coverage.title == "Coverage against budget"
-    assert [curve.name for curve in coverage.curves] == ["contextual", "superset"]
-    one, two = coverage.curves
-    # Budgets 1, 10: as far apart as 1 and 10 on the scale below.
-    scale = dict(coverage.budgets)
-    assert scale.keys() == {"1", "10"}
-    xs = [x for x, _ in one.points]
-    assert (xs[0], xs[3]) == (scale["1"], scale["10"])
-    assert xs[5] == pytest.approx(coverage.right - budget.EDGE)
-    # 2, 5 and 20 lie between as their logarithms do: 0.301, 0.699 and 1.301 of the way to 10.
-    ways = [(x - xs[0]) / (xs[3] - xs[0]) for x in (xs[1], xs[2], xs[4])]
-    assert ways == pytest.approx([0.301, 0.699, 1.301], abs=2e-3)
-    bottom, middle, top = (y for _, y in coverage.scale)
-    assert (bottom + top) / 2 == pytest.approx(middle, abs=0.1)
-    assert coverage.scale[0][0] == "0.0 %"
-    # Twice as many hits stand twice as high.
-    for (_, y), (_, twice) in zip(one.points, two.points, strict=True):
-        assert bottom - twice == pytest.approx(2 * (bottom - y), abs=0.3)
-    band = [tuple(map(float, point.split(","))) for point in one.band.split()]
-    assert len(band) == 2 * len(one.points)
-    assert all(high <= y for (_, high), (_, y) in zip(band, one.points, strict=False))
-    assert efficiency.curves[0].points[0][1] == dict(efficiency.scale)["0"]
-    # The highest efficiency, 1 of 30 twice over, is at two thirds, though its interval goes beyond.
-    bottom, _, top = (y for _, y in efficiency.scale)
-    assert min(y for _, y in efficiency.curves[1].points) == pytest.approx(
-        bottom - (bottom - top) * 2 / 3, abs=0.1
+    assert [line.name for line in coverage.lines] == ["contextual", "superset"]
+    one, two = coverage.lines
+    assert one.points == tuple((budget, hits / 50) for budget, hits in BUDGETS.items())
+    assert two.points == tuple((budget, 2 * hits / 50) for budget, hits in BUDGETS.items())
+    assert all(
+        low <= y <= high for (low, high), (_, y) in zip(one.intervals, one.points, strict=True)
     )
-    assert f",{top:g}" in efficiency.curves[1].band
+    assert coverage.high == two.intervals[-1][1]  # the widest of all
+    assert coverage.format_value(0.5) == "50.0 %"
+    # The highest efficiency, 1 of 30 twice over, is at two thirds, though its interval goes beyond.
+    assert efficiency.high == pytest.approx(1.5 * 2 / 30)
+    assert efficiency.lines[1].intervals[1][1] > efficiency.high
 
 
 def test_the_page_draws_them():
     page = html.render(report([*swept(), *swept("superset", 2)]))
-    assert page.count("<polygon") == page.count('<g class="sweep') == 4
+    pictures = re.findall(r'(?s)<svg class="plot".*?</svg>', page)
+    assert len(pictures) == 2
     assert "Found per query against budget" in page
-    assert "<figure>" in page
-    assert "sweep s1" in page
-    drawn = re.findall(r'points="([^"]*)"', page)
-    assert len(drawn) == 8
-    assert all(re.fullmatch(r"[\d., ]+", points) for points in drawn)
+    for svg in pictures:
+        assert sorted(color for color, _ in drawn_lines(svg)) == ["bad", "blue"]
+        assert svg.count("fill-opacity: 0.12") == 2
 
 
 def test_one_budget_is_no_curve():
     rows = [row for row in swept() if row.scope["budget"] == 40]
-    assert budget.figures(report(rows)) == []
+    assert coverage_by_budget.figures(report(rows)) == []
     assert table(rows, "Coverage by budget: contextual").rows[0][0] == "40"
 
 
 def test_many_curves_are_cut():
     rows = [row for number in range(9) for row in swept(f"a{number}")]
-    figure = budget.figures(report(rows))[0]
-    assert len(figure.curves) == budget.MOST_CURVES
-    assert figure.note == "and 3 more in report.json."
+    figure = coverage_by_budget.figures(report(rows))[0]
+    assert len(figure.lines) == len(coverage_by_budget.COLORS)
+    assert figure.note.endswith("And 3 more in report.json.")
 
 
 # overlaps

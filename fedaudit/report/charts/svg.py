@@ -1,0 +1,163 @@
+"""Figures of matplotlib as SVG that stands inside a page: its colors, and no more than shapes."""
+
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from hashlib import sha256
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from fedaudit.report.redaction import make_visible
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+THEME = {
+    "ink": "#1c1c1c",
+    "muted": "#555555",
+    "line": "#cccccc",
+    "bad": "#b3261e",
+    "good": "#1e7d34",
+    "open": "#a36a00",
+    "bar": "#9aa5b1",
+    "blue": "#1f5fa8",
+    "violet": "#6b3fa0",
+    "gray": "#4a4a4a",
+    "heat": "#d9706a",
+}
+"""The page's colors in light mode. What is drawn in one takes the page's variable of that name, and
+is another color in dark mode."""
+
+FONT_SIZE = 13
+MIN_SCALE = 0.8
+"""How far a picture shrinks on a narrow screen before it scrolls: letters keep 10 pixels."""
+
+_VARIABLES = {color: f"var(--{name})" for name, color in THEME.items()}
+_COLOR = re.compile("|".join(_VARIABLES))
+_FAMILY = re.compile(r"font-family: [^;]*; ?")
+_REFERENCE = re.compile(r"^#(.+)$|url\(#([^)]+)\)")
+
+
+@contextmanager
+def new_axes(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
+    """Yield a figure and its axes of so many pixels; what is written beside them adds room.
+
+    Matplotlib's settings are its defaults whatever files lie about; no name is read as a formula.
+    """
+    matplotlib = _matplotlib()
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_settings())
+        figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+        yield figure, figure.add_axes((0.0, 0.0, 1.0, 1.0))
+
+
+def _matplotlib() -> ModuleType:
+    """Import matplotlib from our own folder: it reads settings of the current one, maybe a trap."""
+    if "matplotlib" not in sys.modules:
+        # A home that cannot be written to is no news to whoever reads a report.
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
+        with chdir(Path(__file__).parent):
+            return import_module("matplotlib")
+    return import_module("matplotlib")
+
+
+def _settings() -> dict[Any, Any]:
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "fedaudit",
+        "text.parse_math": False,
+        "font.size": FONT_SIZE,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), THEME["ink"]),
+        **dict.fromkeys(("xtick.color", "ytick.color"), THEME["ink"]),
+    }
+
+
+def inline_svg(figure: "Figure", title: str) -> str:
+    """Return a figure as an `<svg>` element with a title, as wide as all that it shows.
+
+    Texts stay texts; identifiers are unique to the picture; there is no style sheet, no metadata
+    and no namespace in it, since a page needs none of them.
+    """
+    file = StringIO()
+    with warnings.catch_warnings():
+        # The browser has fonts for what the one that only measures here lacks.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+        figure.savefig(
+            file, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None}
+        )
+    root = ElementTree.fromstring(file.getvalue())
+    _strip(root)
+    _rename_ids(root, f"f{sha256(file.getvalue().encode()).hexdigest()[:8]}-")
+    return ElementTree.tostring(_framed(root, title), encoding="unicode")
+
+
+def _strip(parent: "Element") -> None:
+    """Remove metadata, style sheets and namespaces; put the page's font and colors into styles."""
+    for child in list(parent):
+        if child.tag.rpartition("}")[2] in ("metadata", "style"):
+            parent.remove(child)
+        else:
+            _strip(child)
+    parent.tag = parent.tag.rpartition("}")[2]
+    attributes = {key.rpartition("}")[2]: value for key, value in parent.attrib.items()}
+    parent.attrib.clear()
+    parent.attrib.update(attributes)
+    if "style" in attributes:
+        style = _COLOR.sub(lambda found: _VARIABLES[found[0]], attributes["style"])
+        parent.set("style", _FAMILY.sub("", style))
+
+
+def _rename_ids(root: "Element", prefix: str) -> None:
+    """Give the identifiers that something refers to a prefix, and remove the others."""
+    used = {
+        name
+        for element in root.iter()
+        for value in element.attrib.values()
+        for found in _REFERENCE.finditer(value)
+        for name in found.groups()
+        if name
+    }
+    for element in root.iter():
+        name = element.attrib.pop("id", None)
+        for key, value in element.attrib.items():
+            element.set(key, _REFERENCE.sub(lambda found: _prefixed(found, prefix), value))
+        if name in used:
+            element.set("id", f"{prefix}{name}")
+
+
+def _prefixed(found: re.Match[str], prefix: str) -> str:
+    return f"#{prefix}{found[1]}" if found[1] else f"url(#{prefix}{found[2]})"
+
+
+def _framed(root: "Element", title: str) -> "Element":
+    """Return the picture with its name, and how small it may become."""
+    box = root.attrib["viewBox"]
+    width = float(box.split()[2])
+    title_element = ElementTree.Element("title")
+    title_element.text = make_visible(title)
+    root.insert(0, title_element)
+    root.attrib.clear()
+    root.attrib.update(
+        {
+            "class": "plot",
+            "role": "img",
+            "viewBox": box,
+            "style": f"min-width: {MIN_SCALE * width:.0f}px; max-width: {width:.0f}px",
+        }
+    )
+    return root
