@@ -23,7 +23,7 @@ from fedaudit.engine.training.loss import mean_loss
 
 
 @dataclass(frozen=True, slots=True)
-class ByShape:
+class FlopsFormula:
     """FLOPs: rows * (linear * width + square * width**2) + once * width + head * learned.
 
     A row's matrices cost `linear` a token and its attention `square` a pair of tokens; `once` is
@@ -42,7 +42,7 @@ class ByShape:
         return round(rows * row + self.once * width + self.head * learned)
 
 
-def by_shape(count: Callable[[int, int, int], int], width: int) -> ByShape | None:
+def flops_formula(count: Callable[[int, int, int], int], width: int) -> FlopsFormula | None:
     """Return the form that `count` (rows, width, learned) -> FLOPs follows, from four counts.
 
     These are of rows of `width`, at least 2, and twice `width` tokens; a batch of 3 rows of four
@@ -53,7 +53,7 @@ def by_shape(count: Callable[[int, int, int], int], width: int) -> ByShape | Non
     row, single, longer = two - single, single - head, longer - head
     square = Fraction(longer - 2 * single, 2 * width**2)
     linear = Fraction(row, width) - square * width
-    form = ByShape(linear, square, Fraction(single - row, width), Fraction(head))
+    form = FlopsFormula(linear, square, Fraction(single - row, width), Fraction(head))
     return form if form.flops(3, 4 * width, 5) == count(3, 4 * width, 5) else None
 
 

@@ -205,7 +205,7 @@ class PrefixAttack(Attack):
             control={s: float(tally.tuned.counts[s] > 0) for s in truth.control},
             seed=case.seed,
         )
-        return counterfactual.compared(result, chances)
+        return counterfactual.with_counterfactual(result, chances)
 
     def truth(self, case: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.engine.flops import ByShape, by_shape, forward_flops, training_flops
+from fedaudit.engine.flops import FlopsFormula, flops_formula, forward_flops, training_flops
 
 D, HEADS, KV, HEAD, FF, VOCAB, RANK = 24, 4, 2, 6, 40, 50, 3
 """A model of one layer, small enough to count by hand: its key-value heads are shared by two."""
@@ -107,7 +107,7 @@ def test_four_small_batches_tell_what_any_other_costs(model, checkpointing):
         inputs["labels"][1:] = -100
         return training_flops(made, inputs)
 
-    form = by_shape(count, 2)
+    form = flops_formula(count, 2)
     for rows, width, padding in [(1, 3, 0), (2, 17, 0), (2, 17, 5), (5, 40, 39)]:
         inputs = batch(rows, width, padding)
         learned = int((inputs["labels"][:, 1:] != -100).sum())
@@ -179,8 +179,8 @@ COST = st.integers(0, 10**15)
     st.tuples(COST, COST, COST, COST), st.integers(1, 40), st.integers(1, 64), st.integers(1, 4096)
 )
 def test_a_form_is_found_again_exactly(costs, step, rows, width):
-    true = ByShape(*map(Fraction, costs))
-    found = by_shape(true.flops, step)
+    true = FlopsFormula(*map(Fraction, costs))
+    found = flops_formula(true.flops, step)
     assert found == true
     linear, square, once, head = costs
     layers = rows * (linear * width + square * width**2) + once * width
@@ -189,7 +189,9 @@ def test_a_form_is_found_again_exactly(costs, step, rows, width):
 
 @given(st.integers(1, 9), st.integers(1, 30), st.integers(1, 30), st.integers(0, 30))
 def test_rows_and_widths_add_up_as_they_should(step, rows, width, learned):
-    form = by_shape(ByShape(Fraction(7), Fraction(2), Fraction(0), Fraction(3)).flops, step)
+    form = flops_formula(
+        FlopsFormula(Fraction(7), Fraction(2), Fraction(0), Fraction(3)).flops, step
+    )
     assert form.flops(2 * rows, width, 2 * learned) == 2 * form.flops(rows, width, learned)
     assert form.flops(rows, 2 * width, learned) >= 2 * form.flops(rows, width, 0)
     assert form.flops(0, width, 0) == form.flops(rows, 0, 0) == 0
@@ -206,4 +208,4 @@ def test_rows_and_widths_add_up_as_they_should(step, rows, width, learned):
     ],
 )
 def test_counts_of_another_form_are_refused(count):
-    assert by_shape(count, 8) is None
+    assert flops_formula(count, 8) is None

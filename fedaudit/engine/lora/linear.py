@@ -49,7 +49,7 @@ class LoraProduct(torch.autograd.Function):
 
 
 @contextmanager
-def as_one_operation(model: torch.nn.Module, adapter: str) -> Iterator[int]:
+def fused_lora(model: torch.nn.Module, adapter: str) -> Iterator[int]:
     """Let the model's plain LoRA layers compute `adapter` in one operation; give how many do.
 
     Others go on as PEFT has them: with dropout, DoRA and other variants, quantised bases, mixed

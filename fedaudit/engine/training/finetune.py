@@ -22,7 +22,7 @@ from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.adapter import A, B
-from fedaudit.engine.lora.linear import as_one_operation
+from fedaudit.engine.lora.linear import fused_lora
 from fedaudit.engine.small_model import few_threads
 from fedaudit.engine.training.loss import mean_loss, pad_batch
 
@@ -86,7 +86,7 @@ def tune(
     is no plain LoRA or of another base, and UsageError where a loss is no longer a number.
     """
     with _trainable(engine, adapter, tuning) as (model, stack), few_threads(small=engine.small):
-        with as_one_operation(model, NAME):
+        with fused_lora(model, NAME):
             losses = _optimise(model, stack.old, lessons, tuning, progress)
         tensors = loader.tensors_of(model, NAME)
     return FinetunedAdapter(tensors=tensors, config=_plain(stack.config), losses=losses)

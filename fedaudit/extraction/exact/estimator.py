@@ -117,7 +117,7 @@ def _compare_walks(
         sampled=False,
         seed=case.seed,
     )
-    return counterfactual.compared(result, chances)
+    return counterfactual.with_counterfactual(result, chances)
 
 
 def _said_strings(exact: ExactSources) -> SaidStrings:

@@ -52,7 +52,7 @@ def drawn_chances(counts: Mapping[str, int], strings: Iterable[str]) -> dict[str
     return {string: drawn_chance(counts.get(string, 0)) for string in strings}
 
 
-def compared(result: R, audit: StringChances) -> R:
+def with_counterfactual(result: R, audit: StringChances) -> R:
     """Return a result with the rows of the counterfactual, and what it says of each finding.
 
     Findings and their plain text (`revealed`) stand in one order.

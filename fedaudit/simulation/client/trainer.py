@@ -75,7 +75,7 @@ def train(job: ClientTraining) -> float:
 
     from fedaudit.engine.loading.loader import fit, tensors_of
     from fedaudit.engine.lora.adapter import merged_weights
-    from fedaudit.engine.lora.linear import as_one_operation
+    from fedaudit.engine.lora.linear import fused_lora
     from fedaudit.federation import adapters
 
     threads = torch.get_num_threads()
@@ -101,7 +101,7 @@ def train(job: ClientTraining) -> float:
     with merged_weights(model, job.merged) if job.merged else nullcontext():
         loss = _train_by_defense(model, weights, job)
         if loss is None:
-            with as_one_operation(model, ADAPTER):
+            with fused_lora(model, ADAPTER):
                 loss = _optimize(model, weights, start, job, gradients)
     remove_stale_temp_files(job.out)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)

@@ -21,7 +21,7 @@ from fedaudit.simulation.data.loss_mask import prompt_length
 if TYPE_CHECKING:
     from peft import PeftModel
 
-    from fedaudit.engine.flops import ByShape
+    from fedaudit.engine.flops import FlopsFormula
 
 Stage = Literal["federated", "private"]
 STAGES: tuple[Stage, ...] = ("federated", "private")
@@ -60,7 +60,7 @@ def costs(
     tensors = adapters.read(adapter).values()
     lora = json.dumps(adapters.check(adapter), sort_keys=True)
     longest = max((s for job in trainings for s in job.sequences), key=len, default=())
-    forms: dict[bool, ByShape | None] = {}
+    forms: dict[bool, FlopsFormula | None] = {}
     try:
         for checkpointing in sorted({job.training.checkpointing for job in trainings}):
             model = trainer.cached_model(base, device, dtype, lora, checkpointing)
@@ -120,7 +120,7 @@ def bytes_sent(trainings: Sequence[TrainingCost], *, size: int) -> list[Measurem
 
 
 def flops(
-    trainings: Sequence[TrainingCost], forms: Mapping[bool, "ByShape | None"]
+    trainings: Sequence[TrainingCost], forms: Mapping[bool, "FlopsFormula | None"]
 ) -> list[Measurement]:
     """Return the operations of every stage; `forms` are what a batch costs, by checkpointing.
 
@@ -144,7 +144,7 @@ def tokens(job: TrainingCost) -> int:
     return sum(len(sequence) for batch in _batches(job) for sequence in batch)
 
 
-def operations(job: TrainingCost, form: "ByShape") -> int:
+def operations(job: TrainingCost, form: "FlopsFormula") -> int:
     """Return the FLOPs of one training: the sum over the very batches that it drew."""
     return sum(
         form.flops(len(batch), max(map(len, batch)), sum(map(_count_loss_tokens, batch)))
@@ -166,13 +166,13 @@ def _batches(job: TrainingCost) -> Iterator[Sequence[Sequence[int]]]:
     yield from islice(trainer.draw_batches(job.sequences, settings.batch_size, job.seed), count)
 
 
-def form(model: "PeftModel", sequence: Sequence[int]) -> "ByShape | None":
+def form(model: "PeftModel", sequence: Sequence[int]) -> "FlopsFormula | None":
     """Return what a batch of any shape costs to train, from short batches of `sequence`.
 
     None where that does not follow from the shape. Widths stay within the sequence's, which the
     model can read, except that a sequence below 8 tokens is repeated.
     """
-    from fedaudit.engine.flops import by_shape, training_flops
+    from fedaudit.engine.flops import flops_formula, training_flops
     from fedaudit.engine.training.loss import pad_batch
 
     def count(rows: int, width: int, learned: int) -> int:
@@ -180,7 +180,7 @@ def form(model: "PeftModel", sequence: Sequence[int]) -> "ByShape | None":
         read = [width - learned, *[width] * (rows - 1)]
         return training_flops(model, pad_batch([row] * rows, read, model.device))
 
-    return by_shape(count, max(2, min(PROBE, len(sequence) // 4)))
+    return flops_formula(count, max(2, min(PROBE, len(sequence) // 4)))
 
 
 def _row(metric: str, value: int | None, reason: str = "", **scope: object) -> Measurement:

@@ -8,7 +8,7 @@ from peft import LoraConfig
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from fedaudit.engine.loading.loader import with_adapter
-from fedaudit.engine.lora.linear import LoraProduct, as_one_operation
+from fedaudit.engine.lora.linear import LoraProduct, fused_lora
 from fedaudit.engine.training.loss import mean_loss, pad_batch
 
 SEQUENCES = [[1, 9, 30, 200, 7], [77, 150], [3, 41, 5]]
@@ -66,7 +66,7 @@ def test_gradients_are_those_of_finite_differences(rows, width, out, rank, neede
 def test_loss_and_gradients_are_pefts(biased):
     model = wrapped(biased=biased)
     loss, expected = gradients(model)
-    with as_one_operation(model, "default") as count:
+    with fused_lora(model, "default") as count:
         assert count == 14
         fast, found = gradients(model)
     assert fast == pytest.approx(loss, rel=1e-6)
@@ -81,7 +81,7 @@ def test_loss_and_gradients_are_pefts(biased):
     ids=["dropout", "dora", "biases of B"],
 )
 def test_what_is_more_than_two_products_is_left_to_peft(options):
-    with as_one_operation(wrapped(**options), "default") as count:
+    with fused_lora(wrapped(**options), "default") as count:
         assert count == 0
 
 
@@ -90,17 +90,17 @@ def test_layers_of_another_kind_are_left_to_peft():
     model = GPT2LMHeadModel(GPT2Config(vocab_size=300, n_embd=32, n_layer=1, n_head=4))
     config = LoraConfig(target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
     peft = with_adapter(model, config, "default", trainable=True)
-    with as_one_operation(peft, "default") as count:
+    with fused_lora(peft, "default") as count:
         assert count == 0
 
 
 def test_mixed_dtypes_and_other_adapters_are_left_to_peft():
     model = wrapped()
-    with as_one_operation(model, "another") as count:
+    with fused_lora(model, "another") as count:
         assert count == 0
     model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.to(torch.bfloat16)
-    with as_one_operation(model, "default") as count:
+    with fused_lora(model, "default") as count:
         assert count == 13
     model.merge_adapter()
-    with as_one_operation(model, "default") as count:
+    with fused_lora(model, "default") as count:
         assert count == 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.config import registry
-from fedaudit.engine.flops import ByShape, training_flops
+from fedaudit.engine.flops import FlopsFormula, training_flops
 from fedaudit.federation import adapters
 from fedaudit.report.document import schema
 from fedaudit.simulation.client import trainer
@@ -20,7 +20,7 @@ from fedaudit.simulation.evaluation import cost
 from fedaudit.simulation.evaluation.cost import TrainingCost, costs
 
 SETTINGS = Training(steps=3, batch_size=3, accumulation=2, rank=4, targets=("q_proj", "v_proj"))
-FORM = ByShape(Fraction(10), Fraction(1), Fraction(0), Fraction(2))
+FORM = FlopsFormula(Fraction(10), Fraction(1), Fraction(0), Fraction(2))
 """A model made up: 10 a token, 1 a pair of tokens and 2 for the logits of a learned token."""
 
 
@@ -150,7 +150,7 @@ def test_stages_are_counted_apart(made):
 
 
 def test_what_does_not_follow_from_the_shape_is_not_reported(made, monkeypatch):
-    monkeypatch.setattr("fedaudit.engine.flops.by_shape", lambda count, width: None)
+    monkeypatch.setattr("fedaudit.engine.flops.flops_formula", lambda count, width: None)
     [row] = [row for row in made([job()]) if row.metric == "flops"]
     assert row.value is None
     assert "shape" in row.reason
@@ -225,7 +225,7 @@ def test_rows_are_costs_that_the_report_accepts(made, monkeypatch):
     from jsonschema import Draft202012Validator
 
     rows = made([job(), private()])
-    monkeypatch.setattr("fedaudit.engine.flops.by_shape", lambda count, width: None)
+    monkeypatch.setattr("fedaudit.engine.flops.flops_formula", lambda count, width: None)
     rows += made([job()])
     whole = schema()
     check = Draft202012Validator({"$ref": "#/$defs/measurement", "$defs": whole["$defs"]})
