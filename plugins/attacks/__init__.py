@@ -20,7 +20,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .prefix.frequency import Frequency
     from .prefix.superset import Superset
     from .ranking.attack import Ranking
-    from .source.attack import Source
+    from .source.attack import SourceInference
     from .untargeted.attack import Untargeted
     from .untargeted.benign import BenignPrompts
 
@@ -33,7 +33,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
         Laft,
         Membership,
         Ranking,
-        Source,
+        SourceInference,
         Superset,
         Untargeted,
         Verbatim,

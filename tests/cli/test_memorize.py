@@ -82,7 +82,7 @@ def test_a_federation_is_measured_and_reported(here, run):
     assert stat.S_IMODE(revealed.stat().st_mode) == 0o600
     for form in ("html", "markdown"):
         assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
-    assert 'class="map"' in Path("audit/r.html").read_text()
+    assert 'class="plot"' in Path("audit/r.html").read_text()
     secrets = {leak["text"] for leak in map(json.loads, revealed.read_text().splitlines())}
     shown = [outcome.out, *(p.read_text() for p in Path("audit").iterdir() if p != revealed)]
     assert not [s for s in secrets for text in shown if s in text]

@@ -16,7 +16,7 @@ from fedaudit.report.comparison import subtract
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class MeanChange:
     """A number under a defence, as a mean over seeds, and its difference from no defence."""
 
     mean: Estimate
@@ -28,8 +28,8 @@ class Change:
 class DefenseEffect:
     """What one defence gained and cost, over the seeds measured both with it and without any."""
 
-    leaks: Mapping[str, Change]
-    loss: Change | None
+    leaks: Mapping[str, MeanChange]
+    loss: MeanChange | None
     seconds: float | None
     tokens: float
     bytes: float | None
@@ -62,35 +62,35 @@ def effect(
 
 def _leak(
     attack: str, outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
-) -> Change:
+) -> MeanChange:
     shares = [o.leaks[attack].share for o in outcomes]
     mean = _clip_interval(mean_estimate(shares, same_records=True), 0.0)
     if none is None:
-        return Change(mean=mean)
+        return MeanChange(mean=mean)
     # Both are of the same targets, but `subtract` assumes independence: rather too wide.
     gaps = [
         subtract(before.leaks[attack].share, share)
         for before, share in zip(none, shares, strict=True)
     ]
-    return Change(
+    return MeanChange(
         mean=mean, difference=_clip_interval(mean_estimate(gaps, same_records=True), -1.0)
     )
 
 
 def _loss(
     outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
-) -> Change | None:
+) -> MeanChange | None:
     losses = [o.loss for o in outcomes if o.loss]
     if len(losses) < len(outcomes):
         return None
     mean = mean_estimate(losses, same_records=True)
     if none is None:
-        return Change(mean=mean)
+        return MeanChange(mean=mean)
     gaps = [_loss_gap(before, after) for before, after in zip(none, outcomes, strict=True)]
     measured_gaps = [gap for gap in gaps if gap]
     if len(measured_gaps) < len(gaps):
-        return Change(mean=mean)
-    return Change(mean=mean, difference=mean_estimate(measured_gaps, same_records=True))
+        return MeanChange(mean=mean)
+    return MeanChange(mean=mean, difference=mean_estimate(measured_gaps, same_records=True))
 
 
 def _loss_gap(before: DefenseOutcome, after: DefenseOutcome) -> Estimate | None:

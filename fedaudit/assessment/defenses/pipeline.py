@@ -12,7 +12,7 @@ from fedaudit.assessment.defenses.candidates import (
     defense_candidates,
 )
 from fedaudit.assessment.defenses.client_files import client_files
-from fedaudit.assessment.defenses.differences import Change, DefenseEffect, effect
+from fedaudit.assessment.defenses.differences import DefenseEffect, MeanChange, effect
 from fedaudit.assessment.defenses.leak_request import ATTACKS, leak_request, request_digest
 from fedaudit.assessment.defenses.outcome import DefenseOutcome, read_outcome, write_outcome
 from fedaudit.assessment.defenses.plan import (
@@ -194,6 +194,6 @@ def _rows(
         }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: MeanChange) -> dict[str, Any]:
     gap = change.difference
     return {"mean": asdict(change.mean), "difference": asdict(gap) if gap else None}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fedaudit.api.estimates import Estimate
-from fedaudit.assessment.defenses.differences import Change, DefenseEffect
+from fedaudit.assessment.defenses.differences import DefenseEffect, MeanChange
 
 ATTACK = {
     "contextual": "what contextual prefixes draw out",
@@ -29,7 +29,7 @@ def recommendations(none: DefenseEffect, effects: Mapping[str, DefenseEffect]) -
     ]
 
 
-def is_lower(change: Change) -> bool:
+def is_lower(change: MeanChange) -> bool:
     """Return whether the interval of the difference from no defence is entirely below 0."""
     return change.difference is not None and change.difference.high < 0
 
@@ -85,7 +85,7 @@ def _sentence(name: str, effect: DefenseEffect, none: DefenseEffect, attack: str
     )
 
 
-def _loss(change: Change | None) -> str:
+def _loss(change: MeanChange | None) -> str:
     if change is None or change.difference is None:
         return "; what it does to held-out loss was not measured"
     gap = change.difference

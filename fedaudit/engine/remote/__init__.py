@@ -2,7 +2,7 @@
 
 * `abilities`: What a server can do, found by what it does: not by what it says, and not by HTTP
   status 200.
-* `answer_store`: Answers that a server gave to a piece of questions which it did not get to the
+* `completion_cache`: Answers that a server gave to a piece of questions which it did not get to the
   end of.
 * `connection`: From addresses and names to an engine: estimate, budget, probes, and what must
   agree.

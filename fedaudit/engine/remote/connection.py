@@ -7,7 +7,7 @@ from typing import Any
 from fedaudit.api.errors import TargetError
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.remote.abilities import ServerAbilities
-from fedaudit.engine.remote.answer_store import AnswerStore, KeptAnswers
+from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCache
 from fedaudit.engine.remote.dry_run import DryRunEngine
 from fedaudit.engine.remote.engine import RemoteEngine
 from fedaudit.engine.remote.options import ServedModel
@@ -46,7 +46,7 @@ class RemoteConnection:
         return engine
 
     def open(
-        self, cache: KeptAnswers | None = None, record_fact: RecordFact | None = None
+        self, cache: CacheBackend | None = None, record_fact: RecordFact | None = None
     ) -> RemoteEngine:
         """Find out what the server can do, and return the engine.
 
@@ -71,7 +71,7 @@ class RemoteConnection:
         if record_fact:
             for name, value in _facts(tuned, base, abilities).items():
                 record_fact(name, value)
-        self.engine = RemoteEngine(tuned, base, self.tokenizer, abilities, AnswerStore(cache))
+        self.engine = RemoteEngine(tuned, base, self.tokenizer, abilities, CompletionCache(cache))
         return self.engine
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from fedaudit.api.errors import InputError, Interrupted, TargetError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.engine.remote.abilities import ServerAbilities
-from fedaudit.engine.remote.answer_store import AnswerStore
+from fedaudit.engine.remote.completion_cache import CompletionCache
 from fedaudit.engine.remote.seed_watch import SeedCheck
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
@@ -40,7 +40,7 @@ class RemoteEngine:
         base: CompletionServer | None,
         tokenizer: RemoteTokenizer,
         abilities: ServerAbilities,
-        store: AnswerStore,
+        store: CompletionCache,
     ) -> None:
         self.tuned, self.base, self.tokenizer = tuned, base, tokenizer
         self.abilities, self.store = abilities, store

@@ -56,7 +56,7 @@ class RecordLosses:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source(Attack):
+class SourceInference(Attack):
     """Tell which client a record came from by which client's model knows it best."""
 
     name: ClassVar[str] = "source"

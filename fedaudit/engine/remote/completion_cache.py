@@ -13,7 +13,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 
 
-class KeptAnswers(Protocol):
+class CacheBackend(Protocol):
     """Keeps answers by name from one run of an audit to the next."""
 
     def recall(self, name: str) -> Any | None:
@@ -23,10 +23,10 @@ class KeptAnswers(Protocol):
         """Keep answers, which may be any JSON values."""
 
 
-class AnswerStore:
+class CompletionCache:
     """Answers by what was asked."""
 
-    def __init__(self, cache: KeptAnswers | None = None) -> None:
+    def __init__(self, cache: CacheBackend | None = None) -> None:
         self.kept = cache
 
     def recall(self, query: CompletionRequest) -> CompletionResponse | None:
