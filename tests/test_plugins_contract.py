@@ -86,3 +86,12 @@ def test_its_options_can_be_set_to_what_is_shown(kind, cls):
     assert registry.create(kind, cls.name, shown) == cls()
     described = registry.describe(kind, cls)
     assert [f"  {name} = {value!r}" for name, value in shown.items()] == described[3:]
+
+
+@pytest.mark.parametrize("cls", registry.plugins("watermark").values(), ids=lambda cls: cls.name)
+def test_a_watermark_has_null_marks_unless_a_setting_takes_them_away(cls):
+    assert cls().null_marks >= 24
+    with pytest.raises(TypeError, match="null_marks"):
+        type(
+            "Without", (Watermark,), dict.fromkeys(Watermark.__abstractmethods__ - {"null_marks"})
+        )()

@@ -55,8 +55,9 @@ class Score:
     chance: float
     """The share of hits that is expected without a watermark."""
     null: tuple[float, ...] = ()
-    """z of the same things under marks that nobody has, in every test the same ones; empty where a
-    plugin draws none. What tests of several models say alike, it says alike under all of them."""
+    """z of the same things under marks that nobody has, in every test the same ones: as many as
+    `Watermark.null_marks`; `test_texts` gives none. What tests of several models say alike, it says
+    alike under all of them."""
 
 
 class Watermark(Plugin, ABC):
@@ -106,15 +107,24 @@ class Watermark(Plugin, ABC):
         """
         return SamplingParams(temperature=0)
 
+    @property
+    @abstractmethod
+    def null_marks(self) -> int:
+        """How many null marks `test` gives, which an innocent client's Z is held against.
+
+        24 or more leave power. 0 where a setting asks for a paper's own test, never by default: Z
+        of several rounds is taken for standard normal then, and a report says among its limits that
+        nobody has shown it.
+        """
+
     @abstractmethod
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:
         """Test the answers to `questions`, in their order; prompts are no part of them.
 
-        A watermark should give `Score.null`, from the same answers or from further questions to the
-        same models: without, Z of several rounds is taken for standard normal by chance, and a
-        report says among its limits that nobody has shown it.
+        `Score.null` has `null_marks` numbers, from the same answers or from further questions to
+        the same models.
         """
 
     @abstractmethod

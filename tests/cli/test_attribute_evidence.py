@@ -117,14 +117,18 @@ def test_a_second_design_of_a_round_is_one_line(run, fed):
     assert first["files"] == second["files"]
 
 
+def bundled(run, report_folder, out):
+    return run(
+        "attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json",
+        "--report", report_folder, "--commitments", "public.json", "--out", out,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def bundle(run, fed):
     scored(run, fed)
     assert decide(run, "--commitments", "public.json").code == 1
-    shown = run(
-        "attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json",
-        "--report", "o", "--commitments", "public.json", "--out", "b",
-    )  # fmt: skip
+    shown = bundled(run, "o", "b")
     assert shown.code == 0
     assert "opens marks" in shown.err
     for gone in ("est", "marks.json", "s.json", "public.json", "o"):
@@ -151,6 +155,19 @@ def test_an_expert_comes_to_the_same_bits(run, bundle):
     run.refused(2, "attribute", "verify", "b", "--client", "c11", says="Did you mean 'c1'?")
     assert stat.S_IMODE(bundle.stat().st_mode) == 0o700
     assert stat.S_IMODE((bundle / "watermark.json").stat().st_mode) == 0o600
+
+
+def test_what_only_the_server_can_compute_is_not_checked(run, fed):
+    scored(run, fed)
+    words = ("--commitments", "public.json", "--log", "est.log.json")
+    assert decide(run, *words).code == 1
+    assert any(row["metric"] == "contribution" for row in report()["measurements"])
+    assert bundled(run, "o", "b").code == 0
+    done = verify(run)
+    assert done.code == 0
+    assert "not checked: decision contributions (they need the server's log of sums" in done.out
+    assert "differs" not in done.out
+    assert "same: verdict fail" in done.out
 
 
 def rewrite(path, change):

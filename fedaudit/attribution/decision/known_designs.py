@@ -23,6 +23,9 @@ from fedaudit.system.files import existing_path
 if TYPE_CHECKING:
     import numpy as np
 
+CONTRIBUTION = "contribution"
+"""The metric of what a client itself adds to its scores."""
+
 UNTOLD = "the estimates of its rounds do not tell its update from those of others"
 
 
@@ -87,7 +90,7 @@ def contribution_rows(
                 yield Measurement(
                     kind="attribution",
                     plugin=PROTOCOL,
-                    metric="contribution",
+                    metric=CONTRIBUTION,
                     value=contribution.value,
                     low=contribution.low,
                     high=contribution.high,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit.api.engine import MultiTargetEngine
+from fedaudit.api.errors import PluginError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
@@ -37,17 +38,30 @@ def measure(
     """Return the score of every mark for every adapter; None is the base.
 
     A question that several marks ask is asked once. Neither the order of the adapters nor that of
-    the marks changes a score.
+    the marks changes a score. Raises PluginError for a watermark without the null marks that it
+    promises.
     """
     questions = {mark.id: _questions(engine, mark, plugin) for mark, plugin in marks}
     answers = generate_answers(engine, adapters, detection_requests(engine, marks), progress)
     return [
         {
-            mark.id: plugin.test(mark.secret, [completions[q] for q in questions[mark.id]], engine)
+            mark.id: _score(mark, plugin, [completions[q] for q in questions[mark.id]], engine)
             for mark, plugin in marks
         }
         for completions in answers
     ]
+
+
+def _score(
+    mark: Mark, plugin: Watermark, answers: Sequence[Completion], engine: MultiTargetEngine
+) -> Score:
+    score = plugin.test(mark.secret, answers, engine)
+    if len(score.null) != plugin.null_marks:
+        raise PluginError(
+            f"The watermark {mark.name} gave {len(score.null)} null marks, where its null_marks is "
+            f"{plugin.null_marks}."
+        )
+    return score
 
 
 def generate_answers(

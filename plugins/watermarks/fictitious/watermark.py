@@ -148,6 +148,11 @@ class Fictitious(Watermark):
         ]
         return self._probes([question for group in groups for question in group], engine)
 
+    @property
+    def null_marks(self) -> int:
+        """Strangers, of whom the same models are asked the same questions."""
+        return self.strangers
+
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:

@@ -187,6 +187,11 @@ class KGW(Watermark):
             requests.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
         return requests
 
+    @property
+    def null_marks(self) -> int:
+        """Keys that nobody has, tested on the same answers."""
+        return self.nulls
+
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:

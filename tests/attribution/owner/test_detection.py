@@ -9,7 +9,7 @@ from fedaudit_plugins.watermarks.kgw.watermark import KGW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import PluginError, UsageError
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
@@ -28,6 +28,7 @@ class Spoken(Watermark):
 
     temperature: float = 0.0
     new: int = 3
+    null_marks: int = 0
 
     @property
     def decoding(self):
@@ -70,6 +71,12 @@ class Speaking(FakeEngine):
 
 def mark(name, *words, **options):
     return Mark(id=name, name="spoken", options=options, secret={"words": words}), Spoken(**options)
+
+
+def test_a_watermark_without_the_null_marks_it_promises_is_refused():
+    marks = [mark("greedy", "one", null_marks=24)]
+    with pytest.raises(PluginError, match=r"spoken gave 0 null marks, where its null_marks is 24"):
+        detection.measure(Speaking(), ["a"], marks)
 
 
 def test_questions_with_different_decodings_are_asked_apart():
