@@ -140,7 +140,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
                 "probability, if no other client showed the mark"
             )
     if planned:
-        limits += [*planned.notes, *dry_run.describe_weights(planned)]
+        limits += [*planned.notes, *dry_run.describe_sums(planned)]
     if planned and planned.aggregator.merges_each_round:
         limits.append(
             f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "
@@ -178,7 +178,7 @@ def _list_assumptions(decision: Decision) -> Iterator[str]:
         yield (
             "what an estimate holds of other clients' marked documents is worked out from how the "
             "sets are drawn and how strongly the others show the mark; a test that answers "
-            "at once from less than a third of it may accuse somebody innocent more often"
+            "at once from 0.4 of it or less may accuse somebody innocent more often"
         )
 
 

@@ -219,6 +219,17 @@ def test_a_dry_run_tells_what_colluding_clients_add(run, fed):
     assert "nobody else takes part" in shown.out
 
 
+@pytest.mark.parametrize(("others", "single"), [(1, True), (2, False)])
+def test_sums_over_a_single_client_are_called_what_they_are(run, fed, others, single):
+    few = ("--others", others, "--queries", 4, "--threshold", others)
+    words = ("attribute", "--rounds", fed.path, *few, *ALONE)
+    shown = run(*words, "--dry-run")
+    assert shown.code == 0
+    assert ("not secure aggregation" in " ".join(shown.out.split())) == single
+    assert run(*words, "--out", "o").code in (0, 1, 7)
+    assert any("that is not secure aggregation" in limit for limit in report()["limits"]) == single
+
+
 def test_what_colluding_clients_leave_together(fed):
     wish = ProtocolConfig(others=3, pairs=1, threshold=3, limit=1.0)
     planned = plan(open_federation(fed.path), wish)

@@ -47,11 +47,16 @@ def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None
 
 def describe_choices(plan: SumPlan) -> list[str]:
     """Return what was chosen in the place of defaults, and what an estimate holds of others."""
-    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.notes, *describe_weights(plan))]
+    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.notes, *describe_sums(plan))]
 
 
-def describe_weights(plan: SumPlan) -> Iterator[str]:
+def describe_sums(plan: SumPlan) -> Iterator[str]:
     """Yield what the sums are of, and the most that an estimate holds of another client."""
+    if any(len(members) == 1 for number in plan.designs for members in plan.sets(number)):
+        yield (
+            "some sums are over a single client, whose update they show in the clear: that is not "
+            "secure aggregation"
+        )
     if plan.protocol == SHARED:
         yield "all estimates of a round are made of the same sums, over sets that they share"
     if plan.weighting == "size":
