@@ -133,12 +133,12 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
             "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
             "is another"
         )
-        if decision.tests:
-            least = median(t.detectable for t in decision.tests)
-            limits.append(
-                f"a client whose Z is {least:.1f} on average would have been flagged with 90 % "
-                "probability, if no other client showed the mark"
-            )
+    if decision.tests:
+        least = median(t.detectable for t in decision.tests)
+        limits.append(
+            f"a client whose Z is {least:.1f} on average is flagged with 90 % probability, if no "
+            "other client shows the mark"
+        )
     if planned:
         limits += [*planned.notes, *dry_run.describe_sums(planned)]
     if planned and planned.aggregator.merges_each_round:

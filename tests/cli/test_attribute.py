@@ -597,8 +597,15 @@ def test_the_shared_protocol_party_by_party_and_what_the_dry_run_says(run, fed):
     [finding] = document["findings"]
     assert finding["evidence"]["client"] == "c1"
     assert any("rounds 1, 2 are made of sums over 4 sets" in one for one in document["limits"])
-    made = run("attribute", "calibrate", "s.json", "--federations", 2, "--quiet")
+    words = ("attribute", "calibrate", "s.json", "--federations", 2, "--quiet")
+    made = run(*words, "--marked-share", "c1=0.2")
     assert made.code == 0
+    assert "c1, with 20% of its documents marked, shows Z " in made.out
+    assert all(f"\nc{n} " in made.out for n in range(7))
+    assert max(map(len, made.out.splitlines())) <= 80
+    run.refused(2, *words, "--marked-share", "c1", says="give a client and a share, as c1=0.2")
+    run.refused(2, *words, "--marked-share", "c1=1.5", says="give a client and a share")
+    run.refused(2, *words, "--marked-share", "c11=0.2", says="Did you mean 'c1'?")
     bundled = run(
         "attribute", "bundle", "est", "--watermark", fed.path / "owner/watermark.json",
         "--scores", "s.json", "--report", "o", "--out", "b",

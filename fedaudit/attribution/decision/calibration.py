@@ -5,6 +5,7 @@ with scores by chance from its null marks. No client is marked at first; then on
 `STRENGTHS` say, and each other estimate holds a random share of its update in every round.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,16 @@ class PowerPoint:
     """Federations in which the marked client was flagged; None where nobody is marked."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Results over simulated federations, by strength and by client."""
+
+    points: tuple[PowerPoint, ...]
+    accused: Mapping[str, Estimate]
+    """By client: of the federations of all strengths in which it was innocent, those in which it
+    was flagged."""
+
+
 def calibrate(
     scores: Scores,
     *,
@@ -48,7 +59,7 @@ def calibrate(
     federations: int = 200,
     seed: int = 0,
     progress: Progress = no_progress,
-) -> list[PowerPoint]:
+) -> Calibration:
     """Return the results of decisions on simulated federations of each strength.
 
     Raises UsageError for less than one federation, or without scores to simulate them from.
@@ -60,6 +71,7 @@ def calibrate(
     if not any(r.clients for r in scores.rounds):
         raise UsageError("There are no scores of any client: nothing can be made up of them.")
     points: list[PowerPoint] = []
+    innocents, flagged = Counter[str](), Counter[str]()
     total = federations * len(STRENGTHS)
     for strength in STRENGTHS:
         accused = published = caught = 0
@@ -67,9 +79,12 @@ def calibrate(
             rng = np.random.default_rng([seed, int(strength * 1000), number])
             sample, marked = _federation(scores, strength, rng)
             decision = verdicts(sample, threshold=threshold, alpha=alpha, up_to=alpha)
-            innocent = [v for (client, _), v in decision.items() if client != marked]
-            accused += any(v.flagged for v in innocent)
-            published += any(v.z > threshold for v in innocent)
+            innocent = {pair: v for pair, v in decision.items() if pair[0] != marked}
+            wrong = {client for (client, _), v in innocent.items() if v.flagged}
+            innocents.update({client for client, _ in innocent})
+            flagged.update(wrong)
+            accused += bool(wrong)
+            published += any(v.z > threshold for v in innocent.values())
             caught += any(v.flagged for (client, _), v in decision.items() if client == marked)
             progress(len(points) * federations + number + 1, total)
         points.append(
@@ -80,7 +95,18 @@ def calibrate(
                 caught=wilson(caught, federations) if strength else None,
             )
         )
-    return points
+    accused_by_client = {c: wilson(flagged[c], innocents[c]) for c in sorted(innocents)}
+    return Calibration(points=tuple(points), accused=accused_by_client)
+
+
+def least_share(strength: float, shown: float, share: float) -> float | None:
+    """Return the share of marked documents that shows with `strength`, as far as Z grows with it.
+
+    `shown` is the Z of a client of which `share` is known. None where that is more than all
+    documents, or where the client shows nothing.
+    """
+    found = strength / shown * share if shown > 0 else None
+    return found if found is not None and found <= 1 else None
 
 
 def least_found(lines: Sequence[PowerPoint]) -> float | None:

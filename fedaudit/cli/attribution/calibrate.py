@@ -9,7 +9,11 @@ import typer
 from fedaudit.cli.options import Quiet
 
 if TYPE_CHECKING:
-    from fedaudit.attribution.decision.calibration import PowerPoint
+    from fedaudit.attribution.decision.calibration import Calibration, PowerPoint
+    from fedaudit.attribution.scores import Scores
+
+MOST_CLIENTS = 12
+"""Clients in the table: those that are flagged most often."""
 
 
 def calibrate(
@@ -20,6 +24,14 @@ def calibrate(
     tau: Annotated[float, typer.Option("--tau", help="As for decide.")] = 4.0,
     alpha: Annotated[float, typer.Option("--alpha", help="As for decide.")] = 0.01,
     seed: Annotated[int, typer.Option("--seed", help="Draws the made-up federations.")] = 0,
+    marked_share: Annotated[
+        str,
+        typer.Option(
+            "--marked-share",
+            metavar="CLIENT=SHARE",
+            help="A client of which it is known how many of its documents were marked, as c1=0.2.",
+        ),
+    ] = "",
     quiet: Quiet = False,
 ) -> int:
     """Say how often somebody innocent is flagged, and what is found.
@@ -33,8 +45,9 @@ def calibrate(
 
     check_limits(tau, alpha)
     stored_scores = scores_file.read(scores)
+    known = _known_share(marked_share, stored_scores) if marked_share else None
     with progress_bars(quiet) as bar:
-        lines = calibration.calibrate(
+        result = calibration.calibrate(
             stored_scores,
             threshold=tau,
             alpha=alpha,
@@ -46,14 +59,65 @@ def calibrate(
         f"Federations of {len(stored_scores.clients)} clients, {len(stored_scores.rounds)} rounds "
         f"and {len(stored_scores.marks)} marks like these, {federations} of each kind:\n"
     )
-    print("\n".join(_table(lines, tau)))
-    least = calibration.least_found(lines)
+    print("\n".join(_table(result.points, tau)))
+    least = calibration.least_found(result.points)
     if least is None:
         most = calibration.STRENGTHS[-1]
         print(f"\nNot even a mark that shows with Z {most:g} on average is found in 90 % of them.")
     else:
         print(f"\nA mark that shows with Z {least:g} on average is found in 90 % of them.")
+        if known:
+            print(_share_text(least, *known))
+    print("\n" + "\n".join(_client_table(result)))
     return 0
+
+
+def _known_share(text: str, scores: "Scores") -> tuple[str, float, float]:
+    """Return a client, its largest Z and the known share of its marked documents.
+
+    Raises UsageError for anything but CLIENT=SHARE, with a client that was tested.
+    """
+    from fedaudit.api.errors import UsageError, unknown_name_error
+    from fedaudit.attribution.decision.decision import verdicts
+
+    client, _, number = text.rpartition("=")
+    try:
+        share = float(number)
+    except ValueError:
+        share = 0.0
+    if not (client and 0 < share <= 1):
+        raise UsageError(f"--marked-share {text!r}: give a client and a share, as c1=0.2.")
+    z_values = [v.z for (name, _), v in verdicts(scores).items() if name == client]
+    if not z_values:
+        raise unknown_name_error("client", client, scores.clients)
+    return client, max(z_values), share
+
+
+def _share_text(least: float, client: str, shown: float, share: float) -> str:
+    """Return the smallest share of marked documents that would be found, in proportion to one."""
+    from textwrap import fill
+
+    from fedaudit.attribution.decision.calibration import least_share
+    from fedaudit.report.redaction import make_visible
+
+    found = least_share(least, shown, share)
+    of = f"{make_visible(client)}, with {share:.0%} of its documents marked, shows Z {shown:.1f}"
+    if found is None:
+        return fill(f"{of}: too little to say what share that is.", 80)
+    return fill(f"{of}: in proportion, that takes {found:.1%} of a client's documents.", 80)
+
+
+def _client_table(result: "Calibration") -> Iterator[str]:
+    """Yield how often each client is flagged while it is innocent, the most often first."""
+    from fedaudit.report.redaction import make_visible
+
+    yield f"{'client':24}{'flagged while innocent (95 %)':>52}"
+    rates = sorted(result.accused.items(), key=lambda item: (-item[1].value, item[0]))
+    for client, rate in rates[:MOST_CLIENTS]:
+        text = f"{rate.value:.2%} ({rate.low:.2%} to {rate.high:.2%})"
+        yield f"{make_visible(client)[:24]:24}{text:>52}"
+    if len(rates) > MOST_CLIENTS:
+        yield f"and {len(rates) - MOST_CLIENTS:,} more clients, none more often"
 
 
 def _table(lines: "Sequence[PowerPoint]", tau: float) -> Iterator[str]:

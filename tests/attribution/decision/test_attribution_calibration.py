@@ -8,7 +8,12 @@ import pytest
 from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.decision import calibration
-from fedaudit.attribution.decision.calibration import PowerPoint, calibrate, least_found
+from fedaudit.attribution.decision.calibration import (
+    PowerPoint,
+    calibrate,
+    least_found,
+    least_share,
+)
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.intervals import wilson
 
@@ -45,7 +50,7 @@ def scores(null=(0.0,) * 300, rounds=2, rho=0.8):
 
 
 def test_without_luck_nobody_is_flagged_and_who_is_strong_enough_always_is():
-    lines = calibrate(scores(rho=1e-12), federations=5)
+    lines = calibrate(scores(rho=1e-12), federations=5).points
     assert [line.strength for line in lines] == list(calibration.STRENGTHS)
     # Six tests at 1 %: Z must exceed 4, and what estimates hold of others is next to nothing.
     assert [line.accused.value for line in lines] == [0.0] * 6
@@ -54,7 +59,7 @@ def test_without_luck_nobody_is_flagged_and_who_is_strong_enough_always_is():
 
 
 def test_an_estimate_that_holds_much_of_a_marked_client_is_flagged_by_the_published_rule():
-    lines = calibrate(scores(), federations=20)
+    lines = calibrate(scores(), federations=20).points
     # A share of 0.4 of a Z of 20 is 8 in one round, by sqrt 2.
     assert lines[-1].published.value > 0.5
     assert lines[-1].accused.value <= 0.1
@@ -88,7 +93,7 @@ def test_it_is_the_same_again_and_other_seeds_are_others():
 
 
 def test_without_null_marks_luck_is_standard_normal():
-    lines = calibrate(scores(null=(), rho=1e-12), federations=30)
+    lines = calibrate(scores(null=(), rho=1e-12), federations=30).points
     assert lines[0].accused.value <= 0.1
     assert lines[-1].caught.value == 1
 
@@ -102,6 +107,24 @@ def test_the_least_that_is_found_is_one_from_which_on_all_are():
 
     assert least_found([line(0, 0), line(6, 0.9), line(8, 0.5), line(10, 0.9), line(14, 1)]) == 10
     assert least_found([line(0, 0), line(6, 0.2)]) is None
+
+
+def test_clients_are_counted_in_the_federations_in_which_they_are_innocent():
+    made = calibrate(scores(rho=1e-12), federations=12)
+    assert sorted(made.accused) == list(CLIENTS)
+    assert {rate.value for rate in made.accused.values()} == {0.0}
+    # Luck alone, and a level at which a third of all federations has somebody who is flagged.
+    loose = calibrate(scores(null=(), rho=1e-12), federations=20, threshold=0.01, alpha=0.4)
+    least = sum(20 * point.accused.value for point in loose.points) / 120
+    # Whoever is flagged counts in every federation in which somebody is; each is innocent in fewer.
+    assert sum(rate.value for rate in loose.accused.values()) >= least > 0
+
+
+def test_the_least_share_by_hand():
+    # Z 12 at a share of 0.2: Z 6 at 0.1, if Z grows with the share.
+    assert least_share(6, 12.0, 0.2) == pytest.approx(0.1)
+    assert least_share(14, 6.0, 0.5) is None
+    assert least_share(6, 0.0, 0.2) is None
 
 
 def test_nothing_is_made_up_of_nothing():

@@ -341,7 +341,7 @@ def test_calibration_draws_whole_rounds_by_the_protocol():
         assert sum(held[who][name] for who in TEN if who != name) == pytest.approx(0, abs=1e-6)
     made, held = calibration._redraw_sets(scores({}, others=3, pairs=5).rounds[0], {}, rng)
     assert held is None
-    lines = calibration.calibrate(scores({}, **BY), federations=5)
+    lines = calibration.calibrate(scores({}, **BY), federations=5).points
     assert lines[-1].caught.value == 1
 
 
