@@ -35,7 +35,8 @@ def attributed(federation: Path, protocol: str, seed: int, out: Path) -> Report:
     if not (folder / "report.json").exists():
         words = ["attribute", "--rounds", str(federation), "--protocol", protocol, "--quiet"]
         words += ["--seed", str(seed), "--workers", "1", "--out", str(folder)]
-        done = subprocess.run([sys.executable, "-m", "fedaudit", *words], check=False)
+        command = [sys.executable, "-m", "fedaudit", *words]
+        done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         if done.returncode not in (0, 1, 7):
             raise SystemExit(f"{federation} by {protocol} ended with {done.returncode}.")
     report: Report = json.loads((folder / "report.json").read_text("utf-8"))
