@@ -43,18 +43,18 @@ class FlopsFormula:
 
 
 def flops_formula(count: Callable[[int, int, int], int], width: int) -> FlopsFormula | None:
-    """Return the form that `count` (rows, width, learned) -> FLOPs follows, from four counts.
+    """Return the formula that `count` (rows, width, learned) -> FLOPs follows, from four counts.
 
     These are of rows of `width`, at least 2, and twice `width` tokens; a batch of 3 rows of four
-    times `width` tests the form. None where it does not give exactly that count.
+    times `width` tests it. None where it does not give exactly that count.
     """
     single, longer, two = count(1, width, 1), count(1, 2 * width, 1), count(2, width, 1)
     head = count(1, 2 * width, 2) - longer
     row, single, longer = two - single, single - head, longer - head
     square = Fraction(longer - 2 * single, 2 * width**2)
     linear = Fraction(row, width) - square * width
-    form = FlopsFormula(linear, square, Fraction(single - row, width), Fraction(head))
-    return form if form.flops(3, 4 * width, 5) == count(3, 4 * width, 5) else None
+    formula = FlopsFormula(linear, square, Fraction(single - row, width), Fraction(head))
+    return formula if formula.flops(3, 4 * width, 5) == count(3, 4 * width, 5) else None
 
 
 def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:

@@ -53,18 +53,18 @@ class LinePlot:
         """Return the picture, for a page."""
         height = max(HEIGHT, GAP * len(self.lines))
         with new_axes(WIDTH, height) as (figure, axes):
-            axes.set_ylim(drawn(self.low), drawn(self.high))
+            axes.set_ylim(clip_value(self.low), clip_value(self.high))
             _scale(axes, self)
             for value in self.thresholds:
-                _draw_threshold(axes, drawn(value))
+                _draw_threshold(axes, clip_value(value))
             for line in reversed(self.lines):
                 _draw_line(axes, line)
             _name_lines(axes, self, height)
             return inline_svg(figure, self.title)
 
 
-def drawn(value: float) -> float:
-    """Return where a value is drawn: a float that no picture is too small for."""
+def clip_value(value: float) -> float:
+    """Return a value as a float that a picture can show, at most MAX_DRAWN either way."""
     return float(max(-MAX_DRAWN, min(MAX_DRAWN, value)))
 
 
@@ -72,7 +72,7 @@ def _scale(axes: "Axes", plot: LinePlot) -> None:
     """Set both scales, and what is written at them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    xs = [drawn(x) for line in plot.lines for x, _ in line.points]
+    xs = [clip_value(x) for line in plot.lines for x, _ in line.points]
     low, high = min(xs), max(xs)
     if plot.across_scale == "log":
         high = max(2.0, high)
@@ -102,10 +102,10 @@ def _draw_threshold(axes: "Axes", value: float) -> None:
 
 
 def _draw_line(axes: "Axes", line: Line) -> None:
-    xs, ys = zip(*((drawn(x), drawn(y)) for x, y in line.points), strict=True)
+    xs, ys = zip(*((clip_value(x), clip_value(y)) for x, y in line.points), strict=True)
     color = THEME[line.color]
     if line.intervals:
-        lows, highs = zip(*((drawn(a), drawn(b)) for a, b in line.intervals), strict=True)
+        lows, highs = zip(*((clip_value(a), clip_value(b)) for a, b in line.intervals), strict=True)
         axes.fill_between(xs, lows, highs, color=color, alpha=0.12, linewidth=0)
     axes.plot(
         xs, ys, color=color, linewidth=2.5 if line.bold else 1.5, marker="o", markersize=6,
@@ -116,13 +116,13 @@ def _draw_line(axes: "Axes", line: Line) -> None:
 def _name_lines(axes: "Axes", plot: LinePlot, height: float) -> None:
     """Write each line's name: beside its last point, or right of the plot, none over another."""
     low, high = axes.get_ylim()
-    ends = [drawn(line.points[-1][1]) for line in plot.lines]
+    ends = [clip_value(line.points[-1][1]) for line in plot.lines]
     wished = [(end - low) / (high - low) * height for end in ends]
     for line, end, y in zip(plot.lines, ends, spread_labels(wished, 0, height), strict=True):
         at_point = plot.names_at_points
         axes.annotate(
             shorten_name(line.name),
-            (drawn(line.points[-1][0]), end) if at_point else (1, y / height),
+            (clip_value(line.points[-1][0]), end) if at_point else (1, y / height),
             (8, 0),
             xycoords="data" if at_point else "axes fraction",
             textcoords="offset points",

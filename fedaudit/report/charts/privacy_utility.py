@@ -138,43 +138,38 @@ def _front(report: Row) -> list[LinePlot]:
         points[name][0] for name in tradeoffs.pareto_front(tradeoffs.axis_values(report))
     )
     note = f"Up: {up['title']}. The line joins the Pareto front."
-    return [_scatter(tradeoffs.TITLE, note, str(across["title"]), {"": front, **points})]
+    return [_plot(tradeoffs.TITLE, note, str(across["title"]), {"": front, **points})]
 
 
 def _rounds(traces: Traces) -> LinePlot:
     lines = {
         name: [(n, trace[n]["value"]) for n in sorted(trace)] for name, trace in traces.items()
     }
-    low, high = _value_range(lines)
-    return LinePlot(
-        title=ROUNDS,
-        note=LEAKAGE_NOTE,
-        lines=tuple(Line(name=name, points=tuple(points)) for name, points in lines.items()),
-        low=low,
-        high=high,
-        across="round",
-        across_scale="whole",
-    )
+    return _plot(ROUNDS, LEAKAGE_NOTE, "round", lines, by_round=True)
 
 
 def _pairs(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> LinePlot:
     points = {name: [(row["value"], leak["value"])] for name, (row, leak) in pairs.items()}
-    return _scatter(UTILITY, f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}", AXES[metric], points)
+    return _plot(UTILITY, f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}", AXES[metric], points)
 
 
-def _scatter(title: str, note: str, across: str, lines: Mapping[str, Sequence[Point]]) -> LinePlot:
-    low, high = _value_range(lines)
+def _plot(
+    title: str,
+    note: str,
+    across: str,
+    lines: Mapping[str, Sequence[Point]],
+    *,
+    by_round: bool = False,
+) -> LinePlot:
+    """Return a plot of curves over rounds, or of points with their names beside them."""
+    values = [value for points in lines.values() for _, value in points]
     return LinePlot(
         title=title,
         note=note,
         lines=tuple(Line(name=name, points=tuple(points)) for name, points in lines.items()),
-        low=low,
-        high=high,
+        low=min(0.0, *values),
+        high=max(0.1, *values),
         across=across,
-        names_at_points=True,
+        across_scale="whole" if by_round else "linear",
+        names_at_points=not by_round,
     )
-
-
-def _value_range(lines: Mapping[str, Sequence[Point]]) -> tuple[float, float]:
-    values = [value for points in lines.values() for _, value in points]
-    return min(0.0, *values), max(0.1, *values)

@@ -82,15 +82,15 @@ def _sweep(plugin: str, key: str, rows: Sequence[Row]) -> Sweep:
     most = max(row["scope"]["samples"] for row in best_rows)
     budget = max(row["scope"]["budget"] for row in best_rows)
 
-    def rows_along(metric: str, axis: str, fixed: str, value: int) -> tuple[Row, ...]:
+    def sweep_rows(metric: str, axis: str, fixed: str, value: int) -> tuple[Row, ...]:
         points = (r for r in best_rows if r["metric"] == metric and r["scope"][fixed] == value)
         return tuple(sorted(points, key=lambda row: row["scope"][axis]))
 
     return Sweep(
         name=f"{plugin}, {grouping.KEYS.get(key, f'key {key}')}" if key else plugin,
-        coverage=rows_along("coverage", "budget", "samples", most),
-        efficiency=rows_along("efficiency", "budget", "samples", most),
-        by_samples=rows_along("coverage", "samples", "budget", budget),
+        coverage=sweep_rows("coverage", "budget", "samples", most),
+        efficiency=sweep_rows("efficiency", "budget", "samples", most),
+        by_samples=sweep_rows("coverage", "samples", "budget", budget),
         other_sources=tuple(row for row in set_rows if row["metric"] == "coverage"),
     )
 
