@@ -34,6 +34,15 @@ class Hang(BaseException):
     """A case took too long; no handler of errors takes it for one."""
 
 
+def _placed(event: str, place: object, arguments: tuple[object, ...]) -> object:
+    """Return a name that is relative to an open folder (dir_fd) as a whole path."""
+    if event in ("os.remove", "os.rmdir") and isinstance(place, str):
+        folder = arguments[1]
+        if isinstance(folder, int) and folder >= 0:
+            return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), place)
+    return place
+
+
 class _Watch:
     """Hears of every file that this process opens or changes, and of every connection."""
 
@@ -56,7 +65,7 @@ class _Watch:
         elif event in _CHANGES:
             two = event in ("os.rename", "os.link")
             for place in arguments[: 2 if two else 1]:
-                self._changed(event, place)
+                self._changed(event, _placed(event, place, arguments))
         elif event == "socket.connect":
             self.seen.append(f"{event} {arguments[1]!r}")
 

@@ -1,6 +1,7 @@
 """Figures of matplotlib as SVG that stands inside a page: its colors, and no more than shapes."""
 
 import logging
+import os
 import re
 import sys
 import warnings
@@ -9,7 +10,7 @@ from contextlib import chdir, contextmanager
 from hashlib import sha256
 from importlib import import_module
 from io import StringIO
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -42,6 +43,9 @@ FONT_SIZE = 13
 MIN_SCALE = 0.8
 """How far a picture shrinks on a narrow screen before it scrolls: letters keep 10 pixels."""
 
+_HOME = "MPLCONFIGDIR"
+"""Where matplotlib keeps settings and a list of fonts."""
+
 _VARIABLES = {color: f"var(--{name})" for name, color in THEME.items()}
 _COLOR = re.compile("|".join(_VARIABLES))
 _FAMILY = re.compile(r"font-family: [^;]*; ?")
@@ -65,12 +69,23 @@ def new_axes(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
 
 
 def _matplotlib() -> ModuleType:
-    """Import matplotlib from our own folder: it reads settings of the current one, maybe a trap."""
+    """Import matplotlib from an empty folder, which is also its home while it is imported.
+
+    It reads settings of the current folder, which may be a trap, and makes folders in the user's
+    home, where nothing of ours is written.
+    """
     if "matplotlib" not in sys.modules:
-        # A home that cannot be written to is no news to whoever reads a report.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        with chdir(Path(__file__).parent):
-            return import_module("matplotlib")
+        before = os.environ.get(_HOME)
+        with TemporaryDirectory(prefix="fedaudit-") as folder, chdir(folder):
+            os.environ[_HOME] = folder
+            try:
+                for name in ("matplotlib.figure", "matplotlib.backends.backend_svg"):
+                    import_module(name)
+            finally:
+                os.environ.pop(_HOME)
+                if before is not None:
+                    os.environ[_HOME] = before
     return import_module("matplotlib")
 
 
