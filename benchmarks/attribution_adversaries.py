@@ -139,7 +139,7 @@ def block(way: str, test: str, count: int, seed: tuple[int, ...]) -> np.ndarray:
     rows = np.zeros((count, 4))
     for row in rows:
         if test in ("linear", "saturating"):
-            scores, truth = federation(rng, _made_up(way, test))
+            scores, truth, _ = federation(rng, _made_up(way, test))
         else:
             scores, truth = made(rng, way, test)
         row[:] = _outcome(verdicts(scores, up_to=0.01), truth)

@@ -1,6 +1,6 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
-    python benchmarks/attribution_calibration.py [--federations 1000] [--jobs 1] [--only NAME]
+    python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from zlib import crc32
 
@@ -66,7 +67,7 @@ def _kinds(own: Federation) -> Iterator[Federation]:
     yield replace(own, name=f"{own.name}, one mark of three, from 0.4", marks=1, leak="0.4")
 
 
-def block(one: Federation, count: int, seed: tuple[int, ...]) -> np.ndarray:
+def block(one: Federation, count: int, seed: tuple[int, ...], *, known: bool) -> np.ndarray:
     """Return a row for each of `count` federations.
 
     Whether somebody innocent is flagged, by the decision and by Z alone; the shares of innocent
@@ -76,8 +77,8 @@ def block(one: Federation, count: int, seed: tuple[int, ...]) -> np.ndarray:
     rng = np.random.default_rng([*seed, crc32(one.name.encode())])
     rows = np.zeros((count, 6))
     for row in rows:
-        scores, truth = federation(rng, one)
-        found = verdicts(scores, up_to=HIGH)
+        scores, truth, shares = federation(rng, one)
+        found = verdicts(scores, up_to=HIGH, shares=shares if known else None)
         innocent = [v for (who, _), v in found.items() if who not in truth]
         marked = [v for (who, mark), v in found.items() if truth.get(who) == mark]
         other = [v for (who, mark), v in found.items() if who in truth and truth[who] != mark]
@@ -106,12 +107,16 @@ def line(one: Federation, rows: np.ndarray) -> str:
     )
 
 
-def table(kinds: list[Federation], count: int, seed: int, jobs: int) -> Iterator[str]:
+def table(
+    kinds: list[Federation], count: int, seed: int, jobs: int, *, known: bool = False
+) -> Iterator[str]:
     """Yield a line for each kind of federation, in order; processes share the work."""
     sizes = [min(BLOCK, count - start) for start in range(0, count, BLOCK)]
     work = [(one, size, (seed, at)) for one in kinds for at, size in enumerate(sizes)]
     with ProcessPoolExecutor(jobs) as pool:
-        found = pool.map(block, *zip(*work, strict=True)) if work else iter(())
+        found = (
+            pool.map(partial(block, known=known), *zip(*work, strict=True)) if work else iter(())
+        )
         for one in kinds:
             yield line(one, np.concatenate(list(islice(found, len(sizes)))))
 
@@ -122,6 +127,7 @@ def main() -> None:
     parser.add_argument("--federations", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     print(
@@ -130,7 +136,7 @@ def main() -> None:
         "| --- | --: | --: | --: | --: | --: | --: |"
     )
     kinds = [one for one in scenarios() if given.only in one.name]
-    for row in table(kinds, given.federations, given.seed, given.jobs):
+    for row in table(kinds, given.federations, given.seed, given.jobs, known=given.known):
         print(row, flush=True)
 
 

@@ -55,8 +55,12 @@ class Federation:
     """What the first marked client multiplies its update with."""
 
 
-def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[str, str]]:
-    """Return a federation's scores, and the mark of each marked client."""
+Shares = dict[int, dict[str, dict[str, float]]]
+"""By round, client and other client: how much of whose update an estimate holds."""
+
+
+def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[str, str], Shares]:
+    """Return a federation's scores, the mark of each marked client, and what estimates hold."""
     names = [f"c{n:02}" for n in range(one.clients)]
     marks = [f"m{n}" for n in range(one.marks)]
     truth = {who: marks[n % one.marks] for n, who in enumerate(names[: one.marked])}
@@ -66,8 +70,11 @@ def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[
         shown[at, at % one.marks] = 1.0 if at else one.scale
     shape = (one.clients, one.marks, 1 + (NULLS if one.nulls else 0))
     common = rng.standard_normal(shape) * one.repeat**0.5
+    known: Shares = {}
     rounds = tuple(
-        _round(rng, one, number, weights=weights, names=names, shown=shown, common=common)
+        _round(
+            rng, one, number, weights=weights, names=names, shown=shown, common=common, known=known
+        )
         for number in range(1, one.rounds + 1)
     )
     scores = Scores(
@@ -80,7 +87,7 @@ def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[
         weights=dict(zip(names, weights.tolist(), strict=True)) if one.heavy else {},
         rounds=rounds,
     )
-    return scores, truth
+    return scores, truth, known
 
 
 def _round(
@@ -92,11 +99,17 @@ def _round(
     names: Sequence[str],
     shown: np.ndarray,
     common: np.ndarray,
+    known: Shares,
 ) -> RoundScores:
     size = max(4, round(one.present * one.clients))
     here = np.sort(rng.choice(one.clients, size=size, replace=False))
     m, limit = design(size, one.pairs, one.limit)
     shares = held(rng, here, designs(size, m, one.pairs, limit), weights)
+    present = [names[at] for at in here.tolist()]
+    known[number] = {
+        who: dict(zip(present, row.tolist(), strict=True))
+        for who, row in zip(present, shares, strict=True)
+    }
     luck = common[here] + rng.standard_normal(common[here].shape) * (1 - one.repeat) ** 0.5
     each = one.signal / one.rounds**0.5
     rows = one.spread * luck

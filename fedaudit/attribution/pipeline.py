@@ -127,7 +127,9 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
                 if resolved.commitments
                 else None
             )
-            first = decide(scores, threshold=request.threshold, alpha=request.alpha)
+            of_rounds = {number: design.combinations for number, design in planned.designs.items()}
+            shares = known_designs.estimate_shares(scores, of_rounds, planned.weights)
+            first = decide(scores, threshold=request.threshold, alpha=request.alpha, shares=shares)
             decision = commitment.withhold_uncommitted(first, status, request.alpha)
             rows = report.decision_rows(decision, scores, request.threshold, truth)
             measured += [
@@ -135,10 +137,9 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
                 *commitment.commitment_counts(scores, status),
                 *measurements.query_rows(planned),
             ]
-            of_rounds = {number: design.combinations for number, design in planned.designs.items()}
-            measured += known_designs.contribution_rows(scores, of_rounds, planned.weights)
+            measured += known_designs.contribution_rows(scores, shares)
             measured += _time_measurements(scores, sum_seconds, planned)
-            limits += report.protocol_limits(decision, planned)
+            limits += report.protocol_limits(decision, planned, sets_known=True)
             limits += commitment.key_caveats(scores, status, opened=True)
         plaintext_methods = [name for name in request.methods if name != measurements.PROTOCOL]
         results = plaintext.attribute(

@@ -52,13 +52,15 @@ def decided_report(
     """Return the report of a decision over scores alone.
 
     With a file of published `commitments`, marks that are not among them flag nobody. With the
-    server's `log` of sums, the report says what each client itself adds to its scores.
+    server's `log` of sums, the decision knows what each estimate holds of other clients, and the
+    report says what each client itself adds to its scores.
     """
     combinations = known_designs.read_log(log, scores.run) if log else {}
+    shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
     if commitments:
         commitment.check(commitments, scores.marks)
     status = commitment.check_commitments(scores, commitments) if commitments else None
-    first = decide(scores, threshold=threshold, alpha=alpha)
+    first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
     decision = commitment.withhold_uncommitted(first, status, alpha)
     return report(
         command="attribute decide",
@@ -67,6 +69,7 @@ def decided_report(
             "threshold": threshold,
             "alpha": alpha,
             "committed": status is not None,
+            "sets_known": log is not None,
         },
         start_time=start_time,
         base=scores.base,
@@ -80,11 +83,11 @@ def decided_report(
                 decision_rows(decision, scores, threshold, {}), first, decision, status
             ),
             *commitment.commitment_counts(scores, status),
-            *(known_designs.contribution_rows(scores, combinations, scores.weights) if log else ()),
+            *(known_designs.contribution_rows(scores, shares) if shares is not None else ()),
         ],
         decision=decision,
         limits=[
-            *protocol_limits(decision),
+            *protocol_limits(decision, sets_known=log is not None),
             *_shared_sets_caveats(scores),
             *commitment.key_caveats(scores, status, opened=False),
             *_missing(scores),
@@ -125,9 +128,11 @@ def file_row(path: Path, records: int) -> dict[str, Any]:
     return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
 
 
-def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[str]:
+def protocol_limits(
+    decision: Decision, planned: SumPlan | None = None, *, sets_known: bool = False
+) -> list[str]:
     """Return what the decision cannot tell."""
-    limits = list(_list_assumptions(decision))
+    limits = list(_list_assumptions(decision, sets_known=sets_known))
     if not decision.flagged:
         limits.append(
             "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
@@ -161,7 +166,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
     return limits
 
 
-def _list_assumptions(decision: Decision) -> Iterator[str]:
+def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
     """Yield what the p-values assume."""
     if any(not t.nulls for t in decision.tests):
         yield (
@@ -176,9 +181,10 @@ def _list_assumptions(decision: Decision) -> Iterator[str]:
         )
     if decision.tests:
         yield (
-            "what an estimate holds of other clients' marked documents is worked out from how the "
-            "sets are drawn and how strongly the others show the mark; a test that answers "
-            "at once from 0.4 of it or less may accuse somebody innocent more often"
+            f"what an estimate holds of other clients' marked documents is worked out from "
+            f"{'the sets' if sets_known else 'how the sets are drawn'} and how strongly the others "
+            "show the mark; a test that answers at once from less than 0.35 of it may accuse "
+            "somebody innocent more often"
         )
 
 

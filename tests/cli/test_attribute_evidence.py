@@ -157,17 +157,36 @@ def test_an_expert_comes_to_the_same_bits(run, bundle):
     assert stat.S_IMODE((bundle / "watermark.json").stat().st_mode) == 0o600
 
 
-def test_what_only_the_server_can_compute_is_not_checked(run, fed):
+def test_a_decision_with_the_servers_log_is_checked_with_it(run, fed):
     scored(run, fed)
     words = ("--commitments", "public.json", "--log", "est.log.json")
     assert decide(run, *words).code == 1
     assert any(row["metric"] == "contribution" for row in report()["measurements"])
+    assert report()["run"]["config"]["sets_known"] is True
+    assert any("worked out from the sets" in limit for limit in report()["limits"])
     assert bundled(run, "o", "b").code == 0
     done = verify(run)
     assert done.code == 0
-    assert "not checked: decision contributions (they need the server's log of sums" in done.out
+    assert "not checked: decision with the server's log of sums (no bundle has it" in done.out
+    assert "same: decision" not in done.out
+    done = verify(run, "--log", "est.log.json")
+    assert done.code == 0
+    assert "same: report is about this log" in done.out
+    for section in ("measurements", "findings", "limits"):
+        assert f"same: decision {section}" in done.out
+    assert "not checked" not in done.out
     assert "differs" not in done.out
     assert "same: verdict fail" in done.out
+    run.refused(3, "attribute", "verify", "b", "--log", "none.json", says="none.json")
+
+
+def test_a_log_that_a_decision_did_not_have_is_refused(run, fed):
+    scored(run, fed)
+    assert decide(run, "--commitments", "public.json").code == 1
+    assert bundled(run, "o", "b").code == 0
+    run.refused(
+        2, "attribute", "verify", "b", "--log", "est.log.json", says="without the server's log"
+    )
 
 
 def rewrite(path, change):

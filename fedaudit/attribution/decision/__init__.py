@@ -4,8 +4,9 @@
   find.
 * `decision`: The decision: each client's scores of all rounds as one statistic, and who is
   flagged by it.
-* `known_designs`: What each client itself adds to its scores, for whoever knows the sets of the
-  sums.
+* `known_designs`: What estimates hold of other clients, and what each client itself adds to its
+  scores, for whoever knows the sets of the sums.
+* `leak`: What Z takes from other clients' marked documents.
 * `null_distribution`: What an innocent client's Z is by chance, and what it may hold of marked
   clients' updates.
 """

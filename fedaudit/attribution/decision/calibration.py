@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
-from fedaudit.attribution.decision.null_distribution import coefficient_mixture, other_participants
+from fedaudit.attribution.decision.leak import (
+    Shares,
+    coefficient_mixture,
+    other_participants,
+)
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_law, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
@@ -58,10 +62,12 @@ def calibrate(
     alpha: float = ALPHA,
     federations: int = 200,
     seed: int = 0,
+    sets_known: bool = False,
     progress: Progress = no_progress,
 ) -> Calibration:
     """Return the results of decisions on simulated federations of each strength.
 
+    `sets_known` says whether who decides knows what each estimate holds of the other clients.
     Raises UsageError for less than one federation, or without scores to simulate them from.
     """
     import numpy as np
@@ -77,8 +83,14 @@ def calibrate(
         accused = published = caught = 0
         for number in range(federations):
             rng = np.random.default_rng([seed, int(strength * 1000), number])
-            sample, marked = _federation(scores, strength, rng)
-            decision = verdicts(sample, threshold=threshold, alpha=alpha, up_to=alpha)
+            sample, marked, shares = _federation(scores, strength, rng)
+            decision = verdicts(
+                sample,
+                threshold=threshold,
+                alpha=alpha,
+                up_to=alpha,
+                shares=shares if sets_known else None,
+            )
             innocent = {pair: v for pair, v in decision.items() if pair[0] != marked}
             wrong = {client for (client, _), v in innocent.items() if v.flagged}
             innocents.update({client for client, _ in innocent})
@@ -119,29 +131,29 @@ def least_found(lines: Sequence[PowerPoint]) -> float | None:
     return good
 
 
-def _federation(scores: Scores, strength: float, rng: "np.random.Generator") -> tuple[Scores, str]:
-    """Return a simulated federation's scores, and its marked client, "" for none."""
+def _federation(
+    scores: Scores, strength: float, rng: "np.random.Generator"
+) -> tuple[Scores, str, Shares]:
+    """Return a simulated federation's scores, its marked client ("" for none), and its shares."""
     present = sorted({client for r in scores.rounds for client in r.clients})
     marked = str(rng.choice(present)) if strength else ""
     mark = str(rng.choice(sorted(scores.marks)))
     took = sum(marked in r.clients for r in scores.rounds)
     round_strength = strength / took**0.5 if marked else 0.0
     chosen = {name: int(rng.integers(2**31)) for name in sorted(scores.marks)}
-    rounds = []
+    rounds, held = [], {}
     for original in scores.rounds:
         round_scores, shares = _redraw_sets(original, scores.weights, rng)
-        leaked: dict[str, float] = {}
-        if marked in round_scores.clients:
-            leaked = (
-                _mark_additions(round_scores, marked, round_strength, scores, rng)
-                if shares is None
-                else {}
-            )
-            leaked |= {
-                client: round_strength * row[marked] for client, row in (shares or {}).items()
-            }
+        if shares is None:
+            shares = _draw_shares(round_scores, scores.weights, rng)
+        leaked = {
+            client: round_strength * (1.0 if client == marked else row[marked])
+            for client, row in shares.items()
+            if marked in round_scores.clients
+        }
+        held[original.round] = shares
         rounds.append(_round(round_scores, chosen, {mark: leaked}, rng))
-    return replace(scores, rounds=tuple(rounds)), marked
+    return replace(scores, rounds=tuple(rounds)), marked, held
 
 
 def _redraw_sets(
@@ -165,25 +177,20 @@ def _redraw_sets(
         effective={name: round(effective_size(row), 2) for name, row in x.items()},
     )
     shares = {name: dict(zip(names, row.tolist(), strict=True)) for name, row in x.items()}
-    return new_round, {name: {**row, name: 1.0} for name, row in shares.items()}
+    return new_round, shares
 
 
-def _mark_additions(
-    round_scores: RoundScores,
-    marked: str,
-    round_strength: float,
-    scores: Scores,
-    rng: "np.random.Generator",
-) -> dict[str, float]:
-    """Return what the marked client adds to every client's score, in proportion to its share."""
-    additions = {marked: round_strength}
+def _draw_shares(
+    round_scores: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
+) -> dict[str, dict[str, float]]:
+    """Return how much each client's estimate holds of every other one, each drawn on its own."""
+    shares = {}
     for client in sorted(round_scores.clients):
-        if client != marked:
-            names = other_participants(round_scores, client)
-            draws = coefficient_mixture(round_scores, client, names, scores.weights).draws()
-            row = draws[rng.integers(len(draws))]
-            additions[client] = round_strength * float(row[names.index(marked)])
-    return additions
+        names = other_participants(round_scores, client)
+        draws = coefficient_mixture(round_scores, client, names, weights).draws()
+        row = draws[rng.integers(len(draws))]
+        shares[client] = dict(zip(names, row.tolist(), strict=True))
+    return shares
 
 
 def _round(

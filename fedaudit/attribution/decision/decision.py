@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from math import inf, isfinite, nextafter
 
 from fedaudit.api.errors import UsageError
-from fedaudit.attribution.decision.null_distribution import NullDistribution, Pair, chances_of
+from fedaudit.attribution.decision.leak import Pair, Shares
+from fedaudit.attribution.decision.null_distribution import NullDistribution, chances_of
 from fedaudit.attribution.scores import Scores, score_differences
 from fedaudit.metrics.attribution import stouffer
 
 ALPHA = 0.01
 """The chance that any innocent client of a federation is flagged."""
+UNKNOWN = 0.1
+"""The share of alpha that pays for leaving out groups of marked clients, where sets are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,7 @@ def verdicts(
     threshold: float = stouffer.THRESHOLD,
     alpha: float = ALPHA,
     up_to: float = 1.0,
+    shares: Shares | None = None,
 ) -> dict[Pair, ClientVerdict]:
     """Return whom `decide` flags by which mark, without what a report needs beside it.
 
@@ -114,7 +118,8 @@ def verdicts(
     z = {
         pair: stouffer.stouffer_z(list(score_differences(scores, *pair).values())) for pair in pairs
     }
-    chances = chances_of(scores, z, up_to=max(up_to, alpha))
+    error = alpha * UNKNOWN / max(1, len(pairs))
+    chances = chances_of(scores, z, up_to=max(up_to, alpha), shares=shares, error=error)
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
         pair: ClientVerdict(
@@ -129,7 +134,11 @@ def verdicts(
 
 
 def decide(
-    scores: Scores, *, threshold: float = stouffer.THRESHOLD, alpha: float = ALPHA
+    scores: Scores,
+    *,
+    threshold: float = stouffer.THRESHOLD,
+    alpha: float = ALPHA,
+    shares: Shares | None = None,
 ) -> Decision:
     """Flag a client for a mark by Holm's adjusted p-value, at most `alpha`, and by Z.
 
@@ -139,7 +148,7 @@ def decide(
     settled, for all clients and marks together, however often one looks. Raises ValueError for
     scores that are not finite, UsageError for what `check_limits` refuses.
     """
-    by_pair = verdicts(scores, threshold=threshold, alpha=alpha)
+    by_pair = verdicts(scores, threshold=threshold, alpha=alpha, shares=shares)
     adjusted = stouffer.holm([v.p_value for v in by_pair.values()])
     tests = []
     for ((client, mark), verdict), holm in zip(by_pair.items(), adjusted, strict=True):

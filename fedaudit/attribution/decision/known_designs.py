@@ -1,6 +1,6 @@
-"""What each client itself adds to its scores, for whoever knows the sets of the sums.
+"""What estimates hold of other clients, and what each client itself adds to its scores.
 
-A measurement beside the decision, which knows no sets: see docs/estimator.md.
+For whoever knows the sets of the sums: see docs/estimator.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
+from fedaudit.attribution.decision.leak import Shares
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import sums_log
@@ -67,24 +68,49 @@ def _sets(sets: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(map(str, members)) for members in sets)
 
 
-def contribution_rows(
+def estimate_shares(
     scores: Scores, estimates: Mapping[int, Sequence[Combination]], weights: Mapping[str, float]
-) -> Iterator[Measurement]:
-    """Yield what each client adds to its Z for each mark, with an interval of 95 %.
+) -> dict[int, dict[str, dict[str, float]]]:
+    """Return what each scored estimate holds of each other client, by round and target.
 
     `estimates` are of every scored round, `weights` what updates are multiplied by in its sums.
     Raises InputError for a round, or a client's estimate in it, that they lack.
+    """
+    return {r.round: _round_shares(r, estimates, weights) for r in scores.rounds}
+
+
+def _round_shares(
+    round_scores: RoundScores,
+    estimates: Mapping[int, Sequence[Combination]],
+    weights: Mapping[str, float],
+) -> dict[str, dict[str, float]]:
+    if round_scores.round not in estimates:
+        raise InputError(f"The log has no sets of round {round_scores.round}, which was scored.")
+    by_target = {estimate.target: estimate for estimate in estimates[round_scores.round]}
+    if lacking := [client for client in round_scores.clients if client not in by_target]:
+        raise InputError(f"The log has no estimate of {lacking[0]} in round {round_scores.round}.")
+    shares = {}
+    for client in round_scores.clients:
+        full_weights = dict.fromkeys(by_target[client].client_shares(), 1.0) | dict(weights)
+        shares[client] = foreign_shares(by_target[client], full_weights)
+    return shares
+
+
+def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
+    """Yield what each client adds to its Z for each mark, with an interval of 95 %.
+
+    `shares` are what each scored estimate holds of the others (`estimate_shares`).
     """
     from fedaudit.metrics.attribution.contributions import contributions
 
     if not scores.rounds:
         return
-    shares = [_share_matrix(r, estimates, weights, scores.clients) for r in scores.rounds]
+    matrices = [_share_matrix(r, shares[r.round], scores.clients) for r in scores.rounds]
     for mark in scores.marks:
         marked = [_score_differences(r, mark) for r in scores.rounds]
         values, nulls = [x for x, _ in marked], [x for _, x in marked]
         for client, contribution in zip(
-            scores.clients, contributions(shares, values, nulls), strict=True
+            scores.clients, contributions(matrices, values, nulls), strict=True
         ):
             if contribution.rounds:
                 yield Measurement(
@@ -101,24 +127,15 @@ def contribution_rows(
 
 
 def _share_matrix(
-    round_scores: RoundScores,
-    estimates: Mapping[int, Sequence[Combination]],
-    weights: Mapping[str, float],
-    clients: Sequence[str],
+    round_scores: RoundScores, shares: Mapping[str, Mapping[str, float]], clients: Sequence[str]
 ) -> "np.ndarray":
     """Return how much each estimate of a round holds of every client, (estimates, clients)."""
     import numpy as np
 
-    if round_scores.round not in estimates:
-        raise InputError(f"The log has no sets of round {round_scores.round}, which was scored.")
-    by_target = {estimate.target: estimate for estimate in estimates[round_scores.round]}
-    if lacking := [client for client in round_scores.clients if client not in by_target]:
-        raise InputError(f"The log has no estimate of {lacking[0]} in round {round_scores.round}.")
-    rows = []
-    for client in round_scores.clients:
-        full_weights = dict.fromkeys(by_target[client].client_shares(), 1.0) | dict(weights)
-        shares = foreign_shares(by_target[client], full_weights)
-        rows.append([1.0 if name == client else shares.get(name, 0.0) for name in clients])
+    rows = [
+        [1.0 if name == client else shares[client].get(name, 0.0) for name in clients]
+        for client in round_scores.clients
+    ]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(clients))
 
 

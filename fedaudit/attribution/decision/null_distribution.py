@@ -4,7 +4,8 @@ The paper takes an innocent client's scores for standard normal and independent.
 models say much the same in every round: a key that happens to suit what a client says suits it each
 time. And a score is a difference of two z, with up to twice the variance of one. The scores
 under null marks repeat and differ in the same way, so they show how far Z then goes. They do not
-show what comes of other clients' marked documents: see `metrics.contamination`.
+show what comes of other clients' marked documents: see `metrics.attribution.contamination` and,
+where the sets are known, `metrics.attribution.known_leak`.
 """
 
 import math
@@ -13,17 +14,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.scores import RoundScores, Scores, score_differences
+from fedaudit.attribution.decision.leak import Pair, Shares, known_leaks, leak_laws
+from fedaudit.attribution.scores import Scores
 from fedaudit.metrics.attribution import stouffer
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.metrics.attribution.contamination import Law, Mixture, TestResponse
-
-Pair = tuple[str, str]
-"""A client and a mark."""
+    from fedaudit.metrics.attribution.contamination import Law
+    from fedaudit.metrics.attribution.known_leak import KnownLeak
+    from fedaudit.metrics.attribution.marked_groups import ShownMark
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class NullDistribution:
     """
 
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
-    laws: "Sequence[Law]" = ()
+    laws: "Sequence[Law | KnownLeak]" = ()
     """What Z may take from other clients: each law is tried; the one with the largest p counts."""
 
     @property
@@ -121,81 +122,56 @@ def _chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, N
 
 
 def chances_of(
-    scores: Scores, z: Mapping[Pair, float], *, up_to: float = 1.0
+    scores: Scores,
+    z: Mapping[Pair, float],
+    *,
+    up_to: float = 1.0,
+    shares: Shares | None = None,
+    error: float = 0.0,
 ) -> dict[Pair, NullDistribution]:
     """Return each pair's distribution of Z if its client is innocent, the others as observed.
 
     For pairs whose p-value is above `up_to` by chance alone, or under one law, the other laws are
-    not computed: they only make p-values greater.
+    not computed: they only make p-values greater. `shares` are what estimates hold of other
+    clients, where the sets are known; then `error` is the chance that what explains a Z is left
+    out.
     """
+    chances = _chance_distributions(scores, z)
+    shown = _shown_marks(scores, z, chances)
+    if shares is not None:
+        for mark in dict.fromkeys(mark for _, mark in z):
+            for client, leak in known_leaks(
+                scores, mark, shown[mark], _null_marks(chances, mark), shares, error
+            ):
+                chances[client, mark] = replace(chances[client, mark], laws=(leak,))
+        return chances
     from fedaudit.metrics.attribution.contamination import LAWS, QUICK
 
-    chances = _chance_distributions(scores, z)
-    strengths = _mark_strengths(scores, z, chances)
     for answers in (QUICK, LAWS) if up_to < 1 else (LAWS,):
         for client in dict.fromkeys(client for client, _ in z):
-            pairs = [
-                pair for pair in z if pair[0] == client and chances[pair].p_value(z[pair]) <= up_to
+            marks = [
+                mark
+                for name, mark in z
+                if name == client and chances[client, mark].p_value(z[client, mark]) <= up_to
             ]
-            spreads = [chances[pair].spread for pair in pairs]
-            laws = _laws(scores, client, [strengths[mark] for _, mark in pairs], spreads, answers)
-            for pair, pair_laws in zip(pairs, laws, strict=True):
-                chances[pair] = replace(chances[pair], laws=pair_laws)
+            laws = leak_laws(scores, client, {mark: shown[mark] for mark in marks}, answers)
+            for mark, mark_laws in laws.items():
+                chances[client, mark] = replace(chances[client, mark], laws=mark_laws)
     return chances
 
 
-def _laws(
-    scores: Scores,
-    client: str,
-    strengths: Sequence[Mapping[tuple[int, str], float]],
-    spreads: Sequence[float],
-    answers: "Sequence[TestResponse]",
-) -> "list[tuple[Law, ...]]":
-    """Return the laws of what a client's Z takes from others, under each of the marks."""
-    if not strengths:
-        return []
-    from fedaudit.metrics.attribution import contamination
-
-    rounds = [(r, other_participants(r, client)) for r in scores.rounds if client in r.clients]
-    return contamination.laws_of(
-        [coefficient_mixture(r, client, names, scores.weights) for r, names in rounds],
-        [[[s[r.round, name] for name in names] for s in strengths] for r, names in rounds],
-        spreads,
-        answers,
-    )
-
-
-def _mark_strengths(
+def _shown_marks(
     scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, NullDistribution]
-) -> dict[str, dict[tuple[int, str], float]]:
-    """Return by mark, round and client how strongly the client shows the mark, beyond chance."""
-    from fedaudit.metrics.attribution import contamination
+) -> "dict[str, dict[str, ShownMark]]":
+    """Return by mark how each client shows it."""
+    from fedaudit.metrics.attribution.marked_groups import ShownMark
 
-    strengths: dict[str, dict[tuple[int, str], float]] = {mark: {} for _, mark in z}
+    shown: dict[str, dict[str, ShownMark]] = {mark: {} for _, mark in z}
     for (client, mark), z_value in z.items():
-        share = contamination.shown_share(z_value, chances[client, mark].spread)
-        for number, value in score_differences(scores, client, mark).items():
-            strengths[mark][number, client] = share * max(0.0, value)
-    return strengths
+        rounds = sum(client in r.clients for r in scores.rounds)
+        shown[mark][client] = ShownMark(z_value, chances[client, mark].spread, rounds)
+    return shown
 
 
-def other_participants(round_scores: RoundScores, client: str) -> list[str]:
-    """Return the other participants of a round, in order."""
-    return sorted(name for name in round_scores.clients if name != client)
-
-
-def coefficient_mixture(
-    round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
-) -> "Mixture":
-    """Return what is known of how much a client's estimate holds of the others, by `names`."""
-    from fedaudit.metrics.attribution.contamination import Mixture
-
-    weight = weights.get(client, 1.0)
-    return Mixture(
-        weights=tuple(weights.get(name, 1.0) / weight for name in names),
-        strength=round_scores.strength.get(client, 1.0),
-        others=round_scores.others,
-        pairs=round_scores.pairs,
-        limit=round_scores.limit,
-        rule=round_scores.rule(len(names) + 1),
-    )
+def _null_marks(chances: Mapping[Pair, NullDistribution], mark: str) -> dict[str, int]:
+    return {client: chance.marks for (client, name), chance in chances.items() if name == mark}

@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.known_designs import CONTRIBUTION
 from fedaudit.attribution.estimates import Estimates
 from fedaudit.attribution.evidence import bundle, commitment
 from fedaudit.attribution.owner import scoring
@@ -23,17 +22,23 @@ from fedaudit.audit.verification.report import Check, State, verdict
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.report import document
-from fedaudit.system.files import sha256
+from fedaudit.system.files import existing_path, sha256
 
 COMPARED_SECTIONS = ("measurements", "findings", "limits")
 """Sections of a report that are compared with a new one; the verdict has a check of its own."""
 
 
 def verify_bundle(
-    folder: Path, pool: DetectionPool, *, client: str = "", progress: Progress = no_progress
+    folder: Path,
+    pool: DetectionPool,
+    *,
+    client: str = "",
+    log: Path | None = None,
+    progress: Progress = no_progress,
 ) -> Iterator[Check]:
     """Check a bundle: its files, commitments, scores, decision, Z of a client or of the flagged.
 
+    `log` is the server's log of sums; a decision that was made with it cannot be checked without.
     Scores are computed with the base model and compared bit for bit. Raises InputError for a bundle
     that lacks something, UsageError for a client that nobody tested.
     """
@@ -51,7 +56,7 @@ def verify_bundle(
     public = folder / bundle.COMMITMENTS
     yield from _check_commitments(marks, scores, public if public.is_file() else None)
     yield from _check_scores(folder, estimates, scores, marks, pool, progress)
-    yield from _check_report(folder, scores, report, public if public.is_file() else None)
+    yield from _check_report(folder, scores, report, public if public.is_file() else None, log)
     yield from _check_statistics(scores, report, client)
 
 
@@ -151,7 +156,7 @@ def _sorted_scores(round_scores: RoundScores, marks: Sequence[str]) -> list[tupl
 
 
 def _check_report(
-    folder: Path, scores: Scores, report: Mapping[str, Any], public: Path | None
+    folder: Path, scores: Scores, report: Mapping[str, Any], public: Path | None, log: Path | None
 ) -> Iterator[Check]:
     """Yield whether the report is about these scores, and says what follows from them."""
     path = folder / bundle.SCORES
@@ -160,6 +165,19 @@ def _check_report(
     config = report["run"]["config"]
     if config["committed"] and public is None:
         raise InputError(f"{folder} misses {bundle.COMMITMENTS}, which the report is about.")
+    if config.get("sets_known"):
+        if log is None:
+            yield Check(state="not checked", kind="decision", name="with the server's log of sums",
+                        why="no bundle has it: give it with --log")  # fmt: skip
+            yield verdict(report)
+            return
+        yield Check(
+            state=_state(sha256(existing_path(log, "file")) in hashes),
+            kind="report",
+            name="is about this log",
+        )
+    elif log:
+        raise UsageError("This decision was made without the server's log: leave --log out.")
     again = reporting.decided_report(
         scores,
         path,
@@ -167,14 +185,10 @@ def _check_report(
         alpha=config["alpha"],
         start_time=datetime.now(UTC),
         commitments=public if config["committed"] else None,
+        log=log,
     ).to_json()
-    measured = [row for row in report["measurements"] if row["metric"] != CONTRIBUTION]
-    if measured != report["measurements"]:
-        yield Check(state="not checked", kind="decision", name="contributions",
-                    why="they need the server's log of sums, which no bundle has")  # fmt: skip
     for section in COMPARED_SECTIONS:
-        old = measured if section == "measurements" else report[section]
-        new = json.loads(json.dumps(again[section]))
+        old, new = report[section], json.loads(json.dumps(again[section]))
         odd = [x for x in old if x not in new] + [x for x in new if x not in old]
         why = f"{len(old):,} bit for bit" if old == new else f"{len(odd):,} are others"
         yield Check(state=_state(old == new), kind="decision", name=section, why=why)

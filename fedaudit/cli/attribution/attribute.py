@@ -200,7 +200,7 @@ def decide(
     commitments: Commitments = None,
     log: Annotated[
         Path | None,
-        typer.Option(help="The server's log of sums: what each client itself adds is shown, too."),
+        typer.Option(help="The server's log of sums, for a decision that knows the sets."),
     ] = None,
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,

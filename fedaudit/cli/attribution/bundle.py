@@ -49,6 +49,10 @@ def verify(
     client: Annotated[
         str, typer.Option("--client", help="Whose Z is printed; that of the flagged without it.")
     ] = "",
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="The server's log of sums, if the decision was made with it."),
+    ] = None,
     workers: Annotated[
         int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
     ] = 0,
@@ -70,6 +74,8 @@ def verify(
         DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
     ):
         progress = bar("testing estimates")
-        checks = list(verification.verify_bundle(folder, pool, client=client, progress=progress))
+        checks = list(
+            verification.verify_bundle(folder, pool, client=client, log=log, progress=progress)
+        )
     evidence.print_checks(checks)
     return evidence.DIFFERS if any(check.state == "differs" for check in checks) else 0

@@ -32,6 +32,10 @@ def calibrate(
             help="A client of which it is known how many of its documents were marked, as c1=0.2.",
         ),
     ] = "",
+    known_sets: Annotated[
+        bool,
+        typer.Option("--known-sets", help="As where decide is given the server's log of sums."),
+    ] = False,
     quiet: Quiet = False,
 ) -> int:
     """Say how often somebody innocent is flagged, and what is found.
@@ -53,6 +57,7 @@ def calibrate(
             alpha=alpha,
             federations=federations,
             seed=seed,
+            sets_known=known_sets,
             progress=bar("making up federations"),
         )
     print(

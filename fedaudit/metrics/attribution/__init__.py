@@ -1,12 +1,17 @@
 """Secure sums, estimates and the statistics of attribution (FedAttr).
 
 * `combinations`: An estimate as what it is: a combination of sums over sets of clients.
-* `contamination`: What an innocent client's Z may owe to marked clients: their updates are in its
+* `contamination`: How much of an innocent client's Z may come from marked clients in its
   estimates.
 * `contributions`: What each client itself adds to the scores of a federation, where the designs
   are known.
 * `exposure`: What a series of admissible sums gives away, although no single sum does (FedAttr,
   section 5).
+* `known_leak`: How much of clients' Z may come from marked clients in their estimates, where sets
+  are known.
+* `marked_groups`: Which clients may be the ones that trained on a mark.
+* `mixture`: What is known of how much of other clients' updates an estimate holds: draws of such
+  shares.
 * `shared_law`: What estimates by shared sets hold of other clients, by simulating how such sets
   are drawn.
 * `shared_rule`: What the sets that a round shares are drawn by: how many, within which limit, for

@@ -68,7 +68,7 @@ def test_an_estimate_that_holds_much_of_a_marked_client_is_flagged_by_the_publis
 
 def test_luck_is_that_of_a_null_mark_in_all_rounds_and_of_all_clients():
     null = tuple(float(n) for n in range(300))
-    made, marked = calibration._federation(scores(null), 0.0, np.random.default_rng(1))
+    made, marked, _ = calibration._federation(scores(null), 0.0, np.random.default_rng(1))
     assert marked == ""
     found = [own["m"] for one in made.rounds for own in one.clients.values()]
     [luck] = {one.z for one in found}
@@ -77,12 +77,24 @@ def test_luck_is_that_of_a_null_mark_in_all_rounds_and_of_all_clients():
 
 
 def test_a_marked_client_adds_what_the_others_estimates_hold():
-    made, marked = calibration._federation(scores(), 20.0, np.random.default_rng(1))
+    made, marked, shares = calibration._federation(scores(), 20.0, np.random.default_rng(1))
     for one in made.rounds:
+        held = shares[one.round]
         z = {who: own["m"].z for who, own in one.clients.items()}
         assert z.pop(marked) == pytest.approx(20 / 2**0.5)
         # Coefficients are multiples of 1/5, 0.4 at most.
         assert {round(value / (20 / 2**0.5) * 5, 6) for value in z.values()} <= {-2, -1, 0, 1, 2}
+        for who, value in z.items():
+            assert value == pytest.approx(20 / 2**0.5 * held[who][marked])
+
+
+def test_whoever_knows_the_sets_is_given_what_was_drawn():
+    lines = calibrate(scores(rho=0.8), federations=40, sets_known=True).points
+    assert [line.accused.value for line in lines] == [0.0] * 6
+    assert lines[-1].caught.value == 1
+    # Chance is no different, so the paper's rule flags whom it flags without the sets.
+    plain = calibrate(scores(rho=0.8), federations=40).points
+    assert [line.published for line in lines] == [line.published for line in plain]
 
 
 def test_it_is_the_same_again_and_other_seeds_are_others():

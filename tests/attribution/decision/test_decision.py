@@ -322,3 +322,66 @@ def test_the_limits_say_what_the_p_values_take_for_granted():
     held = replace(plain, rounds=(replace(one, reference=null, clients={"a": null}),))
     [taken, *_] = report.protocol_limits(decide(held))
     assert "against 7 marks that nobody has" in taken
+
+
+def shares(rounds, *, of=None, by=0.4, target="d"):
+    """Return shares of nothing, but for one target's of one other client in some rounds."""
+    names = "abcd"
+    table = {
+        number: {who: {x: 0.0 for x in names if x != who} for who in names}
+        for number in range(1, rounds + 1)
+    }
+    for number in of or {}:
+        table[number][target][of[number]] = by
+    return table
+
+
+def test_whoever_knows_the_sets_tells_a_marked_client_from_one_that_holds_another():
+    # Everybody but c shows 7 in each of four rounds; K = 5, m = 2 of three others.
+    shown = [{"a": 7.0, "b": 7.0, "c": 0.0, "d": 7.0}] * 4
+    made = scores(*shown, rho=0.48, others=2, pairs=5, limit=0.4)
+    # Not knowing the sets, each may hold 0.4 of the two others in all four rounds.
+    assert not decide(made).flagged
+    # Where nobody holds anything of anybody, all three are marked.
+    assert set(decide(made, shares=shares(4)).flagged) == {"a", "b", "d"}
+    # d's estimates hold 0.4 of a's update: it may answer like a; a and b still hold nothing.
+    holding = shares(4, of=dict.fromkeys(range(1, 5), "a"))
+    found = decide(made, shares=holding)
+    assert set(found.flagged) == {"a", "b"}
+    assert found.strongest_test("d").p_value == pytest.approx(0.5, abs=0.01)
+    # Too little for an answer at once, and 0.1 of it leaves 12.6 of Z = 14: marked.
+    little = shares(4, of=dict.fromkeys(range(1, 5), "a"), by=0.1)
+    assert "d" in decide(made, shares=little).flagged
+    # In one round of four, a's mark is a quarter of Z: marked as well.
+    once = decide(made, shares=shares(4, of={2: "a"}))
+    assert set(once.flagged) == {"a", "b", "d"}
+    # 3.5 from a, sqrt(1 + 1/4) by chance, and 2.576 of these at the last of Holm's levels (the
+    # others' tests are flagged before it): less what is kept for hypotheses that are left out.
+    assert once.strongest_test("d").needed == pytest.approx(3.5 + 2.576 * 1.25**0.5, abs=0.03)
+    # Whom it holds is what counts: c shows nothing.
+    assert "d" in decide(made, shares=shares(4, of=dict.fromkeys(range(1, 5), "c"))).flagged
+
+
+def test_known_sets_cost_a_tenth_of_alpha():
+    found = decide(scores({"a": 5.0, "b": 0.0}), shares={1: {"a": {"b": 0.0}, "b": {"a": 0.0}}})
+    # Two tests at 1 %: what may be left out is a tenth of that, on top of chance.
+    assert found.strongest_test("a").p_value == pytest.approx(tail(5.0) + 0.01 * 0.1 / 2)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.2])
+def test_known_sets_flag_alike_whatever_order_clients_come_in(alpha):
+    made = scores({"a": 7.0, "b": 9.0, "c": 1.0, "d": 6.0}, {"a": 7.0, "c": 0.0, "d": 6.0})
+    table = shares(2, of={1: "b"}, by=0.4, target="d")
+    del table[2]["b"]
+    turned = replace(
+        made,
+        clients=made.clients[::-1],
+        rounds=tuple(
+            replace(one, clients=dict(reversed(one.clients.items()))) for one in made.rounds
+        ),
+    )
+    first, second = (decide(one, alpha=alpha, shares=table) for one in (made, turned))
+    assert first.marks == second.marks
+    for test in first.tests:
+        other = second.strongest_test(test.client)
+        assert test.p_value == pytest.approx(other.p_value, rel=1e-9)

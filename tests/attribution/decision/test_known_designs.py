@@ -9,7 +9,11 @@ import pytest
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
-from fedaudit.attribution.decision.known_designs import contribution_rows, read_log
+from fedaudit.attribution.decision.known_designs import (
+    contribution_rows,
+    estimate_shares,
+    read_log,
+)
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import estimation, query_plan
 from fedaudit.attribution.server import sums_log as log_of
@@ -47,6 +51,10 @@ def scored(number, held, true, start=3.0):
     return RoundScores(round=number, reference={"m": score(start)}, clients=own)
 
 
+def rows_of(all_scores, estimates, weights):
+    return contribution_rows(all_scores, estimate_shares(all_scores, estimates, weights))
+
+
 def holding(combinations, weights):
     """Return what estimates hold, from the sums' coefficients and nothing else."""
     found = {}
@@ -71,9 +79,7 @@ def test_by_hand():
         reference={"m": score(1.0)},
         clients={"a": {"m": score(6.0)}, "b": {"m": score(3.0)}},
     )
-    first, second = contribution_rows(
-        scores([own], ["a", "b", "c"]), {4: estimates}, {"a": 1.0, "b": 1.0}
-    )
+    first, second = rows_of(scores([own], ["a", "b", "c"]), {4: estimates}, {"a": 1.0, "b": 1.0})
     assert (first.value, second.value) == pytest.approx((3.2, 3.6))
     assert (first.scope, first.n) == ({"client": "a", "mark": "m"}, 1)
     # The variance of a is (1 + 1/4) / 1.25**2 = 0.8.
@@ -95,13 +101,13 @@ def test_the_log_gives_what_the_plan_does_and_both_the_truth(tmp_path, wish, wei
         scored(number, holding(own, planned.weights), TRUE) for number, own in combinations.items()
     ]
     all_scores = scores(rounds, made.names, found.shares, found.run)
-    rows = list(contribution_rows(all_scores, combinations, planned.weights))
+    rows = list(rows_of(all_scores, combinations, planned.weights))
     told = {row.scope["client"]: row.value for row in rows if row.value is not None}
     assert len(rows) == 8
     assert told
     for who, value in told.items():
         assert value == pytest.approx(math.sqrt(3) * TRUE[who], abs=1e-6)
-    logged = list(contribution_rows(all_scores, read_log(log, found.run), planned.weights))
+    logged = list(rows_of(all_scores, read_log(log, found.run), planned.weights))
     for one, other in zip(rows, logged, strict=True):
         assert (one.scope, one.n, one.reason) == (other.scope, other.n, other.reason)
         np.testing.assert_allclose(
@@ -116,21 +122,21 @@ def test_null_marks_say_how_far_chance_goes():
         reference={"m": score(0.0, (1.0, 1.0))},
         clients={"a": {"m": score(5.0, (3.0, -1.0))}},
     )
-    [row] = contribution_rows(scores([own], ["a"]), {1: [Combination("a", {("a",): 1.0})]}, {})
+    [row] = rows_of(scores([own], ["a"]), {1: [Combination("a", {("a",): 1.0})]}, {})
     # Student's t with two degrees of freedom has 2.5 % above 4.302653.
     assert (row.value, row.high) == pytest.approx((5.0, 5 + 2 * 4.302653))
 
 
 def test_nothing_was_scored():
-    assert list(contribution_rows(scores([], ["a"]), {}, {})) == []
+    assert list(rows_of(scores([], ["a"]), {}, {})) == []
 
 
 def test_what_the_log_lacks_is_named(tmp_path):
     own = scored(2, {"a": {"a": 1.0}}, {"a": 1.0})
     with pytest.raises(InputError, match=r"no sets of round 2, which was scored\."):
-        list(contribution_rows(scores([own], ["a"]), {1: []}, {}))
+        list(rows_of(scores([own], ["a"]), {1: []}, {}))
     with pytest.raises(InputError, match=r"no estimate of a in round 2\."):
-        list(contribution_rows(scores([own], ["a"]), {2: []}, {}))
+        list(rows_of(scores([own], ["a"]), {2: []}, {}))
     design = {"target": "a", "include": [["a"]], "exclude": [[]]}
     entry = {"round": 1, "queries": 2, "designs": [design]}
     log = tmp_path / "log.json"

@@ -15,7 +15,7 @@ from fedaudit.attribution import measurements
 from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.null_distribution import coefficient_mixture
+from fedaudit.attribution.decision.leak import coefficient_mixture
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan
 from fedaudit.attribution.server import sums_log as log_of
@@ -333,7 +333,7 @@ def test_calibration_draws_whole_rounds_by_the_protocol():
     made, held = calibration._redraw_sets(one, {}, rng)
     assert set(made.strength.values()) == {0.72}
     for who, row in held.items():
-        assert row[who] == 1
+        assert row[who] == 0
         others = sorted(round(share, 6) for name, share in row.items() if name != who)
         assert others == [-0.2] * 6 + [0.4] * 3
     # One system: of every client, three others hold 0.4 and six -0.2.

@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution import contamination, subset_design
-from fedaudit.metrics.attribution.contamination import (
-    LAWS,
-    Law,
-    Mixture,
-    contamination_laws,
-    laws_of,
-    shown_share,
-)
+from fedaudit.metrics.attribution import contamination, mixture, subset_design
+from fedaudit.metrics.attribution.contamination import LAWS, Law, OthersMark, laws_of
+from fedaudit.metrics.attribution.mixture import Mixture
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
 
@@ -25,63 +19,25 @@ def moments(law):
     return mean, float(law.probabilities @ law.values**2) - mean**2
 
 
+def others(scores, groups=None, certainty=0.0):
+    """Return what others show; everybody who shows anything is marked, unless groups are given."""
+    scores = np.array(scores, dtype=float)
+    members = [scores > 0] if groups is None else groups
+    return OthersMark(scores, np.array(members, dtype=bool), certainty)
+
+
+def laws(mixtures, rounds, spread):
+    return laws_of(mixtures, [[others(row) for row in rounds]], [spread])[0]
+
+
 def tail(z):
     return math.erfc(z / math.sqrt(2)) / 2
-
-
-def test_what_a_z_shows_beyond_chance():
-    assert shown_share(5.0, 3.0) == pytest.approx(0.8)
-    assert shown_share(3.0, 3.0) == shown_share(0.0, 1.0) == shown_share(-9.0, 1.0) == 0
-
-
-def test_draws_are_designs_within_the_limit_and_about_as_strong():
-    held = EVEN.draws()
-    assert held.shape == (contamination.NEAREST, 9)
-    assert np.abs(held).max() <= 0.4 + 1e-9
-    np.testing.assert_allclose(held.sum(axis=1), 0, atol=1e-9)
-    assert np.square(held).sum(axis=1).mean() == pytest.approx(0.8, rel=0.03)
-    assert np.allclose(held * 5, np.rint(held * 5))  # multiples of 1/5
-
-
-def test_heavier_updates_count_for_more():
-    weights = (4.0, *(1.0,) * 8)
-    # Of all designs c has a variance of 8/81; these are the ones of a middling strength.
-    heavy = Mixture(weights=weights, strength=24 * 8 / 81, others=5, pairs=5).draws()
-    spread = heavy.std(axis=0)
-    assert 2.5 < spread[0] / spread[1:].mean() < 5
-    unknown = Mixture(weights=weights, strength=3.0).draws()
-    assert unknown.std(axis=0)[0] ** 2 == pytest.approx(3 * 16 / 24, rel=0.1)
-    assert np.square(unknown).sum(axis=1).mean() == pytest.approx(3, rel=0.05)
-
-
-def test_the_limit_may_have_been_on_the_coefficients_alone():
-    # Sums by size that were stored: a light client's estimate holds up to 0.4 x 3 of each other.
-    light = Mixture(weights=(3.0,) * 9, strength=0.8 * 9, others=5, pairs=5, limit=0.4).draws()
-    assert np.abs(light).max() == pytest.approx(1.2)
-    np.testing.assert_allclose(
-        np.square(light).sum(axis=1), 9 * np.square(EVEN.draws()).sum(axis=1)
-    )
-    # Of a heavy one's, all hold less than the limit: designs above it in c are there as well.
-    heavy = Mixture(weights=(0.25,) * 9, strength=2 / 16, others=5, pairs=5, limit=0.4).draws()
-    assert 0.2 <= np.abs(heavy).max() <= 0.25
-
-
-def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
-    plain = Mixture(weights=(1.0,) * 9, strength=0.8).draws()
-    for odd in (
-        {"others": 9, "pairs": 5},
-        {"others": 5, "pairs": 10**9},
-        {"others": 5, "pairs": -1},
-    ):
-        np.testing.assert_array_equal(
-            Mixture(weights=(1.0,) * 9, strength=0.8, **odd).draws(), plain
-        )
 
 
 def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
     # One other shows 6 in each of five rounds; c has mean 0 and variance 0.8 / 9. S is 1.5.
     rounds = [[6.0] + [0.0] * 8] * 5
-    found = contamination_laws([EVEN] * 5, rounds, 1.5)
+    found = laws([EVEN] * 5, rounds, 1.5)
     assert len(found) == len(LAWS)
     mean, variance = moments(found[0])
     assert mean == pytest.approx(0, abs=0.05)
@@ -100,8 +56,8 @@ def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
 def test_an_answer_at_once_by_hand():
     # Coefficients are -1 and 1 with one half each: K = 1, m = 1 of two others.
     one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    found = contamination_laws([one], [[3.0, 0.0]], 1.0)
-    kept = subset_design.sample_coefficients(3, 1, 1, draws=contamination.DRAWS)
+    found = laws([one], [[3.0, 0.0]], 1.0)
+    kept = subset_design.sample_coefficients(3, 1, 1, draws=mixture.DRAWS)
     assert {tuple(row) for row in kept.tolist()} == {(0.0, 0.0), (1.0, -1.0), (-1.0, 1.0)}
     # Half of all designs hold nothing; a strength of 2 leaves those that hold something.
     proportion, above, _, half, _ = found
@@ -113,11 +69,13 @@ def test_an_answer_at_once_by_hand():
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
 
 
-def answered(law, held, most):
+def answered(law, held, shown, group):
     """What a test answers to what one estimate holds, in plain words."""
-    if law.start == -math.inf:
-        return held
-    return max(held, law.minimum * most) if held >= law.start * most else 0.0
+    amount = float(np.dot(held, shown))
+    if law.start is None:
+        return max(amount, law.minimum)
+    share = sum(held[who] for who in range(len(held)) if group[who])
+    return max(amount, *shown) if share >= law.start - 1e-9 else 0.0
 
 
 def summed(values):
@@ -145,20 +103,46 @@ def test_laws_against_sums_one_by_one(shown):
     # Three others, two marks; K = 1: coefficients are -1, 0 and 1, and scores whole numbers.
     one = Mixture(weights=(1.0,) * 3, strength=2.0, others=1, pairs=1, limit=1.0)
     scale = len(shown) ** 0.5
-    held = one.draws()
-    found = laws_of([one] * len(shown), shown, [1 / scale, 2 / scale])
+    held = one.draws().tolist()
+    groups = [[True, False, False], [True, True, False]]
+    marks = [[others(by_mark[mark], groups) for by_mark in shown] for mark in range(2)]
+    found = laws_of([one] * len(shown), marks, [1 / scale, 2 / scale])
     for mark, by_law in enumerate(found):
-        own = [np.array(by_mark[mark], dtype=float) for by_mark in shown]
-        assert bool(by_law) == any(row.any() for row in own)
-        for law, got in zip(LAWS, by_law, strict=False):
-            values = [[answered(law, h, row.max()) / (1 + mark) for h in held @ row] for row in own]
+        own = [by_mark[mark] for by_mark in shown]
+        assert bool(by_law) == any(any(row) for row in own)
+        ways = [(law, g) for law in LAWS for g in (groups if law.start is not None else groups[:1])]
+        for (law, group), got in zip(ways, by_law, strict=bool(by_law)):
+            values = [[answered(law, h, row, group) / (1 + mark) for h in held] for row in own]
             wanted = summed(values)
             steps = {got.first + k: p for k, p in enumerate(got.probabilities) if p}
             assert steps == pytest.approx({k: p for k, p in wanted.items() if p})
 
 
+def test_what_a_marked_client_shows_is_off_by_chance():
+    # Half of the estimates hold all of an update that shows 3: the law is 0, or 3 + N(0, 1).
+    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
+    shown = others([3.0, 0.0], [[True, False]], certainty=1.0)
+    [_, _, law, *_] = laws_of([one], [[shown]], [1.0])[0]
+    reached = float((one.draws()[:, 0] > 0).mean())
+    # P(N + L > 5): N + L is N(3, 2) where an estimate answers.
+    expected = reached * tail(2 / math.sqrt(2)) + (1 - reached) * tail(5)
+    assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
+    half = others([3.0, 0.0], [[True, False]], certainty=0.5)
+    [_, _, law, *_] = laws_of([one], [[half]], [1.0])[0]
+    expected = reached * tail(2 / math.sqrt(1.25)) + (1 - reached) * tail(5)
+    assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
+    # Over four rounds the error of each is N(0, 1) / sqrt(4): all four answer, 6 + N(0, 1).
+    always = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
+    both = others([3.0, 3.0], [[True, False], [False, True]], certainty=1.0)
+    first, second = laws_of([always] * 4, [[both] * 4], [1.0])[0][2:4]
+    mean, variance = moments(first)
+    assert mean == pytest.approx(reached * 6, rel=0.01)
+    assert variance == pytest.approx(reached + 9 * reached * (1 - reached), rel=0.02)
+    assert moments(second)[0] == pytest.approx((1 - reached) * 6, rel=0.01)
+
+
 def test_nobody_shows_anything():
-    assert contamination_laws([EVEN], [[0.0] * 9], 1.0) == ()
+    assert laws([EVEN], [[0.0] * 9], 1.0) == ()
 
 
 def test_chance_alone_is_a_law_at_nothing():
@@ -178,8 +162,8 @@ def test_chance_alone_is_a_law_at_nothing():
     st.randoms(),
 )
 def test_the_law_is_one_whatever_the_order_of_rounds(shown, spread, random):
-    found = contamination_laws([EVEN] * len(shown), shown, spread)
-    mixed = contamination_laws([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
+    found = laws([EVEN] * len(shown), shown, spread)
+    mixed = laws([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
     for one, other in zip(found, mixed, strict=True):
         assert one.probabilities.sum() == pytest.approx(1)
         assert one.tail(4.0, 256) == pytest.approx(other.tail(4.0, 256), rel=1e-6)

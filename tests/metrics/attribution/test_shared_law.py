@@ -6,9 +6,10 @@ from itertools import combinations, permutations, product
 import numpy as np
 import pytest
 
-from fedaudit.metrics.attribution import contamination, shared_law, shared_rule, shared_sets
+from fedaudit.metrics.attribution import mixture, shared_law, shared_rule, shared_sets
 from fedaudit.metrics.attribution.combinations import Combination
-from fedaudit.metrics.attribution.contamination import Mixture, contamination_laws
+from fedaudit.metrics.attribution.contamination import OthersMark, laws_of
+from fedaudit.metrics.attribution.mixture import Mixture
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 TEN = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.4)
@@ -119,8 +120,9 @@ def test_nothing_to_draw_by_is_taken_for_normal():
 
 
 def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
-    mixture = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
-    law = contamination_laws([mixture], [[10.0, *(0.0,) * 8]], spread=1.0)[0]  # in proportion
+    estimate = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
+    shown = OthersMark(np.array([10.0, *(0.0,) * 8]), np.eye(9, dtype=bool)[:1], 0.0)
+    law = laws_of([estimate], [[shown]], [1.0])[0][0]  # in proportion
     # 4 with a chance of a third, else -2; and what chance adds.
     from statistics import NormalDist
 
@@ -161,5 +163,5 @@ def test_half_the_clients_or_fewer_of_few(count, whole, sets):
 
 def test_contamination_takes_equally_strong_draws_from_all_systems():
     held = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN).draws()
-    assert len(held) == contamination.NEAREST
+    assert len(held) == mixture.NEAREST
     assert len({tuple(row) for row in np.round(held, 6)}) > 60  # of 84 orders of three in nine

@@ -1,0 +1,165 @@
+"""What Z takes from other clients' marked documents: from scores and what is known of the sets."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from fedaudit.attribution.scores import RoundScores, Scores
+
+if TYPE_CHECKING:
+    from fedaudit.metrics.attribution.contamination import Law, OthersMark, TestResponse
+    from fedaudit.metrics.attribution.known_leak import KnownLeak, KnownRound
+    from fedaudit.metrics.attribution.marked_groups import Group, ShownMark
+    from fedaudit.metrics.attribution.mixture import Mixture
+
+Pair = tuple[str, str]
+"""A client and a mark."""
+Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
+"""How much of each other client's update an estimate holds, by round, target and other client."""
+
+
+def leak_laws(
+    scores: Scores,
+    client: str,
+    shown: "Mapping[str, Mapping[str, ShownMark]]",
+    answers: "Sequence[TestResponse]",
+) -> "dict[str, tuple[Law, ...]]":
+    """Return the laws of what a client's Z takes from others, under each of the marks."""
+    if not shown:
+        return {}
+    from fedaudit.metrics.attribution import contamination
+    from fedaudit.metrics.attribution.marked_groups import nested_groups
+
+    mixtures = [
+        coefficient_mixture(r, client, other_participants(r, client), scores.weights)
+        for r in scores.rounds
+        if client in r.clients
+    ]
+    strength = _strength(scores)
+    marks = []
+    for mark, by_client in shown.items():
+        others = {name: one for name, one in by_client.items() if name != client}
+        marks.append(_others_marks(scores, client, mark, others, nested_groups(others, strength)))
+    spreads = [by_client[client].spread for by_client in shown.values()]
+    laws = contamination.laws_of(mixtures, marks, spreads, answers)
+    return dict(zip(shown, laws, strict=True))
+
+
+def known_leaks(
+    scores: Scores,
+    mark: str,
+    shown: "Mapping[str, ShownMark]",
+    null_marks: Mapping[str, int],
+    shares: Shares,
+    error: float,
+) -> "Iterator[tuple[str, KnownLeak]]":
+    """Yield what each client's Z takes from the others under a mark, where the sets are known."""
+    import numpy as np
+
+    from fedaudit.metrics.attribution import known_leak
+    from fedaudit.metrics.attribution.marked_groups import all_groups, candidates
+
+    names = list(shown)
+    rounds = [_known_round(r, mark, shown, shares[r.round]) for r in scores.rounds]
+    most = max((float(np.abs(one.shares).max()) for one in rounds), default=0.0)
+    groups = all_groups(candidates(shown, _strength(scores), most))
+    leaks = known_leak.known_leaks(
+        rounds,
+        np.array([one.z for one in shown.values()]),
+        np.array([one.spread for one in shown.values()]),
+        [null_marks[name] for name in names],
+        np.array([[name in group for name in names] for group in groups]),
+        error,
+    )
+    yield from zip(names, leaks, strict=True)
+
+
+def _known_round(
+    round_scores: RoundScores,
+    mark: str,
+    shown: "Mapping[str, ShownMark]",
+    shares: Mapping[str, Mapping[str, float]],
+) -> "KnownRound":
+    """Return what a round's estimates hold of each other, and how its clients show a mark."""
+    import numpy as np
+
+    from fedaudit.metrics.attribution.known_leak import KnownRound
+
+    held = np.zeros((len(shown), len(shown)))
+    for at, target in enumerate(shown):
+        if target in round_scores.clients:
+            row = shares[target]
+            held[at] = [row.get(other, 0.0) if other != target else 0.0 for other in shown]
+    return KnownRound(
+        shares=held,
+        scores=np.array(
+            [
+                _shown_score(round_scores, name, mark, one) if name in round_scores.clients else 0.0
+                for name, one in shown.items()
+            ]
+        ),
+        present=np.array([name in round_scores.clients for name in shown]),
+    )
+
+
+def _shown_score(round_scores: RoundScores, client: str, mark: str, shown: "ShownMark") -> float:
+    """Return how strongly a client shows a mark in a round, beyond chance."""
+    difference = round_scores.clients[client][mark].z - round_scores.reference[mark].z
+    return shown.certainty * max(0.0, difference)
+
+
+def _strength(scores: Scores) -> float:
+    """Return the strength of masks, rho, of a middling estimate."""
+    values = [value for r in scores.rounds for value in r.strength.values()]
+    return median(values) if values else 1.0
+
+
+def _others_marks(
+    scores: Scores,
+    client: str,
+    mark: str,
+    others: "Mapping[str, ShownMark]",
+    groups: "Sequence[Group]",
+) -> "list[OthersMark]":
+    """Return how the other participants of each of a client's rounds show a mark."""
+    import numpy as np
+
+    from fedaudit.metrics.attribution.contamination import OthersMark
+
+    certainty = max((one.certainty for one in others.values()), default=0.0)
+    rounds = []
+    for r in scores.rounds:
+        if client in r.clients:
+            names = other_participants(r, client)
+            beyond = [_shown_score(r, name, mark, others[name]) for name in names]
+            table = [[name in group for name in names] for group in groups]
+            rounds.append(
+                OthersMark(
+                    scores=np.array(beyond, dtype=np.float64),
+                    groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
+                    certainty=certainty,
+                )
+            )
+    return rounds
+
+
+def other_participants(round_scores: RoundScores, client: str) -> list[str]:
+    """Return the other participants of a round, in order."""
+    return sorted(name for name in round_scores.clients if name != client)
+
+
+def coefficient_mixture(
+    round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
+) -> "Mixture":
+    """Return what is known of how much a client's estimate holds of the others, by `names`."""
+    from fedaudit.metrics.attribution.mixture import Mixture
+
+    weight = weights.get(client, 1.0)
+    return Mixture(
+        weights=tuple(weights.get(name, 1.0) / weight for name in names),
+        strength=round_scores.strength.get(client, 1.0),
+        others=round_scores.others,
+        pairs=round_scores.pairs,
+        limit=round_scores.limit,
+        rule=round_scores.rule(len(names) + 1),
+    )

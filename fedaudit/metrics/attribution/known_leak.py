@@ -1,0 +1,148 @@
+"""How much of clients' Z may come from marked clients in their estimates, where sets are known.
+
+Then it is known how much of every other client's update an estimate holds, and the laws of
+`contamination` come to numbers: under each hypothesis, which is a group of marked clients and a way
+in which tests answer, Z takes a known amount from them, as far as what they show is not chance. A
+hypothesis that leaves another client's Z unexplained is none.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.metrics.attribution import stouffer
+from fedaudit.metrics.attribution.contamination import CLOSE, LAWS
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRound:
+    """One round of a federation, for one mark; clients that took no part hold and show nothing."""
+
+    shares: Array
+    """How much each estimate holds of each other client's update, (clients, clients)."""
+    scores: Array
+    """How strongly each client shows the mark beyond chance, at least 0."""
+    present: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLeak:
+    """What a client's Z takes from others, in standard deviations by chance, by hypothesis."""
+
+    means: Array
+    variances: Array
+    """Of what the others show by chance."""
+    error: float
+    """The chance that the right hypothesis is not among these."""
+
+    def tail(self, deviations: float, marks: int) -> float:
+        """Return P(chance plus the leak >= so many standard deviations), the largest, never 0."""
+        tails = _tails(self.means, self.variances, deviations, marks)
+        return min(1.0, max(float(tails.max()) + self.error, stouffer.SMALLEST))
+
+
+def known_leaks(
+    rounds: Sequence[KnownRound],
+    z: Array,
+    spreads: Array,
+    null_marks: Sequence[int],
+    groups: npt.NDArray[np.bool_],
+    error: float,
+) -> list[KnownLeak]:
+    """Return what each client's Z takes from the others under one mark.
+
+    `z` are the clients' statistics, `spreads` their standard deviations by chance and `null_marks`
+    the numbers of null marks behind these; `groups` says who belongs to each group, (groups,
+    clients), that of nobody among them. `error` is the chance that the right hypothesis is left
+    out, because somebody innocent has a Z that is too high even under it.
+    """
+    means, variances = _moments(rounds, spreads, groups)
+    members = np.tile(groups, (len(LAWS), 1))
+    may_belong = groups.any(axis=0)
+    unexplained = np.zeros(members.shape, dtype=bool)
+    for client in np.flatnonzero(may_belong).tolist():
+        tails = _tails(
+            means[:, client], variances[:, client], z[client] / spreads[client], null_marks[client]
+        )
+        unexplained[:, client] = ~members[:, client] & (tails <= error / len(z))
+    count = unexplained.sum(axis=1)
+    leaks = []
+    for client in range(len(z)):
+        possible = ~members[:, client] & (count == unexplained[:, client])
+        own_means, own_variances = means[possible, client], variances[possible, client]
+        leaks.append(KnownLeak(np.append(own_means, 0.0), np.append(own_variances, 0.0), error))
+    return leaks
+
+
+def _tails(means: Array, variances: Array, deviations: float, marks: int) -> Array:
+    """Return P(chance plus leak >= so many standard deviations), by hypothesis.
+
+    Chance is Student's t with `marks` degrees of freedom, standard normal without any; so is what
+    the others show by chance, with another spread.
+    """
+    from scipy.special import ndtr, stdtr
+
+    beyond = (means - deviations) / np.sqrt(1 + variances)
+    return np.asarray(stdtr(marks, beyond) if marks else ndtr(beyond))
+
+
+def _moments(
+    rounds: Sequence[KnownRound], spreads: Array, groups: npt.NDArray[np.bool_]
+) -> tuple[Array, Array]:
+    """Return means and variances of all leaks, (hypotheses, clients)."""
+    took = np.sum([one.present for one in rounds], axis=0)
+    means = np.zeros((len(LAWS) * len(groups), len(spreads)))
+    variances = np.zeros_like(means)
+    for one in rounds:
+        alone = _without_others(one, groups)
+        for client in np.flatnonzero(one.present).tolist():
+            scale = 1 / (spreads[client] * took[client] ** 0.5)
+            others = np.arange(len(spreads)) != client
+            leaks = _leaks(one.shares[client], one.scores * others * scale, alone * scale, groups)
+            mean, variance = np.concatenate(list(leaks), axis=1)
+            means[:, client] += mean
+            variances[:, client] += variance / took[client]
+    return means, variances
+
+
+def _without_others(one: KnownRound, groups: npt.NDArray[np.bool_]) -> Array:
+    """Return what each member of a group shows by its own update, (groups, clients).
+
+    Members' estimates hold each other's updates; answers in proportion are taken apart. What comes
+    out below nothing, or above the highest score, was not in proportion.
+    """
+    some = np.flatnonzero(groups.any(axis=0))
+    members = groups[:, some]
+    held = one.shares[np.ix_(some, some)] * members[:, :, None] * members[:, None, :]
+    scores = (one.scores[some] * members)[..., None]
+    try:
+        own = np.linalg.solve(np.eye(len(some)) + held, scores)[..., 0]
+    except np.linalg.LinAlgError:  # the estimates of some group do not tell their updates apart
+        own = scores[..., 0]
+    alone = np.zeros(groups.shape)
+    alone[:, some] = np.clip(own, 0.0, one.scores.max())
+    return alone
+
+
+def _leaks(
+    held: Array, scores: Array, alone: Array, groups: npt.NDArray[np.bool_]
+) -> Iterator[Array]:
+    """Yield one estimate's leak under each of `LAWS`: mean and variance by group.
+
+    Of what members show, and what they show by their own updates, counts what explains more.
+    """
+    amounts = (groups * np.maximum(held * scores, held * alone)).sum(axis=1)
+    most = np.maximum(scores.max(), alone.max(axis=1))
+    chance, shares = groups @ np.square(held), groups @ held
+    for answer in LAWS:
+        if answer.start is None:
+            counts = amounts >= answer.minimum
+            yield np.stack([amounts * counts, chance * counts])
+        else:
+            reached = shares >= answer.start - CLOSE
+            at_once = np.where(reached, np.maximum(amounts, most), 0.0)
+            yield np.stack([at_once, np.where(reached, 1.0, 0.0)])

@@ -1,0 +1,107 @@
+"""Which clients may be the ones that trained on a mark.
+
+An estimate that holds enough of a mark may answer at once like a marked client. How much it holds
+depends on who is marked, and an innocent client that answered so looks marked itself. So each
+group that may be the marked clients is tried.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+LEAST = 2.0
+"""Standard deviations of Z by chance above which a client may be a marked one; half as many where
+what its estimates hold of others may hide all that it shows."""
+RELATIVE = 0.5
+"""The share of the strongest client's mark that it must show at most, within its margin."""
+LOSS = 1.25
+"""Standard deviations of what its estimates hold of others by which a client may show less."""
+MARGIN = 2.0
+"""Standard deviations by which a mark may be stronger than it shows."""
+NESTED = 8
+"""Clients of the largest group, where sets are not known."""
+ENUMERATED = 10
+"""Clients of whom all groups are tried, where sets are known."""
+
+Group = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMark:
+    """How a client shows a mark over the rounds that it took part in."""
+
+    z: float
+    spread: float
+    """The standard deviation of Z by chance."""
+    rounds: int
+
+    @property
+    def deviations(self) -> float:
+        """Return Z in standard deviations by chance."""
+        return self.z / self.spread
+
+    @property
+    def mean(self) -> float:
+        """Return the mean score of a round, at least 0."""
+        return max(0.0, self.z) / math.sqrt(self.rounds)
+
+    @property
+    def largest(self) -> float:
+        """Return what the mean score may be, allowing for chance."""
+        return (max(0.0, self.z) + MARGIN * self.spread) / math.sqrt(self.rounds)
+
+    @property
+    def certainty(self) -> float:
+        """Return which share of the scores counts as a mark: sqrt(1 - S^2 / Z^2), or 0.
+
+        What a Z shows beyond chance is Z^2 - S^2 on average; it is spread over the client's rounds
+        as its scores are. A Z within its standard deviation S shows nothing.
+        """
+        return math.sqrt(max(0.0, 1 - 1 / self.deviations**2)) if self.z > 0 else 0.0
+
+
+def candidates(
+    shown: Mapping[str, ShownMark], strength: float, largest_share: float = 1.0
+) -> Group:
+    """Return the clients that may be marked, the one that shows most first.
+
+    A client that shows much less than another is none. It may show less where its estimates hold
+    others' marked updates with the wrong sign, which evens out over rounds (`strength` is rho of
+    an estimate), and where others hold its update more than once (`largest_share`).
+    """
+    order = sorted(shown, key=lambda name: (-shown[name].mean, name))
+    return tuple(
+        name
+        for name in order
+        if _may_be_marked(shown[name], shown[order[0]].mean, strength, largest_share)
+    )
+
+
+def _may_be_marked(one: ShownMark, most: float, strength: float, largest_share: float) -> bool:
+    kept = min(RELATIVE, max(0.0, 1 - LOSS * math.sqrt(strength / one.rounds))) / RELATIVE
+    least_deviations = LEAST * (1 + kept) / 2
+    least = kept * RELATIVE / max(1.0, largest_share) * most
+    return one.deviations > least_deviations and one.largest >= least
+
+
+def nested_groups(shown: Mapping[str, ShownMark], strength: float) -> list[Group]:
+    """Return the strongest client alone, the strongest two, and so on, for sets that are unknown.
+
+    Which client has which share of an estimate is not known, so that only the number of marked
+    clients makes a difference. There is always one group, unless there is nobody.
+    """
+    names = candidates(shown, strength) or tuple(
+        sorted(shown, key=lambda n: (-shown[n].mean, n))[:1]
+    )
+    return [names[: count + 1] for count in range(min(len(names), NESTED))]
+
+
+def all_groups(names: Group) -> list[Group]:
+    """Return every group of these clients, that of nobody first, for sets that are known.
+
+    Of more than `ENUMERATED` clients, groups with a weaker one are nested.
+    """
+    first = names[:ENUMERATED]
+    groups = [group for count in range(len(first) + 1) for group in combinations(first, count)]
+    return groups + [names[: count + 1] for count in range(ENUMERATED, len(names))]

@@ -1,0 +1,188 @@
+"""What Z takes from others where the sets are known: by hand, and against plain words."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.metrics.attribution.contamination import LAWS
+from fedaudit.metrics.attribution.known_leak import KnownRound, known_leaks
+from fedaudit.metrics.attribution.marked_groups import all_groups
+
+
+def tail(z):
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def groups_of(count, *, among=None):
+    names = tuple(range(count)) if among is None else among
+    return np.array([[who in group for who in range(count)] for group in all_groups(names)])
+
+
+def leaks(rounds, z, spread=1.0, among=None, error=0.0, marks=0):
+    count = len(z)
+    return known_leaks(
+        rounds,
+        np.array(z),
+        np.full(count, spread),
+        [marks] * count,
+        groups_of(count, among=among),
+        error,
+    )
+
+
+def one_round(shares, scores):
+    return KnownRound(np.array(shares), np.array(scores, dtype=float), np.ones(len(scores), bool))
+
+
+def test_by_hand():
+    # b's estimate holds 0.4 of a's update, c's nothing of it; a shows 10, b 10, c 1.
+    shares = [[0, 0, 0], [0.4, 0, 0], [-0.4, 0, 0]]
+    _, b, c = leaks([one_round(shares, [10.0, 10.0, 1.0])], [10.0, 10.0, 1.0], among=(0,))
+    # a marked, and tests answer at once from 0.35: b takes the 10 that are shown, +- 1 by chance.
+    # 10 + N(0, 1) + N(0, 1) >= 10 in half of all cases; >= 13 with P(N > 3 / sqrt(2)).
+    assert b.tail(10.0, 0) == pytest.approx(0.5)
+    assert b.tail(13.0, 0) == pytest.approx(tail(3 / math.sqrt(2)))
+    # c takes -4 in proportion, nothing where nothing counts against a mark: chance is worse.
+    assert c.tail(1.0, 0) == pytest.approx(tail(1.0))
+
+
+def test_in_proportion_by_hand():
+    # b holds 0.2 of an update that shows 10: 2, off by 0.2 * N(0, 1). It is too little for more.
+    _, b = leaks([one_round([[0, 0], [0.2, 0]], [10.0, 3.0])], [10.0, 3.0], among=(0,))
+    assert b.tail(3.0, 0) == pytest.approx(tail(1 / math.sqrt(1.04)))
+    # Two such rounds: 4 / sqrt(2) = 2.83, off by 0.2.
+    _, b = leaks([one_round([[0, 0], [0.2, 0]], [10.0, 3.0])] * 2, [14.1, 4.2], among=(0,))
+    assert b.tail(4.0, 0) == pytest.approx(tail((4 - 4 / math.sqrt(2)) / math.sqrt(1.04)))
+
+
+def test_what_members_show_of_each_other_is_taken_out():
+    # a and b show 6 and 8: 10 of their own each less 0.4 and 0.2 of the other's.
+    shares = [[0, -0.4, 0], [-0.2, 0, 0], [0.2, 0.2, 0]]
+    *_, c = leaks([one_round(shares, [6.0, 8.0, 9.0])], [6.0, 8.0, 9.0], among=(0, 1))
+    # c holds 0.2 of each: 0.4 together, and answers at once like whoever shows most. That is 10,
+    # but nobody is taken to show more than the highest score of all, 9.
+    assert c.tail(9.0, 0) == pytest.approx(0.5)
+    assert c.tail(10.0, 0) == pytest.approx(tail(1 / math.sqrt(2)))
+    # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9).
+    only = leaks([one_round(np.array(shares) * [[1, 1, 1], [1, 1, 1], [0.5, 0.5, 1]],
+                            [6.0, 8.0, 9.0])], [6.0, 8.0, 9.0], among=(0, 1))[2]  # fmt: skip
+    assert only.tail(5.0, 0) == pytest.approx(tail((5 - 0.1 * 18) / math.sqrt(1.02)))
+
+
+def test_a_hypothesis_that_leaves_somebody_unexplained_is_none():
+    # b holds 0.4 of c's update and nothing of a's; everybody shows 10.
+    shares = [[0, 0, 0], [0, 0, 0.4], [0, 0, 0]]
+    shown = [one_round(shares, [10.0, 10.0, 10.0])]
+    # c, who holds nothing of anybody, cannot but be marked, and b may owe all to it.
+    a, b, c = leaks(shown, [10.0] * 3, error=1e-4)
+    assert b.tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
+    assert a.tail(10.0, 0) == c.tail(10.0, 0) == pytest.approx(1e-4)
+    # Where c shows nothing that chance does not, nobody but b can be the one.
+    quiet = [one_round(shares, [10.0, 10.0, 0.5])]
+    assert leaks(quiet, [10.0, 10.0, 0.5], among=(0, 1), error=1e-4)[1].tail(10.0, 0) < 2e-4
+
+
+def test_heavier_tails_with_few_null_marks():
+    from scipy.stats import t
+
+    [only] = leaks([one_round([[0.0]], [9.0])], [9.0])
+    assert only.tail(4.0, 24) == pytest.approx(float(t.sf(4, 24)))
+    assert only.tail(99.0, 0) > 0
+
+
+def plain(rounds, z, spread, error):
+    """Return each client's p-value, hypothesis by hypothesis, in plain words."""
+    count = len(z)
+    took = [sum(bool(r.present[who]) for r in rounds) for who in range(count)]
+    table = {}
+    for group in all_groups(tuple(range(count))):
+        for law in LAWS:
+            for who in range(count):
+                mean = variance = 0.0
+                for r in rounds:
+                    if r.present[who]:
+                        m, v = leak(r, who, group, law)
+                        mean, variance = (
+                            mean + m / (spread * took[who] ** 0.5),
+                            variance + v / took[who],
+                        )
+                table[group, law, who] = tail((z[who] / spread - mean) / math.sqrt(1 + variance))
+    found = []
+    for who in range(count):
+        tails = [tail(z[who] / spread)]
+        for group in all_groups(tuple(range(count))):
+            for law in LAWS:
+                rest = [x for x in range(count) if x not in group and x != who]
+                explained = all(table[group, law, x] > error / count for x in rest)
+                if who not in group and explained:
+                    tails.append(table[group, law, who])
+        found.append(min(1.0, max(tails) + error))
+    return found
+
+
+def leak(one, who, group, law):
+    """Return what one estimate takes from a group of marked clients, and its variance."""
+    held = one.shares[who]
+    shown = [s if x != who else 0.0 for x, s in enumerate(one.scores)]
+    alone = own_marks(one, group)
+    amount = sum(max(held[x] * shown[x], held[x] * alone[x]) for x in group)
+    variance = sum(held[x] ** 2 for x in group)
+    if law.start is None:
+        return (amount, variance) if amount >= law.minimum else (0.0, 0.0)
+    if sum(held[x] for x in group) < law.start - 1e-9:
+        return 0.0, 0.0
+    return max(amount, *shown, *alone.values()), 1.0
+
+
+def own_marks(one, group):
+    """Return what members show by themselves, from equations between them."""
+    if not group:
+        return {0: 0.0}
+    matrix = [[1.0 if a == b else one.shares[a][b] for b in group] for a in group]
+    own = np.linalg.solve(np.array(matrix), [one.scores[a] for a in group])
+    most = max(one.scores)
+    return {a: min(max(0.0, value), most) for a, value in zip(group, own, strict=True)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from([0.0, 1e-6, 1e-3]))
+def test_against_plain_words(seed, number, error):
+    rng = np.random.default_rng(seed)
+    rounds = []
+    for _ in range(number):
+        present = rng.random(4) < 0.8
+        here = np.outer(present, present) * (1 - np.eye(4))
+        rounds.append(
+            KnownRound(
+                rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(4, 4)) * here,
+                rng.choice([0.0, 2.0, 5.0, 9.0], size=4) * present,
+                present,
+            )
+        )
+    took = np.sum([r.present for r in rounds], axis=0)
+    keep = took > 0
+    if not keep.all():
+        return  # clients that never took part are not among those that are tested
+    z = np.sum([r.scores for r in rounds], axis=0) / np.sqrt(took)
+    found = [one.tail(value / 1.5, 0) for one, value in zip(
+        leaks(rounds, z.tolist(), 1.5, error=error), z, strict=True)]  # fmt: skip
+    assert found == pytest.approx(plain(rounds, z, 1.5, error), rel=1e-9, abs=1e-300)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.permutations(range(5)))
+def test_it_does_not_matter_who_comes_first(seed, order):
+    rng = np.random.default_rng(seed)
+    shares = rng.choice([-0.4, 0.0, 0.2, 0.4], size=(5, 5)) * (1 - np.eye(5))
+    scores = rng.uniform(0, 12, size=5)
+    first = leaks([one_round(shares, scores)], scores.tolist(), error=1e-5)
+    mixed = leaks(
+        [one_round(shares[np.ix_(order, order)], scores[order])],
+        scores[order].tolist(),
+        error=1e-5,
+    )
+    for at, who in enumerate(order):
+        assert mixed[at].tail(8.0, 0) == pytest.approx(first[who].tail(8.0, 0), rel=1e-9)

@@ -1,0 +1,53 @@
+"""What is known of the shares in an estimate: draws of designs, by their limits and moments."""
+
+import numpy as np
+import pytest
+
+from fedaudit.metrics.attribution import mixture
+from fedaudit.metrics.attribution.mixture import Mixture
+
+EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
+
+
+def test_draws_are_designs_within_the_limit_and_about_as_strong():
+    held = EVEN.draws()
+    assert held.shape == (mixture.NEAREST, 9)
+    assert np.abs(held).max() <= 0.4 + 1e-9
+    np.testing.assert_allclose(held.sum(axis=1), 0, atol=1e-9)
+    assert np.square(held).sum(axis=1).mean() == pytest.approx(0.8, rel=0.03)
+    assert np.allclose(held * 5, np.rint(held * 5))  # multiples of 1/5
+
+
+def test_heavier_updates_count_for_more():
+    weights = (4.0, *(1.0,) * 8)
+    # Of all designs c has a variance of 8/81; these are the ones of a middling strength.
+    heavy = Mixture(weights=weights, strength=24 * 8 / 81, others=5, pairs=5).draws()
+    spread = heavy.std(axis=0)
+    assert 2.5 < spread[0] / spread[1:].mean() < 5
+    unknown = Mixture(weights=weights, strength=3.0).draws()
+    assert unknown.std(axis=0)[0] ** 2 == pytest.approx(3 * 16 / 24, rel=0.1)
+    assert np.square(unknown).sum(axis=1).mean() == pytest.approx(3, rel=0.05)
+
+
+def test_the_limit_may_have_been_on_the_coefficients_alone():
+    # Sums by size that were stored: a light client's estimate holds up to 0.4 x 3 of each other.
+    light = Mixture(weights=(3.0,) * 9, strength=0.8 * 9, others=5, pairs=5, limit=0.4).draws()
+    assert np.abs(light).max() == pytest.approx(1.2)
+    np.testing.assert_allclose(
+        np.square(light).sum(axis=1), 9 * np.square(EVEN.draws()).sum(axis=1)
+    )
+    # Of a heavy one's, all hold less than the limit: designs above it in c are there as well.
+    heavy = Mixture(weights=(0.25,) * 9, strength=2 / 16, others=5, pairs=5, limit=0.4).draws()
+    assert 0.2 <= np.abs(heavy).max() <= 0.25
+
+
+def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
+    plain = Mixture(weights=(1.0,) * 9, strength=0.8).draws()
+    for odd in (
+        {"others": 9, "pairs": 5},
+        {"others": 5, "pairs": 10**9},
+        {"others": 5, "pairs": -1},
+    ):
+        np.testing.assert_array_equal(
+            Mixture(weights=(1.0,) * 9, strength=0.8, **odd).draws(), plain
+        )
