@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from fedaudit.api.attribution import AttributionResult, ClientScore
+from fedaudit.api.estimates import Estimate
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.attribution.decision.calibration import Calibration
 from fedaudit.attribution.decision.decision import ClientDecision, Decision, Rates, rates
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server.query_plan import SumPlan
@@ -115,6 +117,25 @@ def error_rates(
             n=n,
             hits=hits,
         )
+
+
+def calibration_rows(calibration: Calibration) -> Iterator[Measurement]:
+    """Yield how often simulated federations like this one flag innocent clients and marked ones."""
+    for point in calibration.points:
+        scope = {"strength": point.strength}
+        yield _simulated("innocent_flagged", point.accused, calibration.federations, scope)
+        if point.caught:
+            yield _simulated("marked_found", point.caught, calibration.federations, scope)
+    for client, accused in calibration.accused.items():
+        n = calibration.innocent[client]
+        yield _simulated("innocent_flagged", accused, n, {"client": client})
+
+
+def _simulated(metric: str, rate: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
+    hits = round(rate.value * n)
+    return Measurement.rate(
+        hits, n, kind="attribution", plugin=PROTOCOL, metric=metric, scope=scope
+    )
 
 
 def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:

@@ -14,6 +14,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import measurements, plaintext, report
 from fedaudit.attribution.decision import known_designs
+from fedaudit.attribution.decision.calibration import federations_for
 from fedaudit.attribution.decision.decision import check_limits, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import scoring
@@ -59,6 +60,9 @@ class AttributionRequest:
     threshold: float = THRESHOLD
     alpha: float = 0.01
     seed: int = 0
+    federations: int | None = None
+    """Simulated federations of each strength, for the report; as many as take some seconds unless
+    they are given."""
     machine: Machine = field(default_factory=Machine)
 
 
@@ -139,6 +143,16 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
             ]
             measured += known_designs.contribution_rows(scores, shares)
             measured += _time_measurements(scores, sum_seconds, planned)
+            simulated = federations_for(scores, request.federations)
+            measured += report.simulated_rows(
+                scores,
+                simulated,
+                threshold=request.threshold,
+                alpha=request.alpha,
+                sets_known=True,
+                progress=watch("simulating federations"),
+            )
+            limits += report.simulation_caveats(scores, simulated)
             limits += report.protocol_limits(decision, planned, sets_known=True)
             limits += commitment.key_caveats(scores, status, opened=True)
         plaintext_methods = [name for name in request.methods if name != measurements.PROTOCOL]
@@ -272,4 +286,5 @@ def _settings(request: AttributionRequest, resolved: ResolvedRequest) -> dict[st
         "threshold": request.threshold,
         "alpha": request.alpha,
         "seed": request.seed,
+        "federations": request.federations,
     }

@@ -7,9 +7,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
 from fedaudit.attribution.decision import known_designs
+from fedaudit.attribution.decision.calibration import calibrate, federations_for
 from fedaudit.attribution.decision.decision import Decision, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
@@ -48,12 +50,15 @@ def decided_report(
     start_time: datetime,
     commitments: Path | None = None,
     log: Path | None = None,
+    federations: int | None = None,
+    progress: Progress = no_progress,
 ) -> "Report":
     """Return the report of a decision over scores alone.
 
     With a file of published `commitments`, marks that are not among them flag nobody. With the
     server's `log` of sums, the decision knows what each estimate holds of other clients, and the
-    report says what each client itself adds to its scores.
+    report says what each client itself adds to its scores. `federations` like this one are
+    simulated of each strength of a mark, as many as take some seconds unless they are given.
     """
     combinations = known_designs.read_log(log, scores.run) if log else {}
     shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
@@ -62,6 +67,7 @@ def decided_report(
     status = commitment.check_commitments(scores, commitments) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
     decision = commitment.withhold_uncommitted(first, status, alpha)
+    simulated = federations_for(scores, federations)
     return report(
         command="attribute decide",
         config={
@@ -70,6 +76,7 @@ def decided_report(
             "alpha": alpha,
             "committed": status is not None,
             "sets_known": log is not None,
+            "federations": simulated,
         },
         start_time=start_time,
         base=scores.base,
@@ -84,6 +91,14 @@ def decided_report(
             ),
             *commitment.commitment_counts(scores, status),
             *(known_designs.contribution_rows(scores, shares) if shares is not None else ()),
+            *simulated_rows(
+                scores,
+                simulated,
+                threshold=threshold,
+                alpha=alpha,
+                sets_known=log is not None,
+                progress=progress,
+            ),
         ],
         decision=decision,
         limits=[
@@ -91,10 +106,44 @@ def decided_report(
             *_shared_sets_caveats(scores),
             *commitment.key_caveats(scores, status, opened=False),
             *_missing(scores),
+            *simulation_caveats(scores, simulated),
         ],
         seeds={},
         device="cpu",
     )
+
+
+def simulated_rows(
+    scores: Scores,
+    federations: int,
+    *,
+    threshold: float,
+    alpha: float,
+    sets_known: bool,
+    progress: Progress = no_progress,
+) -> Iterator[Measurement]:
+    """Yield what so many simulated federations of each strength say of this one's settings."""
+    if federations:
+        yield from rows.calibration_rows(
+            calibrate(
+                scores,
+                threshold=threshold,
+                alpha=alpha,
+                federations=federations,
+                sets_known=sets_known,
+                progress=progress,
+            )
+        )
+
+
+def simulation_caveats(scores: Scores, federations: int) -> list[str]:
+    """Return a limit where no federations like this one were simulated."""
+    if federations or not federations_for(scores, 1):
+        return []
+    return [
+        "how often somebody innocent is flagged with these settings was not simulated: "
+        "--federations 100 does it, and so does `attribute calibrate` with the scores"
+    ]
 
 
 def commitments_row(status: CommitmentCheck | None) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@
 * `tables/`: The tables of a report.
 * `text/`: What a report says in sentences.
 * `verdict/`: The verdict of each kind of audit.
+* `attribution_parts`: The rows of an attribution, by the part of it that they belong to.
 * `attestation`: A report's attestation: an in-toto Statement v1 in a DSSE envelope, signed with
   ed25519.
 * `baseline`: What an audit shows that an earlier one, the baseline, did not.

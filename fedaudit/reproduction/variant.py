@@ -123,6 +123,7 @@ def _attribution_reports(
         wish=replace(wish, seed=config.seed, limit=limit),
         options=options,
         seed=config.seed,
+        federations=0,
         machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),
     )
     yield attribution.run(request, watch.bar)

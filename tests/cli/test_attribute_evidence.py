@@ -52,7 +52,7 @@ def scored(run, fed):
 
 
 def decide(run, *more, out="o"):
-    return run("attribute", "decide", "s.json", "--out", out, "--quiet", *more)
+    return run("attribute", "decide", "s.json", "--out", out, "--quiet", "--federations", 4, *more)
 
 
 def test_a_committed_mark_flags_and_another_key_does_not(run, fed):

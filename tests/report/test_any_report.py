@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.attribution_parts import ATTRIBUTION, SUSPICION
 from fedaudit.report.document import schema, validate
-from fedaudit.report.query import ATTRIBUTION, SUSPICION
 from fedaudit.report.redaction import is_hidden
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.tables import overview

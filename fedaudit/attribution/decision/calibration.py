@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 STRENGTHS = (0.0, 6.0, 8.0, 10.0, 14.0, 20.0)
 """Mean Z of the marked client; 0: nobody is marked."""
+FEDERATIONS = 100
+"""Simulated federations of each strength, for a report."""
+MOST_TESTS = 200
+"""Clients times marks up to which a report simulates federations unless it is told to: about ten
+seconds at 30."""
 MIN_DETECTION_RATE = 0.9
 """The share of federations in which a strength must be found to be reported as found."""
 
@@ -49,7 +54,11 @@ class PowerPoint:
 class Calibration:
     """Results over simulated federations, by strength and by client."""
 
+    federations: int
+    """Of each strength."""
     points: tuple[PowerPoint, ...]
+    innocent: Mapping[str, int]
+    """By client: the federations of all strengths in which it was innocent and took part."""
     accused: Mapping[str, Estimate]
     """By client: of the federations of all strengths in which it was innocent, those in which it
     was flagged."""
@@ -108,7 +117,24 @@ def calibrate(
             )
         )
     accused_by_client = {c: wilson(flagged[c], innocents[c]) for c in sorted(innocents)}
-    return Calibration(points=tuple(points), accused=accused_by_client)
+    return Calibration(
+        federations=federations,
+        points=tuple(points),
+        innocent=dict(innocents),
+        accused=accused_by_client,
+    )
+
+
+def federations_for(scores: Scores, asked: int | None) -> int:
+    """Return how many federations of each strength a report simulates: `asked`, or a default.
+
+    It is 0 without scores to simulate them from.
+    """
+    if not scores.marks or not any(r.clients for r in scores.rounds):
+        return 0
+    if asked is not None:
+        return asked
+    return FEDERATIONS if len(scores.clients) * len(scores.marks) <= MOST_TESTS else 0
 
 
 def least_share(strength: float, shown: float, share: float) -> float | None:

@@ -139,7 +139,8 @@ def chances_of(
     chances = _chance_distributions(scores, z)
     shown = _shown_marks(scores, z, chances)
     if shares is not None:
-        for mark in dict.fromkeys(mark for _, mark in z):
+        worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
+        for mark in dict.fromkeys(mark for _, mark in worth):
             for client, leak in known_leaks(
                 scores, mark, shown[mark], _null_marks(chances, mark), shares, error
             ):

@@ -186,6 +186,7 @@ def _check_report(
         start_time=datetime.now(UTC),
         commitments=public if config["committed"] else None,
         log=log,
+        federations=config.get("federations", 0),
     ).to_json()
     for section in COMPARED_SECTIONS:
         old, new = report[section], json.loads(json.dumps(again[section]))

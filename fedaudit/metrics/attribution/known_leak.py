@@ -6,7 +6,7 @@ in which tests answer, Z takes a known amount from them, as far as what they sho
 hypothesis that leaves another client's Z unexplained is none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,17 +95,13 @@ def _moments(
 ) -> tuple[Array, Array]:
     """Return means and variances of all leaks, (hypotheses, clients)."""
     took = np.sum([one.present for one in rounds], axis=0)
+    scale = 1 / (spreads * took**0.5)
     means = np.zeros((len(LAWS) * len(groups), len(spreads)))
     variances = np.zeros_like(means)
     for one in rounds:
-        alone = _without_others(one, groups)
-        for client in np.flatnonzero(one.present).tolist():
-            scale = 1 / (spreads[client] * took[client] ** 0.5)
-            others = np.arange(len(spreads)) != client
-            leaks = _leaks(one.shares[client], one.scores * others * scale, alone * scale, groups)
-            mean, variance = np.concatenate(list(leaks), axis=1)
-            means[:, client] += mean
-            variances[:, client] += variance / took[client]
+        mean, variance = _leaks(one, _without_others(one, groups), groups)
+        means += mean * (scale * one.present)
+        variances += variance * (one.present / took)
     return means, variances
 
 
@@ -128,21 +124,33 @@ def _without_others(one: KnownRound, groups: npt.NDArray[np.bool_]) -> Array:
     return alone
 
 
-def _leaks(
-    held: Array, scores: Array, alone: Array, groups: npt.NDArray[np.bool_]
-) -> Iterator[Array]:
-    """Yield one estimate's leak under each of `LAWS`: mean and variance by group.
+def _leaks(one: KnownRound, alone: Array, groups: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 
     Of what members show, and what they show by their own updates, counts what explains more.
     """
-    amounts = (groups * np.maximum(held * scores, held * alone)).sum(axis=1)
-    most = np.maximum(scores.max(), alone.max(axis=1))
-    chance, shares = groups @ np.square(held), groups @ held
+    some = np.flatnonzero(groups.any(axis=0))
+    held, members = one.shares[:, some], groups[:, some].astype(np.float64)
+    amounts = np.zeros((len(groups), len(held)))
+    for at, member in enumerate(some.tolist()):
+        shown = np.maximum(held[:, at] * one.scores[member], held[:, at] * alone[:, member, None])
+        amounts += members[:, at, None] * shown
+    most = np.maximum(_most_of_others(one.scores), alone.max(axis=1)[:, None])
+    chance, shares = members @ np.square(held.T), members @ held.T
+    leaks = []
     for answer in LAWS:
         if answer.start is None:
             counts = amounts >= answer.minimum
-            yield np.stack([amounts * counts, chance * counts])
+            leaks.append((amounts * counts, chance * counts))
         else:
-            reached = shares >= answer.start - CLOSE
-            at_once = np.where(reached, np.maximum(amounts, most), 0.0)
-            yield np.stack([at_once, np.where(reached, 1.0, 0.0)])
+            reached = (shares >= answer.start - CLOSE).astype(np.float64)
+            leaks.append((np.maximum(amounts, most) * reached, reached))
+    means, variances = zip(*leaks, strict=True)
+    return np.concatenate(means), np.concatenate(variances)
+
+
+def _most_of_others(scores: Array) -> Array:
+    """Return for each client the highest score of all others; 0 where there are none."""
+    others = np.tile(scores, (len(scores), 1))
+    np.fill_diagonal(others, 0.0)
+    return np.asarray(others.max(axis=1))

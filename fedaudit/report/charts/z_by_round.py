@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.report import query as measurements
+from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.charts.line_plot import Line, LinePlot
 from fedaudit.report.query import Row
 from fedaudit.report.tables.attribution.clients import client_tests, format_z
@@ -33,14 +33,14 @@ class Series:
 
 def z_series(report: Row) -> dict[str, list[Series]]:
     """Return the series of every client by variant, flagged clients and the highest first."""
-    rows = measurements.attribution_rows(report, "round")
+    rows = attribution_rows(report, "round")
     z_values: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
     for row in rows:
         number = row["scope"]["round"]
         if row["metric"] == "stouffer_z" and row["value"] is not None and _counts(number):
             key = (client_of(row), str(row["scope"]["mark"]))
             z_values.setdefault(variant_of(row), {}).setdefault(key, {})[number] = row["value"]
-    decided = client_tests(measurements.attribution_rows(report, "client"))
+    decided = client_tests(attribution_rows(report, "client"))
     return {
         name: _series(values, [test for test in decided if test.variant == name])
         for name, values in z_values.items()
@@ -50,7 +50,7 @@ def z_series(report: Row) -> dict[str, list[Series]]:
 def figures(report: Row) -> list[LinePlot]:
     """Return a figure of the running Z, or one for each of the first variants of a study."""
     variants = [(name, series) for name, series in z_series(report).items() if series]
-    decided = client_tests(measurements.attribution_rows(report, "client"))
+    decided = client_tests(attribution_rows(report, "client"))
     remaining = len(variants) - MOST_FIGURES
     note = f"{remaining:,} more variants are in report.json." if remaining > 0 else ""
     return [

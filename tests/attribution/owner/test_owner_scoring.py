@@ -13,7 +13,7 @@ from fedaudit.attribution import estimates as folder_of
 from fedaudit.attribution import pipeline
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution import scores as scores_file
-from fedaudit.attribution.decision import decision
+from fedaudit.attribution.decision import calibration, decision
 from fedaudit.attribution.owner import detection, scoring, worker_pool
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, Machine
 from fedaudit.attribution.server import estimation, query_plan
@@ -93,6 +93,44 @@ def test_rounds_without_scores_are_said_whatever_their_numbers(given, tmp_path):
     [said] = [limit for limit in report["limits"] if limit.startswith("rounds without")]
     assert number == 1
     assert said == f"rounds without scores: 2, 4 to 6, 8 to {10**12}"
+
+
+def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
+    folder, marks = given
+    scores = scored(folder, marks)
+
+    def rows(**more):
+        made = reporting.decided_report(
+            scores,
+            given_file(tmp_path),
+            threshold=4.0,
+            alpha=0.01,
+            start_time=pipeline.datetime.now(pipeline.UTC),
+            **more,
+        ).to_json()
+        simulated = [
+            row
+            for row in made["measurements"]
+            if row["metric"] in ("innocent_flagged", "marked_found")
+        ]
+        return made, simulated
+
+    made, simulated = rows(federations=3)
+    strengths = len(calibration.STRENGTHS)
+    assert made["run"]["config"]["federations"] == 3
+    assert sum("strength" in row["scope"] for row in simulated) == 2 * strengths - 1
+    assert {row["n"] for row in simulated if "strength" in row["scope"]} == {3}
+    by_client = {r["scope"]["client"]: r["n"] for r in simulated if "client" in r["scope"]}
+    # Each federation with a marked client has one innocent client fewer.
+    assert sum(by_client.values()) == 3 * (strengths * len(by_client) - (strengths - 1))
+    assert rows(federations=3)[1] == simulated
+    made, simulated = rows(federations=0)
+    assert not simulated
+    assert any("--federations 100 does it" in limit for limit in made["limits"])
+    many = replace(scores, clients=tuple(f"c{n}" for n in range(calibration.MOST_TESTS + 1)))
+    assert calibration.federations_for(many, None) == 0
+    assert calibration.federations_for(scores, None) == calibration.FEDERATIONS
+    assert calibration.federations_for(replace(scores, rounds=()), 5) == 0
 
 
 def given_file(folder):

@@ -36,8 +36,10 @@ from svg_shapes import drawn_lines
 from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements as measured_rows
+from fedaudit.attribution.decision.calibration import Calibration, PowerPoint
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.scores import RoundScores, Scores
+from fedaudit.metrics.intervals import wilson
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers import html, markdown
@@ -506,3 +508,36 @@ def test_tables_and_verdict_know_what_the_attribution_writes():
     assert one.rows[0][:4] == ("high", "c0", "m", "6.93")
     [figure] = z_by_round.figures(document)
     assert [line.name for line in figure.lines] == ["c0 (6.93)", "c1 (0.00)"]
+
+
+def test_what_the_settings_can_tell_is_a_table():
+    points = [
+        PowerPoint(
+            strength=strength,
+            accused=wilson(accused, 50),
+            published=wilson(9, 50),
+            caught=wilson(caught, 50) if strength else None,
+        )
+        for strength, accused, caught in ((0.0, 0, 0), (6.0, 1, 20), (20.0, 2, 50))
+    ]
+    made = Calibration(
+        federations=50,
+        points=tuple(points),
+        innocent={"c0": 140, "c1": 130},
+        accused={"c0": wilson(0, 140), "c1": wilson(13, 130)},
+    )
+    measured, flagged = written()
+    measured += measured_rows.calibration_rows(made)
+    document = report(measured, findings=flagged)
+    assert "Other measurements" not in printed(document)
+    found = table(measured, "what these settings can tell")
+    assert column(found, "marked") == ["nobody", "one client, Z 6", "one client, Z 20"]
+    assert [cell.split(",")[0] for cell in column(found, "found")] == [
+        "-", "20 of 50", "50 of 50",
+    ]  # fmt: skip
+    assert [cell.split(",")[0] for cell in column(found, "somebody innocent flagged")] == [
+        "0 of 50", "1 of 50", "2 of 50",
+    ]  # fmt: skip
+    assert any("than c1: 10.0 %, 16." in note for note in found.notes)
+    # Simulated rates are no test of a client: the others read as they did.
+    assert column(table(measured, "clients"), "flagged") == ["yes", "no", "-"]

@@ -4,4 +4,5 @@
 * `methods`: The tables of an attribution: whom each method flags, by how much, at what cost.
 * `secure_sums`: The tables of what an attribution asked for, what that gives away, and how long it
   took.
+* `simulated`: The table of what simulated federations say of an attribution's settings.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report import query as measurements
+from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables.grouping import client_of
@@ -90,7 +90,7 @@ def _own_limits(tests: Sequence[TestedClient]) -> str:
 
 def rows_of_part(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
     """Return the rows of one part of an attribution, by the names of `report.query`."""
-    part_rows = measurements.attribution_rows({"measurements": rows}, part)
+    part_rows = attribution_rows({"measurements": rows}, part)
     return [row for row in part_rows if not metrics or row["metric"] in metrics]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fedaudit.report import query as measurements
+from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping
@@ -16,6 +16,7 @@ from fedaudit.report.tables.attribution.clients import (
     rows_of_part,
     yes_or_no,
 )
+from fedaudit.report.tables.attribution.simulated import simulated_table
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
 from fedaudit.report.verdict import attribution as flags
@@ -44,17 +45,24 @@ NOT_JUDGED = "The number is what the method goes by. The verdict does not go by 
 
 def attribution(report: Row) -> list[Table]:
     """Return whom each method flags, and what the protocol cost and gave away, if one was made."""
-    rows = measurements.attribution_rows(report)
+    rows = attribution_rows(report)
     if len(grouping.variants_of(rows)) > 1:
         makers = [_methods, _strengths, _global, secure_sums.variants]
     else:
-        makers = [client_table, _methods, _other_methods, _global, secure_sums.secure_sum_tables]
+        makers = [
+            client_table,
+            _methods,
+            _other_methods,
+            _global,
+            secure_sums.secure_sum_tables,
+            simulated_table,
+        ]
     return [table for table in (make(rows) for make in makers) if table.rows]
 
 
 def attribution_sentence(report: Row) -> list[str]:
     """Return in a sentence what the protocol asked, and whom it flags."""
-    rows = measurements.attribution_rows(report)
+    rows = attribution_rows(report)
     if (count := len(grouping.variants_of(rows))) > 1:
         return [f"The attribution was made on {count} variants; tables below compare them."]
     best = flags.strongest_tests(client_tests(rows))

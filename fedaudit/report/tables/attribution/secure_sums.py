@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedaudit.report import query as measurements
 from fedaudit.report import units
+from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import NOT_MEASURED, number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping
@@ -106,8 +106,8 @@ def variants(rows: Sequence[Row]) -> Table:
 def _masking_and_time_rows(rows: Sequence[Row]) -> list[Row]:
     report = {"measurements": rows}
     return [
-        *measurements.attribution_rows(report, "masking"),
-        *measurements.attribution_rows(report, "time"),
+        *attribution_rows(report, "masking"),
+        *attribution_rows(report, "time"),
     ]
 
 
