@@ -1,6 +1,7 @@
 """What clients that hide, and servers that collude, do to attribution.
 
-    python benchmarks/attribution_adversaries.py [--federations 400] [--jobs 1] [--collusion]
+    python benchmarks/attribution_adversaries.py [--known] [--federations 400] [--jobs 1]
+    python benchmarks/attribution_adversaries.py --collusion
 
 Updates are vectors: what a round's clients have in common, what is each one's own (both random),
 and a direction for its mark. Estimates are formed of them as the server forms them, by the tool's
@@ -10,7 +11,7 @@ changes and which ends at 1. Three clients of ten have a mark of their own and a
 first of them hides in one of `WAYS`. Of "linear" and "saturating" tests scores are made up, by
 federations.py, with S 1.5. A row has the mean Z of who hides, how often it is found (one identity
 at least, where it has two), how often the other marked clients are, and how often somebody innocent
-is, in per cent.
+is, in per cent. With --known whoever decides knows the sets.
 
 --collusion counts the sums of a round after which updates follow, with clients that tell theirs.
 """
@@ -18,12 +19,13 @@ is, in per cent.
 import argparse
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import islice
 from zlib import crc32
 
 import federations
 import numpy as np
-from federations import Federation, federation
+from federations import Federation, Shares, federation
 
 from fedaudit.attribution.decision.decision import ClientVerdict, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
@@ -65,8 +67,11 @@ WAYS: dict[str, Way] = {
 SPLIT = next(reversed(WAYS))
 
 
-def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[str, str]]:
-    """Return a federation's scores, and the mark of each marked client; the first one hides."""
+def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[str, str], Shares]:
+    """Return a federation's scores, the mark of each marked client, and what estimates hold.
+
+    The first marked client hides.
+    """
     names = [f"c{n}" for n in range(CLIENTS)]
     truth = {f"c{n}": f"m{n}" for n in range(MARKED)}
     strength = np.eye(CLIENTS, MARKED) * federations.SIGNAL / ROUNDS**0.5 * NOISE
@@ -75,8 +80,9 @@ def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[st
         strength[[0, 3], 0] = strength[0, 0] / 2
     marks = rng.standard_normal((MARKED + NULLS, NUMBERS))
     marks /= np.linalg.norm(marks, axis=1, keepdims=True)
+    shares: Shares = {}
     rounds = tuple(
-        _round(rng, n, names, strength @ marks[:MARKED], marks, way=way, test=test)
+        _round(rng, n, names, strength @ marks[:MARKED], marks, way=way, test=test, known=shares)
         for n in range(1, ROUNDS + 1)
     )
     scores = Scores(
@@ -88,7 +94,7 @@ def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[st
         dimension=NUMBERS,
         rounds=rounds,
     )
-    return scores, truth
+    return scores, truth, shares
 
 
 def _round(
@@ -100,6 +106,7 @@ def _round(
     *,
     way: str,
     test: str,
+    known: Shares,
 ) -> RoundScores:
     updates = learned + rng.standard_normal(learned.shape) + rng.standard_normal(NUMBERS) / 2
     for at in (0, 3) if way == SPLIT else (0,):
@@ -108,6 +115,7 @@ def _round(
     held = federations.held(
         rng, np.arange(CLIENTS), federations.designs(CLIENTS, m, 5, limit), np.ones(CLIENTS)
     )
+    known[number] = federations.share_table(names, held)
     estimates = updates + held @ updates
     z = estimates @ marks.T / NOISE
     if test == "cosine":
@@ -129,7 +137,7 @@ def _round(
     )
 
 
-def block(way: str, test: str, count: int, seed: tuple[int, ...]) -> np.ndarray:
+def block(way: str, test: str, count: int, seed: tuple[int, ...], *, known: bool) -> np.ndarray:
     """Return a row for each federation.
 
     Whether the client that hides is found (either identity, for two), the share of the other marked
@@ -139,10 +147,11 @@ def block(way: str, test: str, count: int, seed: tuple[int, ...]) -> np.ndarray:
     rows = np.zeros((count, 4))
     for row in rows:
         if test in ("linear", "saturating"):
-            scores, truth, _ = federation(rng, _made_up(way, test))
+            scores, truth, shares = federation(rng, _made_up(way, test))
         else:
-            scores, truth = made(rng, way, test)
-        row[:] = _outcome(verdicts(scores, up_to=0.01), truth)
+            scores, truth, shares = made(rng, way, test)
+        found = verdicts(scores, up_to=0.01, shares=shares if known else None)
+        row[:] = _outcome(found, truth)
     return rows
 
 
@@ -176,12 +185,12 @@ def kinds() -> Iterator[tuple[str, str]]:
             yield way, test
 
 
-def table(count: int, seed: int, jobs: int) -> Iterator[str]:
+def table(count: int, seed: int, jobs: int, *, known: bool = False) -> Iterator[str]:
     """Yield a line for each way and test."""
     sizes = [min(BLOCK, count - start) for start in range(0, count, BLOCK)]
     work = [(*kind, size, (seed, at)) for kind in kinds() for at, size in enumerate(sizes)]
     with ProcessPoolExecutor(jobs) as pool:
-        found = pool.map(block, *zip(*work, strict=True))
+        found = pool.map(partial(block, known=known), *zip(*work, strict=True))
         for way, test in kinds():
             rows = np.concatenate(list(islice(found, len(sizes))))
             caught, rest, accused, z = rows.mean(axis=0)
@@ -227,6 +236,7 @@ def main() -> None:
     parser.add_argument("--federations", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
     parser.add_argument("--collusion", action="store_true")
     given = parser.parse_args()
     if given.collusion:
@@ -236,7 +246,7 @@ def main() -> None:
     else:
         print("| test | the first marked client | its mean Z | found | other marked | innocent |")
         print("| --- | --- | --: | --: | --: | --: |")
-        lines = table(given.federations, given.seed, given.jobs)
+        lines = table(given.federations, given.seed, given.jobs, known=given.known)
     for line in lines:
         print(line, flush=True)
 

@@ -105,11 +105,7 @@ def _round(
     here = np.sort(rng.choice(one.clients, size=size, replace=False))
     m, limit = design(size, one.pairs, one.limit)
     shares = held(rng, here, designs(size, m, one.pairs, limit), weights)
-    present = [names[at] for at in here.tolist()]
-    known[number] = {
-        who: dict(zip(present, row.tolist(), strict=True))
-        for who, row in zip(present, shares, strict=True)
-    }
+    known[number] = share_table([names[at] for at in here.tolist()], shares)
     luck = common[here] + rng.standard_normal(common[here].shape) * (1 - one.repeat) ** 0.5
     each = one.signal / one.rounds**0.5
     rows = one.spread * luck
@@ -130,6 +126,14 @@ def _round(
         pairs=one.pairs,
         limit=limit,
     )
+
+
+def share_table(names: Sequence[str], shares: np.ndarray) -> dict[str, dict[str, float]]:
+    """Return how much each client's estimate holds of every client's update, by name."""
+    return {
+        who: dict(zip(names, row.tolist(), strict=True))
+        for who, row in zip(names, shares, strict=True)
+    }
 
 
 def score(z: np.ndarray) -> Score:

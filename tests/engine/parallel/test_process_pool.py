@@ -1,6 +1,7 @@
 """Engines in processes of this machine: they answer as one does, and are replaced when they die."""
 
 import gc
+import os
 import time
 
 import pytest
@@ -57,6 +58,7 @@ def test_work_that_kills_whoever_does_it_ends(crew):
 
 def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     made = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})  # tests keep to one core
     monkeypatch.setattr(
         processes, "fresh_pool", lambda count, real=processes.fresh_pool: kept(real(count))
     )
