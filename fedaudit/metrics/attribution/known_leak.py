@@ -93,13 +93,21 @@ def _tails(means: Array, variances: Array, deviations: float, marks: int) -> Arr
 def _moments(
     rounds: Sequence[KnownRound], spreads: Array, groups: npt.NDArray[np.bool_]
 ) -> tuple[Array, Array]:
-    """Return means and variances of all leaks, (hypotheses, clients)."""
+    """Return means and variances of all leaks, (hypotheses, clients).
+
+    At once an estimate answers like the member that shows most over all rounds.
+    """
     took = np.sum([one.present for one in rounds], axis=0)
     scale = 1 / (spreads * took**0.5)
     means = np.zeros((len(LAWS) * len(groups), len(spreads)))
     variances = np.zeros_like(means)
+    strengths = np.sum([one.scores for one in rounds], axis=0) / took
+    strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
     for one in rounds:
-        mean, variance = _leaks(one, _without_others(one, groups), groups)
+        alone = _without_others(one, groups)
+        answer = np.maximum(one.scores, strengths)[strongest]
+        answer = np.maximum(answer, alone[np.arange(len(groups)), strongest]) * groups.any(axis=1)
+        mean, variance = _leaks(one, alone, answer, groups)
         means += mean * (scale * one.present)
         variances += variance * (one.present / took)
     return means, variances
@@ -124,10 +132,13 @@ def _without_others(one: KnownRound, groups: npt.NDArray[np.bool_]) -> Array:
     return alone
 
 
-def _leaks(one: KnownRound, alone: Array, groups: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+def _leaks(
+    one: KnownRound, alone: Array, answer_at_once: Array, groups: npt.NDArray[np.bool_]
+) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 
-    Of what members show, and what they show by their own updates, counts what explains more.
+    Of what members show, and what they show by their own updates (`alone`), counts what explains
+    more. `answer_at_once` is by group.
     """
     some = np.flatnonzero(groups.any(axis=0))
     held, members = one.shares[:, some], groups[:, some].astype(np.float64)
@@ -135,7 +146,6 @@ def _leaks(one: KnownRound, alone: Array, groups: npt.NDArray[np.bool_]) -> tupl
     for at, member in enumerate(some.tolist()):
         shown = np.maximum(held[:, at] * one.scores[member], held[:, at] * alone[:, member, None])
         amounts += members[:, at, None] * shown
-    most = np.maximum(_most_of_others(one.scores), alone.max(axis=1)[:, None])
     chance, shares = members @ np.square(held.T), members @ held.T
     leaks = []
     for answer in LAWS:
@@ -144,13 +154,6 @@ def _leaks(one: KnownRound, alone: Array, groups: npt.NDArray[np.bool_]) -> tupl
             leaks.append((amounts * counts, chance * counts))
         else:
             reached = (shares >= answer.start - CLOSE).astype(np.float64)
-            leaks.append((np.maximum(amounts, most) * reached, reached))
+            leaks.append((np.maximum(amounts, answer_at_once[:, None]) * reached, reached))
     means, variances = zip(*leaks, strict=True)
     return np.concatenate(means), np.concatenate(variances)
-
-
-def _most_of_others(scores: Array) -> Array:
-    """Return for each client the highest score of all others; 0 where there are none."""
-    others = np.tile(scores, (len(scores), 1))
-    np.fill_diagonal(others, 0.0)
-    return np.asarray(others.max(axis=1))

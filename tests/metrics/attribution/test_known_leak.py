@@ -49,6 +49,19 @@ def test_by_hand():
     assert c.tail(1.0, 0) == pytest.approx(tail(1.0))
 
 
+def test_at_once_it_answers_like_the_member_that_shows_most_over_all_rounds():
+    # b holds 0.4 of a's update in the second of two rounds, where a shows 6 after 10: 8 counts.
+    first, second = np.zeros((2, 2)), np.array([[0, 0], [0.4, 0]])
+    rounds = [one_round(first, [10.0, 1.0]), one_round(second, [6.0, 8.0])]
+    _, b = leaks(rounds, [11.3, 6.4], among=(0,))
+    # 8 / sqrt(2), off by N(0, 1) in one round of two.
+    assert b.tail(8.0, 0) == pytest.approx(tail((8 - 8 / math.sqrt(2)) / math.sqrt(1.5)))
+    # In the first round a showed 10, and more than on average: that counts.
+    rounds = [one_round(second, [10.0, 8.0]), one_round(first, [6.0, 1.0])]
+    _, b = leaks(rounds, [11.3, 6.4], among=(0,))
+    assert b.tail(8.0, 0) == pytest.approx(tail((8 - 10 / math.sqrt(2)) / math.sqrt(1.5)))
+
+
 def test_in_proportion_by_hand():
     # b holds 0.2 of an update that shows 10: 2, off by 0.2 * N(0, 1). It is too little for more.
     _, b = leaks([one_round([[0, 0], [0.2, 0]], [10.0, 3.0])], [10.0, 3.0], among=(0,))
@@ -62,7 +75,7 @@ def test_what_members_show_of_each_other_is_taken_out():
     # a and b show 6 and 8: 10 of their own each less 0.4 and 0.2 of the other's.
     shares = [[0, -0.4, 0], [-0.2, 0, 0], [0.2, 0.2, 0]]
     *_, c = leaks([one_round(shares, [6.0, 8.0, 9.0])], [6.0, 8.0, 9.0], among=(0, 1))
-    # c holds 0.2 of each: 0.4 together, and answers at once like whoever shows most. That is 10,
+    # c holds 0.2 of each: 0.4 together, and answers at once like b, that shows most. That is 10,
     # but nobody is taken to show more than the highest score of all, 9.
     assert c.tail(9.0, 0) == pytest.approx(0.5)
     assert c.tail(10.0, 0) == pytest.approx(tail(1 / math.sqrt(2)))
@@ -104,7 +117,7 @@ def plain(rounds, z, spread, error):
                 mean = variance = 0.0
                 for r in rounds:
                     if r.present[who]:
-                        m, v = leak(r, who, group, law)
+                        m, v = leak(r, who, group, law, strongest(rounds, group, took))
                         mean, variance = (
                             mean + m / (spread * took[who] ** 0.5),
                             variance + v / took[who],
@@ -123,7 +136,13 @@ def plain(rounds, z, spread, error):
     return found
 
 
-def leak(one, who, group, law):
+def strongest(rounds, group, took):
+    """Return the member that shows most in all rounds, and how much in one on average."""
+    means = {who: sum(float(r.scores[who]) for r in rounds) / took[who] for who in group}
+    return max(means.items(), key=lambda item: (item[1], -item[0]), default=(0, 0.0))
+
+
+def leak(one, who, group, law, most):
     """Return what one estimate takes from a group of marked clients, and its variance."""
     held = one.shares[who]
     shown = [s if x != who else 0.0 for x, s in enumerate(one.scores)]
@@ -134,7 +153,8 @@ def leak(one, who, group, law):
         return (amount, variance) if amount >= law.minimum else (0.0, 0.0)
     if sum(held[x] for x in group) < law.start - 1e-9:
         return 0.0, 0.0
-    return max(amount, *shown, *alone.values()), 1.0
+    member, mean = most
+    return max(amount, float(one.scores[member]), mean, alone[member]), 1.0
 
 
 def own_marks(one, group):
