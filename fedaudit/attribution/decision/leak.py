@@ -1,10 +1,11 @@
 """What Z takes from other clients' marked documents: from scores and what is known of the sets."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.scores import RoundScores, Scores
+from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
 if TYPE_CHECKING:
     from fedaudit.metrics.attribution.contamination import Law, OthersMark, TestResponse
@@ -63,15 +64,21 @@ def known_leaks(
     rounds = [_known_round(r, mark, shown, shares[r.round]) for r in scores.rounds]
     most = max((float(np.abs(one.shares).max()) for one in rounds), default=0.0)
     groups = all_groups(candidates(shown, _strength(scores), most))
-    leaks = known_leak.known_leaks(
-        rounds,
-        np.array([one.z for one in shown.values()]),
-        np.array([one.spread for one in shown.values()]),
-        [null_marks[name] for name in names],
-        np.array([[name in group for name in names] for group in groups]),
-        error,
+    clients = known_leak.KnownClients(
+        z=np.array([one.z for one in shown.values()]),
+        z_above=np.array([_z_above(scores, name, mark) for name in names]),
+        spreads=np.array([one.spread for one in shown.values()]),
+        null_marks=[null_marks[name] for name in names],
     )
+    members = np.array([[name in group for name in names] for group in groups])
+    leaks = known_leak.known_leaks(rounds, clients, members, error)
     yield from zip(names, leaks, strict=True)
+
+
+def _z_above(scores: Scores, client: str, mark: str) -> float:
+    """Return Z of a client's scores above 0 alone."""
+    values = score_differences(scores, client, mark).values()
+    return sum(max(0.0, value) for value in values) / math.sqrt(len(values))
 
 
 def _known_round(

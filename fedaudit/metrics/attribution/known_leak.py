@@ -17,6 +17,14 @@ from fedaudit.metrics.attribution.contamination import CLOSE, LAWS
 
 Array = npt.NDArray[np.float64]
 
+GAINS = (3.0, 10.0)
+"""Answers in proportion to so many times what an estimate holds, at most like the marked client: so
+answer tests to a client that sends more than its update, as far as they do not go by size."""
+SENDS = 4.0
+"""Standard deviations of Z that such a client shows at least."""
+HYPOTHESES = len(LAWS) + len(GAINS)
+"""Ways of answering that are tried for each group."""
+
 
 @dataclass(frozen=True, slots=True)
 class KnownRound:
@@ -45,37 +53,75 @@ class KnownLeak:
         return min(1.0, max(float(tails.max()) + self.error, stouffer.SMALLEST))
 
 
+@dataclass(frozen=True, slots=True)
+class KnownClients:
+    """The statistics of a federation's clients under one mark, each in the same order."""
+
+    z: Array
+    z_above: Array
+    """The same of scores above 0 alone."""
+    spreads: Array
+    """The standard deviations of Z by chance."""
+    null_marks: Sequence[int]
+    """How many null marks these are worked out from."""
+
+
 def known_leaks(
     rounds: Sequence[KnownRound],
-    z: Array,
-    spreads: Array,
-    null_marks: Sequence[int],
+    clients: KnownClients,
     groups: npt.NDArray[np.bool_],
     error: float,
 ) -> list[KnownLeak]:
     """Return what each client's Z takes from the others under one mark.
 
-    `z` are the clients' statistics, `spreads` their standard deviations by chance and `null_marks`
-    the numbers of null marks behind these; `groups` says who belongs to each group, (groups,
-    clients), that of nobody among them. `error` is the chance that the right hypothesis is left
-    out, because somebody innocent has a Z that is too high even under it.
+    `groups` says who belongs to each group, (groups, clients), that of nobody among them. `error`
+    is the chance that the right hypothesis is left out, because somebody innocent has a Z that is
+    too high even under it.
     """
-    means, variances = _moments(rounds, spreads, groups)
-    members = np.tile(groups, (len(LAWS), 1))
-    may_belong = groups.any(axis=0)
+    means, variances = _moments(rounds, clients.spreads, groups)
+    members = np.tile(groups, (HYPOTHESES, 1))
+    deviations = clients.z / clients.spreads
     unexplained = np.zeros(members.shape, dtype=bool)
-    for client in np.flatnonzero(may_belong).tolist():
+    for client in np.flatnonzero(groups.any(axis=0)).tolist():
         tails = _tails(
-            means[:, client], variances[:, client], z[client] / spreads[client], null_marks[client]
+            means[:, client], variances[:, client], deviations[client], clients.null_marks[client]
         )
-        unexplained[:, client] = ~members[:, client] & (tails <= error / len(z))
+        unexplained[:, client] = ~members[:, client] & (tails <= error / len(deviations))
     count = unexplained.sum(axis=1)
+    impossible = _is_no_sender(members, deviations) | _is_missing(
+        means, variances, clients, members, error
+    )
+    impossible[: len(LAWS) * len(groups)] = False
     leaks = []
-    for client in range(len(z)):
-        possible = ~members[:, client] & (count == unexplained[:, client])
+    for client in range(len(deviations)):
+        possible = ~members[:, client] & (count == unexplained[:, client]) & ~impossible
         own_means, own_variances = means[possible, client], variances[possible, client]
         leaks.append(KnownLeak(np.append(own_means, 0.0), np.append(own_variances, 0.0), error))
     return leaks
+
+
+def _is_no_sender(members: npt.NDArray[np.bool_], deviations: Array) -> npt.NDArray[np.bool_]:
+    """Return which groups are not one client that shows its mark so clearly as who sends more."""
+    return np.asarray((members.sum(axis=1) != 1) | (members @ (deviations > SENDS) == 0))
+
+
+def _is_missing(
+    means: Array,
+    variances: Array,
+    clients: KnownClients,
+    members: npt.NDArray[np.bool_],
+    error: float,
+) -> npt.NDArray[np.bool_]:
+    """Return under which hypotheses the clients outside the group should show more than they do.
+
+    Their scores are summed up; what the group shows by chance is in all of them.
+    """
+    from scipy.special import ndtr
+
+    taking = ~members & (means > 0)
+    lacking = ((means - clients.z_above / clients.spreads) * taking).sum(axis=1)
+    spread = taking.sum(axis=1) + np.square((np.sqrt(variances) * taking).sum(axis=1))
+    return np.asarray(ndtr(-lacking / np.sqrt(np.maximum(spread, 1.0))) <= error)
 
 
 def _tails(means: Array, variances: Array, deviations: float, marks: int) -> Array:
@@ -99,7 +145,7 @@ def _moments(
     """
     took = np.sum([one.present for one in rounds], axis=0)
     scale = 1 / (spreads * took**0.5)
-    means = np.zeros((len(LAWS) * len(groups), len(spreads)))
+    means = np.zeros((HYPOTHESES * len(groups), len(spreads)))
     variances = np.zeros_like(means)
     strengths = np.sum([one.scores for one in rounds], axis=0) / took
     strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
@@ -155,5 +201,8 @@ def _leaks(
         else:
             reached = (shares >= answer.start - CLOSE).astype(np.float64)
             leaks.append((np.maximum(amounts, answer_at_once[:, None]) * reached, reached))
+    for gain in GAINS:
+        more = np.clip(gain * amounts, 0.0, answer_at_once[:, None])
+        leaks.append((more, np.minimum(1.0, gain**2 * chance) * (more > 0)))
     means, variances = zip(*leaks, strict=True)
     return np.concatenate(means), np.concatenate(variances)

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution.contamination import LAWS
-from fedaudit.metrics.attribution.known_leak import KnownRound, known_leaks
+from fedaudit.metrics.attribution.known_leak import (
+    GAINS,
+    SENDS,
+    KnownClients,
+    KnownRound,
+    known_leaks,
+)
 from fedaudit.metrics.attribution.marked_groups import all_groups
 
 
@@ -21,16 +27,15 @@ def groups_of(count, *, among=None):
     return np.array([[who in group for who in range(count)] for group in all_groups(names)])
 
 
-def leaks(rounds, z, spread=1.0, among=None, error=0.0, marks=0):
+def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0):
     count = len(z)
-    return known_leaks(
-        rounds,
-        np.array(z),
-        np.full(count, spread),
-        [marks] * count,
-        groups_of(count, among=among),
-        error,
+    clients = KnownClients(
+        z=np.array(z),
+        z_above=np.array(z),
+        spreads=np.full(count, spread),
+        null_marks=[marks] * count,
     )
+    return known_leaks(rounds, clients, groups_of(count, among=among), error)
 
 
 def one_round(shares, scores):
@@ -63,26 +68,27 @@ def test_at_once_it_answers_like_the_member_that_shows_most_over_all_rounds():
 
 
 def test_in_proportion_by_hand():
-    # b holds 0.2 of an update that shows 10: 2, off by 0.2 * N(0, 1). It is too little for more.
-    _, b = leaks([one_round([[0, 0], [0.2, 0]], [10.0, 3.0])], [10.0, 3.0], among=(0,))
-    assert b.tail(3.0, 0) == pytest.approx(tail(1 / math.sqrt(1.04)))
-    # Two such rounds: 4 / sqrt(2) = 2.83, off by 0.2.
-    _, b = leaks([one_round([[0, 0], [0.2, 0]], [10.0, 3.0])] * 2, [14.1, 4.2], among=(0,))
-    assert b.tail(4.0, 0) == pytest.approx(tail((4 - 4 / math.sqrt(2)) / math.sqrt(1.04)))
+    # b holds 0.2 of an update that shows 4: 0.8, off by 0.2 * N(0, 1). It is too little for more.
+    _, b = leaks([one_round([[0, 0], [0.2, 0]], [4.0, 3.0])], [4.0, 3.0], among=(0,))
+    assert b.tail(3.0, 0) == pytest.approx(tail(2.2 / math.sqrt(1.04)))
+    # Two such rounds of 2.8: 1.12 / sqrt(2), off by 0.2.
+    _, b = leaks([one_round([[0, 0], [0.2, 0]], [2.8, 3.0])] * 2, [3.96, 4.2], among=(0,))
+    assert b.tail(4.0, 0) == pytest.approx(tail((4 - 1.12 / math.sqrt(2)) / math.sqrt(1.04)))
 
 
 def test_what_members_show_of_each_other_is_taken_out():
-    # a and b show 6 and 8: 10 of their own each less 0.4 and 0.2 of the other's.
+    # a and b show 6 and 8: 10 of their own each less 0.4 and 0.2 of the other's; S is 3.
     shares = [[0, -0.4, 0], [-0.2, 0, 0], [0.2, 0.2, 0]]
-    *_, c = leaks([one_round(shares, [6.0, 8.0, 9.0])], [6.0, 8.0, 9.0], among=(0, 1))
+    z = [6.0, 8.0, 9.0]
+    *_, c = leaks([one_round(shares, z)], z, spread=3.0, among=(0, 1))
     # c holds 0.2 of each: 0.4 together, and answers at once like b, that shows most. That is 10,
     # but nobody is taken to show more than the highest score of all, 9.
-    assert c.tail(9.0, 0) == pytest.approx(0.5)
-    assert c.tail(10.0, 0) == pytest.approx(tail(1 / math.sqrt(2)))
+    assert c.tail(3.0, 0) == pytest.approx(0.5)
+    assert c.tail(4.0, 0) == pytest.approx(tail(1 / math.sqrt(2)))
     # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9).
-    only = leaks([one_round(np.array(shares) * [[1, 1, 1], [1, 1, 1], [0.5, 0.5, 1]],
-                            [6.0, 8.0, 9.0])], [6.0, 8.0, 9.0], among=(0, 1))[2]  # fmt: skip
-    assert only.tail(5.0, 0) == pytest.approx(tail((5 - 0.1 * 18) / math.sqrt(1.02)))
+    halved = [*shares[:2], [0.1, 0.1, 0]]
+    *_, c = leaks([one_round(halved, z)], z, spread=3.0, among=(0, 1))
+    assert c.tail(5.0, 0) == pytest.approx(tail((5 - 0.1 * 18 / 3) / math.sqrt(1.02)))
 
 
 def test_a_hypothesis_that_leaves_somebody_unexplained_is_none():
@@ -98,6 +104,25 @@ def test_a_hypothesis_that_leaves_somebody_unexplained_is_none():
     assert leaks(quiet, [10.0, 10.0, 0.5], among=(0, 1), error=1e-4)[1].tail(10.0, 0) < 2e-4
 
 
+def test_a_client_that_sends_more_than_its_update_accuses_nobody():
+    # Everybody's estimate holds 0.2 of a's update, which a sent ten times: all answer like a.
+    shares = np.zeros((4, 4))
+    shares[1:, 0] = 0.2
+    shown = [one_round(shares, [15.0, 14.0, 15.0, 13.0])]
+    z = [15.0, 14.0, 15.0, 13.0]
+    _, b, c, d = leaks(shown, z, among=(0, 1, 2, 3), error=1e-4)
+    assert min(one.tail(15.0, 0) for one in (b, c, d)) > 0.3
+    # Where the others show nothing, b alone is no neighbour of a client that sends more.
+    quiet = [one_round(shares, [15.0, 14.0, 0.0, 0.0])]
+    z = [15.0, 14.0, 0.0, 0.0]
+    b = leaks(quiet, z, among=(0, 1), error=1e-4)[1]
+    assert b.tail(14.0, 0) < 1.1e-4
+    # Neither is one whose mark shows less clearly than such a client's would.
+    faint = [one_round(shares, [3.9, 9.0, 3.9, 3.9])]
+    b = leaks(faint, [3.9, 9.0, 3.9, 3.9], among=(0,), error=1e-4)[1]
+    assert b.tail(3.9, 0) == pytest.approx(tail((3.9 - 0.78) / math.sqrt(1.04)) + 1e-4)
+
+
 def test_heavier_tails_with_few_null_marks():
     from scipy.stats import t
 
@@ -108,32 +133,44 @@ def test_heavier_tails_with_few_null_marks():
 
 def plain(rounds, z, spread, error):
     """Return each client's p-value, hypothesis by hypothesis, in plain words."""
-    count = len(z)
+    count, everybody = len(z), tuple(range(len(z)))
     took = [sum(bool(r.present[who]) for r in rounds) for who in range(count)]
-    table = {}
-    for group in all_groups(tuple(range(count))):
-        for law in LAWS:
-            for who in range(count):
+    table, means = {}, {}
+    ways = [*LAWS, *GAINS]
+    for group in all_groups(everybody):
+        for law in ways:
+            for who in everybody:
                 mean = variance = 0.0
                 for r in rounds:
                     if r.present[who]:
                         m, v = leak(r, who, group, law, strongest(rounds, group, took))
-                        mean, variance = (
-                            mean + m / (spread * took[who] ** 0.5),
-                            variance + v / took[who],
-                        )
+                        mean += m / (spread * took[who] ** 0.5)
+                        variance += v / took[who]
+                means[group, law, who] = mean, variance
                 table[group, law, who] = tail((z[who] / spread - mean) / math.sqrt(1 + variance))
     found = []
-    for who in range(count):
+    for who in everybody:
         tails = [tail(z[who] / spread)]
-        for group in all_groups(tuple(range(count))):
-            for law in LAWS:
-                rest = [x for x in range(count) if x not in group and x != who]
+        for group in all_groups(everybody):
+            for law in ways:
+                rest = [x for x in everybody if x not in group and x != who]
                 explained = all(table[group, law, x] > error / count for x in rest)
+                if law in GAINS and not sent(group, law, means, z, spread, error):
+                    continue
                 if who not in group and explained:
                     tails.append(table[group, law, who])
         found.append(min(1.0, max(tails) + error))
     return found
+
+
+def sent(group, law, means, z, spread, error):
+    """Return whether one client may have sent so much that others answer as they do."""
+    if len(group) != 1 or z[group[0]] / spread <= SENDS:
+        return False
+    taking = [x for x in range(len(z)) if x not in group and means[group, law, x][0] > 0]
+    lacking = sum(means[group, law, x][0] - z[x] / spread for x in taking)
+    spread = len(taking) + sum(math.sqrt(means[group, law, x][1]) for x in taking) ** 2
+    return tail(lacking / math.sqrt(max(spread, 1.0))) > error
 
 
 def strongest(rounds, group, took):
@@ -149,12 +186,16 @@ def leak(one, who, group, law, most):
     alone = own_marks(one, group)
     amount = sum(max(held[x] * shown[x], held[x] * alone[x]) for x in group)
     variance = sum(held[x] ** 2 for x in group)
+    member, mean = most
+    at_once = max(float(one.scores[member]), mean, alone[member])
+    if law in GAINS:
+        more = min(max(law * amount, 0.0), at_once if group else 0.0)
+        return (more, min(1.0, law**2 * variance)) if more > 0 else (0.0, 0.0)
     if law.start is None:
         return (amount, variance) if amount >= law.minimum else (0.0, 0.0)
     if sum(held[x] for x in group) < law.start - 1e-9:
         return 0.0, 0.0
-    member, mean = most
-    return max(amount, float(one.scores[member]), mean, alone[member]), 1.0
+    return max(amount, at_once), 1.0
 
 
 def own_marks(one, group):
@@ -188,7 +229,7 @@ def test_against_plain_words(seed, number, error):
         return  # clients that never took part are not among those that are tested
     z = np.sum([r.scores for r in rounds], axis=0) / np.sqrt(took)
     found = [one.tail(value / 1.5, 0) for one, value in zip(
-        leaks(rounds, z.tolist(), 1.5, error=error), z, strict=True)]  # fmt: skip
+        leaks(rounds, z.tolist(), spread=1.5, error=error), z, strict=True)]  # fmt: skip
     assert found == pytest.approx(plain(rounds, z, 1.5, error), rel=1e-9, abs=1e-300)
 
 
