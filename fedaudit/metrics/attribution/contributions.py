@@ -42,9 +42,9 @@ def contributions(
     estimates, `null` (estimates, marks) of null marks, the same ones in every row, or empty. A
     client adds the same in every round: theta of s = H theta + chance, by ordinary least squares,
     times the root of its rounds, as in Z (FedAttr, equation 8). Chance is what the same combination
-    of the null marks' scores comes to, with Student's t of one degree of freedom for each mark;
-    without any, scores are taken for independent and standard normal. Raises ValueError for rounds
-    with unlike numbers of estimates, clients or null marks.
+    of the null marks' scores comes to, with Student's t of one degree of freedom for each mark,
+    and at least what independent standard normal scores come to; without any, it is that. Raises
+    ValueError for rounds with unlike numbers of estimates, clients or null marks.
     """
     design, observed = np.concatenate(shares), np.concatenate(scores)
     marks = np.concatenate(null)
@@ -71,10 +71,14 @@ def contributions(
 
 
 def _spread(inverse: Array, null: Array) -> Array:
-    """Return the standard deviation of each client's theta by chance."""
-    if null.shape[1]:
-        return np.asarray(np.sqrt(np.square(inverse @ null).mean(axis=1)))
-    return np.asarray(np.sqrt(np.square(inverse).sum(axis=1)))
+    """Return the standard deviation of each client's theta by chance.
+
+    It is never less than that of standard normal scores: null marks of which no model answers
+    anything say nothing about one that some do.
+    """
+    normal = np.square(inverse).sum(axis=1)
+    shown = np.square(inverse @ null).mean(axis=1) if null.shape[1] else normal
+    return np.asarray(np.sqrt(np.maximum(normal, shown)))
 
 
 def _quantile(marks: int) -> float:

@@ -35,6 +35,13 @@ def test_rounds_count_as_in_z_and_null_marks_say_how_far_chance_goes():
     assert found[0].high == pytest.approx(8 + 4.302653 * math.sqrt(8))
 
 
+def test_null_marks_that_nobody_answers_leave_standard_normal_scores():
+    silent = np.zeros((3, 24))
+    [one, *_] = contributions([np.eye(3)], [np.array([5.0, 1.0, 3.0])], [silent])
+    # Each estimate is its client's own: one standard deviation, and t with 24 degrees of freedom.
+    assert (one.value, one.high) == pytest.approx((5.0, 5 + 2.063899))
+
+
 def test_who_took_part_in_fewer_rounds_and_who_cannot_be_told():
     once = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     found = contributions(
