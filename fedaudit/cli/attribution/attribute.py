@@ -55,7 +55,7 @@ Federations = Annotated[
     typer.Option(
         "--federations",
         help="Simulated federations like this one, of each strength, for the report: how often"
-        " somebody innocent is flagged. [default: 100 of few clients, 0 of many]",
+        " somebody innocent is flagged; 100 of few clients and none of many without it.",
         min=0,
     ),
 ]
