@@ -14,7 +14,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import measurements, plaintext, report
 from fedaudit.attribution.decision import known_designs
-from fedaudit.attribution.decision.calibration import federations_for
+from fedaudit.attribution.decision.calibration import simulated_federations
 from fedaudit.attribution.decision.decision import check_limits, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import scoring
@@ -143,7 +143,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
             ]
             measured += known_designs.contribution_rows(scores, shares)
             measured += _time_measurements(scores, sum_seconds, planned)
-            simulated = federations_for(scores, request.federations)
+            simulated = simulated_federations(scores, request.federations)
             measured += report.simulated_rows(
                 scores,
                 simulated,

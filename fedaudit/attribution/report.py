@@ -11,7 +11,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
 from fedaudit.attribution.decision import known_designs
-from fedaudit.attribution.decision.calibration import calibrate, federations_for
+from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
 from fedaudit.attribution.decision.decision import Decision, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
@@ -67,7 +67,7 @@ def decided_report(
     status = commitment.check_commitments(scores, commitments) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
     decision = commitment.withhold_uncommitted(first, status, alpha)
-    simulated = federations_for(scores, federations)
+    simulated = simulated_federations(scores, federations)
     return report(
         command="attribute decide",
         config={
@@ -138,7 +138,7 @@ def simulated_rows(
 
 def simulation_caveats(scores: Scores, federations: int) -> list[str]:
     """Return a limit where no federations like this one were simulated."""
-    if federations or not federations_for(scores, 1):
+    if federations or not simulated_federations(scores, 1):
         return []
     return [
         "how often somebody innocent is flagged with these settings was not simulated: "

@@ -6,7 +6,7 @@
   flagged by it.
 * `known_designs`: What estimates hold of other clients, and what each client itself adds to its
   scores, for whoever knows the sets of the sums.
-* `leak`: What Z takes from other clients' marked documents.
+* `contamination`: What Z takes from other clients' marked documents.
 * `null_distribution`: What an innocent client's Z is by chance, and what it may hold of marked
   clients' updates.
 """

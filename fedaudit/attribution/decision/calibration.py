@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.attribution.decision.decision import ALPHA, verdicts
-from fedaudit.attribution.decision.leak import (
+from fedaudit.attribution.decision.contamination import (
     Shares,
     coefficient_mixture,
     other_participants,
 )
+from fedaudit.attribution.decision.decision import ALPHA, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_law, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
@@ -125,7 +125,7 @@ def calibrate(
     )
 
 
-def federations_for(scores: Scores, asked: int | None) -> int:
+def simulated_federations(scores: Scores, asked: int | None) -> int:
     """Return how many federations of each strength a report simulates: `asked`, or a default.
 
     It is 0 without scores to simulate them from.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, nextafter
 
 from fedaudit.api.errors import UsageError
-from fedaudit.attribution.decision.leak import Pair, Shares
+from fedaudit.attribution.decision.contamination import Pair, Shares
 from fedaudit.attribution.decision.null_distribution import NullDistribution, chances_of
 from fedaudit.attribution.scores import Scores, score_differences
 from fedaudit.metrics.attribution import stouffer

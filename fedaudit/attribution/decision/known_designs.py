@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
-from fedaudit.attribution.decision.leak import Shares
+from fedaudit.attribution.decision.contamination import Shares
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import sums_log

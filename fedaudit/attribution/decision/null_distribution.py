@@ -5,7 +5,7 @@ models say much the same in every round: a key that happens to suit what a clien
 time. And a score is a difference of two z, with up to twice the variance of one. The scores
 under null marks repeat and differ in the same way, so they show how far Z then goes. They do not
 show what comes of other clients' marked documents: see `metrics.attribution.contamination` and,
-where the sets are known, `metrics.attribution.known_leak`.
+where the sets are known, `metrics.attribution.known_contamination`.
 """
 
 import math
@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.decision.leak import Pair, Shares, known_leaks, leak_laws
+from fedaudit.attribution.decision.contamination import (
+    Pair,
+    Shares,
+    contamination_hypotheses,
+    contamination_laws,
+)
 from fedaudit.attribution.scores import Scores
 from fedaudit.metrics.attribution import stouffer
 
@@ -23,8 +28,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fedaudit.metrics.attribution.contamination import Law
-    from fedaudit.metrics.attribution.known_leak import KnownLeak
-    from fedaudit.metrics.attribution.marked_groups import ShownMark
+    from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
+    from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class NullDistribution:
     """
 
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
-    laws: "Sequence[Law | KnownLeak]" = ()
+    laws: "Sequence[Law | ContaminationHypotheses]" = ()
     """What Z may take from other clients: each law is tried; the one with the largest p counts."""
 
     @property
@@ -141,7 +146,7 @@ def chances_of(
     if shares is not None:
         worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
         for mark in dict.fromkeys(mark for _, mark in worth):
-            for client, leak in known_leaks(
+            for client, leak in contamination_hypotheses(
                 scores, mark, shown[mark], _null_marks(chances, mark), shares, error
             ):
                 chances[client, mark] = replace(chances[client, mark], laws=(leak,))
@@ -155,7 +160,9 @@ def chances_of(
                 for name, mark in z
                 if name == client and chances[client, mark].p_value(z[client, mark]) <= up_to
             ]
-            laws = leak_laws(scores, client, {mark: shown[mark] for mark in marks}, answers)
+            laws = contamination_laws(
+                scores, client, {mark: shown[mark] for mark in marks}, answers
+            )
             for mark, mark_laws in laws.items():
                 chances[client, mark] = replace(chances[client, mark], laws=mark_laws)
     return chances
@@ -163,14 +170,14 @@ def chances_of(
 
 def _shown_marks(
     scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, NullDistribution]
-) -> "dict[str, dict[str, ShownMark]]":
+) -> "dict[str, dict[str, MarkEvidence]]":
     """Return by mark how each client shows it."""
-    from fedaudit.metrics.attribution.marked_groups import ShownMark
+    from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
-    shown: dict[str, dict[str, ShownMark]] = {mark: {} for _, mark in z}
+    shown: dict[str, dict[str, MarkEvidence]] = {mark: {} for _, mark in z}
     for (client, mark), z_value in z.items():
         rounds = sum(client in r.clients for r in scores.rounds)
-        shown[mark][client] = ShownMark(z_value, chances[client, mark].spread, rounds)
+        shown[mark][client] = MarkEvidence(z_value, chances[client, mark].spread, rounds)
     return shown
 
 

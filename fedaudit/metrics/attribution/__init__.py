@@ -7,8 +7,8 @@
   are known.
 * `exposure`: What a series of admissible sums gives away, although no single sum does (FedAttr,
   section 5).
-* `known_leak`: How much of clients' Z may come from marked clients in their estimates, where sets
-  are known.
+* `known_contamination`: How much of clients' Z may come from marked clients in their estimates,
+  where sets are known.
 * `marked_groups`: Which clients may be the ones that trained on a mark.
 * `mixture`: What is known of how much of other clients' updates an estimate holds: draws of such
   shares.

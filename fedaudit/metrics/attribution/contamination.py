@@ -59,14 +59,14 @@ QUICK = LAWS[2:3]
 
 
 @dataclass(frozen=True, slots=True)
-class OthersMark:
+class RoundEvidence:
     """How the other participants of one round show a mark."""
 
     scores: Array
     """Of each participant, beyond chance and at least 0."""
     groups: Array
     """Who belongs to each group that may be the marked clients: (groups, participants)."""
-    certainty: float
+    signal_share: float
     """Which share of the strongest client's score counts as a mark, and may be off by chance."""
 
 
@@ -105,7 +105,7 @@ NOTHING = Law(0, np.ones(1))
 
 def laws_of(
     mixtures: Sequence[Mixture],
-    marks: Sequence[Sequence[OthersMark]],
+    marks: Sequence[Sequence[RoundEvidence]],
     spreads: Sequence[float],
     answers: Sequence[TestResponse] = LAWS,
 ) -> list[tuple[Law, ...]]:
@@ -123,7 +123,7 @@ def laws_of(
 
 def _laws(
     mixtures: Sequence[Mixture],
-    rounds: Sequence[OthersMark],
+    rounds: Sequence[RoundEvidence],
     spread: float,
     answers: Sequence[TestResponse],
 ) -> tuple[Law, ...]:
@@ -141,7 +141,7 @@ def _laws(
 
 
 def _leaks(
-    draws: Array, shown: OthersMark, scale: float, error: float, answers: Sequence[TestResponse]
+    draws: Array, shown: RoundEvidence, scale: float, error: float, answers: Sequence[TestResponse]
 ) -> Iterator[Leak]:
     """Yield the law of one round's leak under each of the answers, and of the groups.
 
@@ -158,7 +158,7 @@ def _leaks(
             for share in shares.T:
                 reached = share >= answer.start - CLOSE
                 yield _at_once(
-                    np.maximum(steps[reached], most), len(steps), error * shown.certainty
+                    np.maximum(steps[reached], most), len(steps), error * shown.signal_share
                 )
 
 

@@ -28,7 +28,7 @@ Group = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ShownMark:
+class MarkEvidence:
     """How a client shows a mark over the rounds that it took part in."""
 
     z: float
@@ -52,7 +52,7 @@ class ShownMark:
         return (max(0.0, self.z) + MARGIN * self.spread) / math.sqrt(self.rounds)
 
     @property
-    def certainty(self) -> float:
+    def signal_share(self) -> float:
         """Return which share of the scores counts as a mark: sqrt(1 - S^2 / Z^2), or 0.
 
         What a Z shows beyond chance is Z^2 - S^2 on average; it is spread over the client's rounds
@@ -61,8 +61,8 @@ class ShownMark:
         return math.sqrt(max(0.0, 1 - 1 / self.deviations**2)) if self.z > 0 else 0.0
 
 
-def candidates(
-    shown: Mapping[str, ShownMark], strength: float, largest_share: float = 1.0
+def candidate_clients(
+    shown: Mapping[str, MarkEvidence], strength: float, largest_share: float = 1.0
 ) -> Group:
     """Return the clients that may be marked, the one that shows most first.
 
@@ -78,26 +78,26 @@ def candidates(
     )
 
 
-def _may_be_marked(one: ShownMark, most: float, strength: float, largest_share: float) -> bool:
+def _may_be_marked(one: MarkEvidence, most: float, strength: float, largest_share: float) -> bool:
     kept = min(RELATIVE, max(0.0, 1 - LOSS * math.sqrt(strength / one.rounds))) / RELATIVE
     least_deviations = LEAST * (1 + kept) / 2
     least = kept * RELATIVE / max(1.0, largest_share) * most
     return one.deviations > least_deviations and one.largest >= least
 
 
-def nested_groups(shown: Mapping[str, ShownMark], strength: float) -> list[Group]:
+def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:
     """Return the strongest client alone, the strongest two, and so on, for sets that are unknown.
 
     Which client has which share of an estimate is not known, so that only the number of marked
     clients makes a difference. There is always one group, unless there is nobody.
     """
-    names = candidates(shown, strength) or tuple(
+    names = candidate_clients(shown, strength) or tuple(
         sorted(shown, key=lambda n: (-shown[n].mean, n))[:1]
     )
     return [names[: count + 1] for count in range(min(len(names), NESTED))]
 
 
-def all_groups(names: Group) -> list[Group]:
+def enumerate_groups(names: Group) -> list[Group]:
     """Return every group of these clients, that of nobody first, for sets that are known.
 
     Of more than `ENUMERATED` clients, groups with a weaker one are nested.

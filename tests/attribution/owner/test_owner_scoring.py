@@ -64,13 +64,7 @@ def test_who_is_guilty_is_flagged_and_its_score_is_the_difference_of_tests(given
 def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
     folder, _ = given
     found = scored(folder, handmade.marks(tmp_path / "other.json", seed=78))
-    report = reporting.decided_report(
-        found,
-        given_file(tmp_path),
-        threshold=4.0,
-        alpha=0.01,
-        start_time=pipeline.datetime.now(pipeline.UTC),
-    ).to_json()
+    report = decided(found, tmp_path)
     assert flagged(found) == set()
     assert report["verdict"]["status"] == "pass"
     assert "none of 7 clients is flagged" in report["verdict"]["reasons"][0]
@@ -83,13 +77,7 @@ def test_rounds_without_scores_are_said_whatever_their_numbers(given, tmp_path):
     scores = scored(folder, marks)
     [number] = {r.round for r in scores.rounds[:1]}
     rounds = tuple(replace(scores.rounds[0], round=number + n) for n in (0, 2, 6, 10**12))
-    report = reporting.decided_report(
-        replace(scores, rounds=rounds),
-        given_file(tmp_path),
-        threshold=4.0,
-        alpha=0.01,
-        start_time=pipeline.datetime.now(pipeline.UTC),
-    ).to_json()
+    report = decided(replace(scores, rounds=rounds), tmp_path)
     [said] = [limit for limit in report["limits"] if limit.startswith("rounds without")]
     assert number == 1
     assert said == f"rounds without scores: 2, 4 to 6, 8 to {10**12}"
@@ -100,14 +88,7 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
     scores = scored(folder, marks)
 
     def rows(**more):
-        made = reporting.decided_report(
-            scores,
-            given_file(tmp_path),
-            threshold=4.0,
-            alpha=0.01,
-            start_time=pipeline.datetime.now(pipeline.UTC),
-            **more,
-        ).to_json()
+        made = decided(scores, tmp_path, **more)
         simulated = [
             row
             for row in made["measurements"]
@@ -128,9 +109,21 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
     assert not simulated
     assert any("--federations 100 does it" in limit for limit in made["limits"])
     many = replace(scores, clients=tuple(f"c{n}" for n in range(calibration.MOST_TESTS + 1)))
-    assert calibration.federations_for(many, None) == 0
-    assert calibration.federations_for(scores, None) == calibration.FEDERATIONS
-    assert calibration.federations_for(replace(scores, rounds=()), 5) == 0
+    assert calibration.simulated_federations(many, None) == 0
+    assert calibration.simulated_federations(scores, None) == calibration.FEDERATIONS
+    assert calibration.simulated_federations(replace(scores, rounds=()), 5) == 0
+
+
+def decided(scores, folder, **more):
+    """Return the report of a decision over scores alone."""
+    return reporting.decided_report(
+        scores,
+        given_file(folder),
+        threshold=4.0,
+        alpha=0.01,
+        start_time=pipeline.datetime.now(pipeline.UTC),
+        **more,
+    ).to_json()
 
 
 def given_file(folder):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import contamination, mixture, subset_design
-from fedaudit.metrics.attribution.contamination import LAWS, Law, OthersMark, laws_of
+from fedaudit.metrics.attribution.contamination import LAWS, Law, RoundEvidence, laws_of
 from fedaudit.metrics.attribution.mixture import Mixture
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
@@ -19,11 +19,11 @@ def moments(law):
     return mean, float(law.probabilities @ law.values**2) - mean**2
 
 
-def others(scores, groups=None, certainty=0.0):
+def others(scores, groups=None, signal_share=0.0):
     """Return what others show; everybody who shows anything is marked, unless groups are given."""
     scores = np.array(scores, dtype=float)
     members = [scores > 0] if groups is None else groups
-    return OthersMark(scores, np.array(members, dtype=bool), certainty)
+    return RoundEvidence(scores, np.array(members, dtype=bool), signal_share)
 
 
 def laws(mixtures, rounds, spread):
@@ -121,19 +121,19 @@ def test_laws_against_sums_one_by_one(shown):
 def test_what_a_marked_client_shows_is_off_by_chance():
     # Half of the estimates hold all of an update that shows 3: the law is 0, or 3 + N(0, 1).
     one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    shown = others([3.0, 0.0], [[True, False]], certainty=1.0)
+    shown = others([3.0, 0.0], [[True, False]], signal_share=1.0)
     [_, _, law, *_] = laws_of([one], [[shown]], [1.0])[0]
     reached = float((one.draws()[:, 0] > 0).mean())
     # P(N + L > 5): N + L is N(3, 2) where an estimate answers.
     expected = reached * tail(2 / math.sqrt(2)) + (1 - reached) * tail(5)
     assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
-    half = others([3.0, 0.0], [[True, False]], certainty=0.5)
+    half = others([3.0, 0.0], [[True, False]], signal_share=0.5)
     [_, _, law, *_] = laws_of([one], [[half]], [1.0])[0]
     expected = reached * tail(2 / math.sqrt(1.25)) + (1 - reached) * tail(5)
     assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
     # Over four rounds the error of each is N(0, 1) / sqrt(4): all four answer, 6 + N(0, 1).
     always = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    both = others([3.0, 3.0], [[True, False], [False, True]], certainty=1.0)
+    both = others([3.0, 3.0], [[True, False], [False, True]], signal_share=1.0)
     first, second = laws_of([always] * 4, [[both] * 4], [1.0])[0][2:4]
     mean, variance = moments(first)
     assert mean == pytest.approx(reached * 6, rel=0.01)

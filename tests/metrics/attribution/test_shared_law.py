@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.metrics.attribution import mixture, shared_law, shared_rule, shared_sets
 from fedaudit.metrics.attribution.combinations import Combination
-from fedaudit.metrics.attribution.contamination import OthersMark, laws_of
+from fedaudit.metrics.attribution.contamination import RoundEvidence, laws_of
 from fedaudit.metrics.attribution.mixture import Mixture
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
@@ -121,7 +121,7 @@ def test_nothing_to_draw_by_is_taken_for_normal():
 
 def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     estimate = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
-    shown = OthersMark(np.array([10.0, *(0.0,) * 8]), np.eye(9, dtype=bool)[:1], 0.0)
+    shown = RoundEvidence(np.array([10.0, *(0.0,) * 8]), np.eye(9, dtype=bool)[:1], 0.0)
     law = laws_of([estimate], [[shown]], [1.0])[0][0]  # in proportion
     # 4 with a chance of a third, else -2; and what chance adds.
     from statistics import NormalDist

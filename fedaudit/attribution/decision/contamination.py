@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
 if TYPE_CHECKING:
-    from fedaudit.metrics.attribution.contamination import Law, OthersMark, TestResponse
-    from fedaudit.metrics.attribution.known_leak import KnownLeak, KnownRound
-    from fedaudit.metrics.attribution.marked_groups import Group, ShownMark
+    from fedaudit.metrics.attribution.contamination import Law, RoundEvidence, TestResponse
+    from fedaudit.metrics.attribution.known_contamination import (
+        ContaminationHypotheses,
+        RoundShares,
+    )
+    from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
     from fedaudit.metrics.attribution.mixture import Mixture
 
 Pair = tuple[str, str]
@@ -19,10 +22,10 @@ Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
 """How much of each other client's update an estimate holds, by round, target and other client."""
 
 
-def leak_laws(
+def contamination_laws(
     scores: Scores,
     client: str,
-    shown: "Mapping[str, Mapping[str, ShownMark]]",
+    shown: "Mapping[str, Mapping[str, MarkEvidence]]",
     answers: "Sequence[TestResponse]",
 ) -> "dict[str, tuple[Law, ...]]":
     """Return the laws of what a client's Z takes from others, under each of the marks."""
@@ -46,32 +49,32 @@ def leak_laws(
     return dict(zip(shown, laws, strict=True))
 
 
-def known_leaks(
+def contamination_hypotheses(
     scores: Scores,
     mark: str,
-    shown: "Mapping[str, ShownMark]",
+    shown: "Mapping[str, MarkEvidence]",
     null_marks: Mapping[str, int],
     shares: Shares,
     error: float,
-) -> "Iterator[tuple[str, KnownLeak]]":
+) -> "Iterator[tuple[str, ContaminationHypotheses]]":
     """Yield what each client's Z takes from the others under a mark, where the sets are known."""
     import numpy as np
 
-    from fedaudit.metrics.attribution import known_leak
-    from fedaudit.metrics.attribution.marked_groups import all_groups, candidates
+    from fedaudit.metrics.attribution import known_contamination
+    from fedaudit.metrics.attribution.marked_groups import candidate_clients, enumerate_groups
 
     names = list(shown)
-    rounds = [_known_round(r, mark, shown, shares[r.round]) for r in scores.rounds]
+    rounds = [_round_shares_of_mark(r, mark, shown, shares[r.round]) for r in scores.rounds]
     most = max((float(np.abs(one.shares).max()) for one in rounds), default=0.0)
-    groups = all_groups(candidates(shown, _strength(scores), most))
-    clients = known_leak.KnownClients(
+    groups = enumerate_groups(candidate_clients(shown, _strength(scores), most))
+    clients = known_contamination.ClientStatistics(
         z=np.array([one.z for one in shown.values()]),
         z_above=np.array([_z_above(scores, name, mark) for name in names]),
         spreads=np.array([one.spread for one in shown.values()]),
         null_marks=[null_marks[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
-    leaks = known_leak.known_leaks(rounds, clients, members, error)
+    leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error)
     yield from zip(names, leaks, strict=True)
 
 
@@ -81,23 +84,23 @@ def _z_above(scores: Scores, client: str, mark: str) -> float:
     return sum(max(0.0, value) for value in values) / math.sqrt(len(values))
 
 
-def _known_round(
+def _round_shares_of_mark(
     round_scores: RoundScores,
     mark: str,
-    shown: "Mapping[str, ShownMark]",
+    shown: "Mapping[str, MarkEvidence]",
     shares: Mapping[str, Mapping[str, float]],
-) -> "KnownRound":
+) -> "RoundShares":
     """Return what a round's estimates hold of each other, and how its clients show a mark."""
     import numpy as np
 
-    from fedaudit.metrics.attribution.known_leak import KnownRound
+    from fedaudit.metrics.attribution.known_contamination import RoundShares
 
     held = np.zeros((len(shown), len(shown)))
     for at, target in enumerate(shown):
         if target in round_scores.clients:
             row = shares[target]
             held[at] = [row.get(other, 0.0) if other != target else 0.0 for other in shown]
-    return KnownRound(
+    return RoundShares(
         shares=held,
         scores=np.array(
             [
@@ -109,10 +112,10 @@ def _known_round(
     )
 
 
-def _shown_score(round_scores: RoundScores, client: str, mark: str, shown: "ShownMark") -> float:
+def _shown_score(round_scores: RoundScores, client: str, mark: str, shown: "MarkEvidence") -> float:
     """Return how strongly a client shows a mark in a round, beyond chance."""
     difference = round_scores.clients[client][mark].z - round_scores.reference[mark].z
-    return shown.certainty * max(0.0, difference)
+    return shown.signal_share * max(0.0, difference)
 
 
 def _strength(scores: Scores) -> float:
@@ -125,15 +128,15 @@ def _others_marks(
     scores: Scores,
     client: str,
     mark: str,
-    others: "Mapping[str, ShownMark]",
+    others: "Mapping[str, MarkEvidence]",
     groups: "Sequence[Group]",
-) -> "list[OthersMark]":
+) -> "list[RoundEvidence]":
     """Return how the other participants of each of a client's rounds show a mark."""
     import numpy as np
 
-    from fedaudit.metrics.attribution.contamination import OthersMark
+    from fedaudit.metrics.attribution.contamination import RoundEvidence
 
-    certainty = max((one.certainty for one in others.values()), default=0.0)
+    signal_share = max((one.signal_share for one in others.values()), default=0.0)
     rounds = []
     for r in scores.rounds:
         if client in r.clients:
@@ -141,10 +144,10 @@ def _others_marks(
             beyond = [_shown_score(r, name, mark, others[name]) for name in names]
             table = [[name in group for name in names] for group in groups]
             rounds.append(
-                OthersMark(
+                RoundEvidence(
                     scores=np.array(beyond, dtype=np.float64),
                     groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
-                    certainty=certainty,
+                    signal_share=signal_share,
                 )
             )
     return rounds

@@ -27,7 +27,7 @@ HYPOTHESES = len(LAWS) + len(GAINS)
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRound:
+class RoundShares:
     """One round of a federation, for one mark; clients that took no part hold and show nothing."""
 
     shares: Array
@@ -38,7 +38,7 @@ class KnownRound:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLeak:
+class ContaminationHypotheses:
     """What a client's Z takes from others, in standard deviations by chance, by hypothesis."""
 
     means: Array
@@ -54,7 +54,7 @@ class KnownLeak:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownClients:
+class ClientStatistics:
     """The statistics of a federation's clients under one mark, each in the same order."""
 
     z: Array
@@ -66,12 +66,12 @@ class KnownClients:
     """How many null marks these are worked out from."""
 
 
-def known_leaks(
-    rounds: Sequence[KnownRound],
-    clients: KnownClients,
+def contamination_hypotheses(
+    rounds: Sequence[RoundShares],
+    clients: ClientStatistics,
     groups: npt.NDArray[np.bool_],
     error: float,
-) -> list[KnownLeak]:
+) -> list[ContaminationHypotheses]:
     """Return what each client's Z takes from the others under one mark.
 
     `groups` says who belongs to each group, (groups, clients), that of nobody among them. `error`
@@ -96,7 +96,9 @@ def known_leaks(
     for client in range(len(deviations)):
         possible = ~members[:, client] & (count == unexplained[:, client]) & ~impossible
         own_means, own_variances = means[possible, client], variances[possible, client]
-        leaks.append(KnownLeak(np.append(own_means, 0.0), np.append(own_variances, 0.0), error))
+        leaks.append(
+            ContaminationHypotheses(np.append(own_means, 0.0), np.append(own_variances, 0.0), error)
+        )
     return leaks
 
 
@@ -108,7 +110,7 @@ def _is_no_sender(members: npt.NDArray[np.bool_], deviations: Array) -> npt.NDAr
 def _is_missing(
     means: Array,
     variances: Array,
-    clients: KnownClients,
+    clients: ClientStatistics,
     members: npt.NDArray[np.bool_],
     error: float,
 ) -> npt.NDArray[np.bool_]:
@@ -137,7 +139,7 @@ def _tails(means: Array, variances: Array, deviations: float, marks: int) -> Arr
 
 
 def _moments(
-    rounds: Sequence[KnownRound], spreads: Array, groups: npt.NDArray[np.bool_]
+    rounds: Sequence[RoundShares], spreads: Array, groups: npt.NDArray[np.bool_]
 ) -> tuple[Array, Array]:
     """Return means and variances of all leaks, (hypotheses, clients).
 
@@ -159,7 +161,7 @@ def _moments(
     return means, variances
 
 
-def _without_others(one: KnownRound, groups: npt.NDArray[np.bool_]) -> Array:
+def _without_others(one: RoundShares, groups: npt.NDArray[np.bool_]) -> Array:
     """Return what each member of a group shows by its own update, (groups, clients).
 
     Members' estimates hold each other's updates; answers in proportion are taken apart. What comes
@@ -179,7 +181,7 @@ def _without_others(one: KnownRound, groups: npt.NDArray[np.bool_]) -> Array:
 
 
 def _leaks(
-    one: KnownRound, alone: Array, answer_at_once: Array, groups: npt.NDArray[np.bool_]
+    one: RoundShares, alone: Array, answer_at_once: Array, groups: npt.NDArray[np.bool_]
 ) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution.contamination import LAWS
-from fedaudit.metrics.attribution.known_leak import (
+from fedaudit.metrics.attribution.known_contamination import (
     GAINS,
     SENDS,
-    KnownClients,
-    KnownRound,
-    known_leaks,
+    ClientStatistics,
+    RoundShares,
+    contamination_hypotheses,
 )
-from fedaudit.metrics.attribution.marked_groups import all_groups
+from fedaudit.metrics.attribution.marked_groups import enumerate_groups
 
 
 def tail(z):
@@ -24,22 +24,22 @@ def tail(z):
 
 def groups_of(count, *, among=None):
     names = tuple(range(count)) if among is None else among
-    return np.array([[who in group for who in range(count)] for group in all_groups(names)])
+    return np.array([[who in group for who in range(count)] for group in enumerate_groups(names)])
 
 
 def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0):
     count = len(z)
-    clients = KnownClients(
+    clients = ClientStatistics(
         z=np.array(z),
         z_above=np.array(z),
         spreads=np.full(count, spread),
         null_marks=[marks] * count,
     )
-    return known_leaks(rounds, clients, groups_of(count, among=among), error)
+    return contamination_hypotheses(rounds, clients, groups_of(count, among=among), error)
 
 
 def one_round(shares, scores):
-    return KnownRound(np.array(shares), np.array(scores, dtype=float), np.ones(len(scores), bool))
+    return RoundShares(np.array(shares), np.array(scores, dtype=float), np.ones(len(scores), bool))
 
 
 def test_by_hand():
@@ -137,7 +137,7 @@ def plain(rounds, z, spread, error):
     took = [sum(bool(r.present[who]) for r in rounds) for who in range(count)]
     table, means = {}, {}
     ways = [*LAWS, *GAINS]
-    for group in all_groups(everybody):
+    for group in enumerate_groups(everybody):
         for law in ways:
             for who in everybody:
                 mean = variance = 0.0
@@ -151,7 +151,7 @@ def plain(rounds, z, spread, error):
     found = []
     for who in everybody:
         tails = [tail(z[who] / spread)]
-        for group in all_groups(everybody):
+        for group in enumerate_groups(everybody):
             for law in ways:
                 rest = [x for x in everybody if x not in group and x != who]
                 explained = all(table[group, law, x] > error / count for x in rest)
@@ -217,7 +217,7 @@ def test_against_plain_words(seed, number, error):
         present = rng.random(4) < 0.8
         here = np.outer(present, present) * (1 - np.eye(4))
         rounds.append(
-            KnownRound(
+            RoundShares(
                 rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(4, 4)) * here,
                 rng.choice([0.0, 2.0, 5.0, 9.0], size=4) * present,
                 present,
