@@ -1,6 +1,6 @@
 """Whether `attribute` names marked clients and no innocent one, on models, seed by seed.
 
-    python benchmarks/attribution_study.py [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME]
+    python benchmarks/attribution_study.py [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME] [--decide]
 
 The federations are those of the profile fed_attr at nano scale, settings and all: both marks under
 FedIT and FLoRA with three of ten clients marked, and, under FedIT, with nobody, one and all of
@@ -16,11 +16,13 @@ each over what it had to exceed.
 """
 
 import argparse
+import gzip
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ MARKED = {"nobody": 0, "one": 1, "all": 10}
 PROFILE = "fed_attr"
 ROOT = Path(__file__).parents[1]
 KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr.md"
+LOG, SCORES = "log.json", "scores.json"
 START, END = "<!-- attribution study -->\n", "<!-- end -->"
 
 
@@ -59,50 +62,81 @@ def tasks(seeds: Sequence[int]) -> Iterator[Task]:
 
 
 def run(task: Task, out: Path, work: Path) -> str:
-    """Train and attribute a federation, keep its figures, drop its weights, and return its name."""
+    """Train and score a federation, keep scores and figures, drop its weights, return its name."""
     import torch
 
-    from fedaudit.api.progress import no_progress
-    from fedaudit.attribution.pipeline import truth_of
+    from fedaudit.attribution import pipeline
+    from fedaudit.attribution.owner import scoring
+    from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
+    from fedaudit.attribution.scores import write
+    from fedaudit.attribution.server import estimation, query_plan
     from fedaudit.config import profile
-    from fedaudit.federation.folder import open_federation
-    from fedaudit.report.redaction import Redactor
     from fedaudit.reproduction.runner import variant_config
-    from fedaudit.reproduction.variant import VariantTask, Watch, run_variant
+    from fedaudit.simulation import runner as simulation
 
     torch.set_num_threads(1)
     study = profile.load(PROFILE)
     [variant] = [one for one in study.study if one.name == f"{task.base}-0"]
-    variant = replace(variant, attribution=(PROFILE,))
     settings: dict[str, Any] = {"seed": task.seed, "workers": 1}
     if task.kind in MARKED:
         marked = MARKED[task.kind]
         settings["watermark"] = {"clients": marked, **({} if marked else {"marks": 3})}
-    place = work / "federations" / task.name
-    outcome = run_variant(
-        VariantTask(
-            variant=variant,
-            config=variant_config(study, "nano", variant, settings),
-            folder=place,
-            verdicts=work / "verdicts",
-            redactor=Redactor(bytes(32)),
-        ),
-        Watch(variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress),
-    )
+    config = variant_config(study, "nano", variant, settings)
+    place, steps = work / "federations" / task.name, work / "steps" / task.name
+    with simulation.alone_in(place):
+        simulation.simulate(config, place, listener=lambda _: None, verdicts=work / "verdicts")
+    wish = query_plan.ProtocolConfig(seed=task.seed, limit=config.queries.limit)
+    resolved = pipeline.check(pipeline.AttributionRequest(rounds=place, wish=wish))
+    planned = query_plan.plan(resolved.federation, wish)
+    steps.mkdir(parents=True, exist_ok=True)
+    estimates, _ = estimation.estimate(planned, steps / "estimates", steps / LOG, recorded=False)
+    with DetectionPool(Machine(workers=1)) as pool:
+        scores = scoring.score(steps / "estimates", estimates, resolved.marks, pool)
+    write(scores, steps / SCORES)
+    kept = {
+        "truth": pipeline.truth_of(resolved.federation),
+        LOG: json.loads((steps / LOG).read_text()),
+        SCORES: json.loads((steps / SCORES).read_text()),
+    }
+    _packed(out, task).parent.mkdir(parents=True, exist_ok=True)
+    _packed(out, task).write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
+    decide_again(task, out)
+    shutil.rmtree(place)
+    shutil.rmtree(steps)
+    return task.name
+
+
+def _packed(out: Path, task: Task) -> Path:
+    """Return the path of a federation's scores, of its sets and of the truth."""
+    return out / "scores" / f"{task.name}.json.gz"
+
+
+def decide_again(task: Task, out: Path) -> None:
+    """Write a federation's figures, by what `attribute --rounds` decides from its kept scores."""
+    from fedaudit.attribution.decision import known_designs
+    from fedaudit.attribution.decision.decision import decide
+    from fedaudit.attribution.report import decision_rows
+    from fedaudit.attribution.scores import read
+    from fedaudit.metrics.attribution.stouffer import THRESHOLD
+
+    kept = json.loads(gzip.decompress(_packed(out, task).read_bytes()))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (LOG, SCORES):
+            (Path(folder) / name).write_text(json.dumps(kept[name]))
+        scores = read(Path(folder) / SCORES)
+        combinations = known_designs.read_log(Path(folder) / LOG, scores.run)
+    shares = known_designs.estimate_shares(scores, combinations, scores.weights)
+    decision = decide(scores, threshold=THRESHOLD, alpha=0.01, shares=shares)
     rows = [
         {
             "plugin": row.plugin, "metric": row.metric, "value": row.value, "n": row.n,
             "hits": row.hits, "baseline": row.baseline, "client": row.scope.get("client", ""),
         }
-        for row in outcome.measurements
+        for row in decision_rows(decision, scores, THRESHOLD, kept["truth"])
         if row.metric in ("tpr", "fpr")
         or ((row.plugin, row.metric) == (PROFILE, "stouffer_z") and "round" not in row.scope)
     ]  # fmt: skip
-    figures = {"rows": rows, "truth": truth_of(open_federation(place))}
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{task.name}.json").write_text(_text(figures))
-    shutil.rmtree(place)
-    return task.name
+    (out / f"{task.name}.json").write_text(_text({"rows": rows, "truth": kept["truth"]}))
 
 
 def _text(figures: Mapping[str, Any]) -> str:

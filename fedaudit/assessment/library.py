@@ -31,6 +31,7 @@ from fedaudit.audit.target import RUNS
 from fedaudit.config import registry
 from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
+from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.report.document import Report, write
 from fedaudit.report.verdict.criteria import Policy
 
@@ -81,6 +82,7 @@ def prepare(
     device: str = "auto",
     dtype: str = "auto",
     engine: str = "local",
+    vllm: VllmOptions | None = None,
     defenses: bool | Sequence[str] = False,
     defense_seeds: int = 3,
     defense_profile: str = "",
@@ -121,6 +123,7 @@ def prepare(
         "device": device,
         "dtype": dtype,
         "engine": engine,
+        "vllm": vllm,
     }
     plan = make_plan(material, common, options=options, commitment=commitment, quick=quick)
     request = AssessmentRequest(

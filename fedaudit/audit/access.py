@@ -1,17 +1,26 @@
-"""The ways in which one model is asked: as it is, or as deployed and under each kind of key."""
+"""The engine for what is audited, and the ways to ask it: as it is, or as deployed under a key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import DeployedClient
 from fedaudit.api.engine import Engine
-from fedaudit.api.errors import unknown_name_error
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Target
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.deployment import defense_of, responder_of
+from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget
+from fedaudit.engine import factory
 from fedaudit.federation import adapters
+from fedaudit.journal.shards import AuditJournal
+from fedaudit.journal.unfinished_piece import UnfinishedPiece
 from fedaudit.system.files import hash_files, sha256
+
+if TYPE_CHECKING:
+    from fedaudit.engine.factory import AnyEngine
 
 RIGHT = "right"
 KEY = ("key", "adapter")
@@ -53,6 +62,42 @@ class ModelView:
             limits=tuple(f"{label}: {limit}" for limit in result.limits),
             revealed=tuple({**leak, "id": f"{short}-{leak['id']}"} for leak in plain),
         )
+
+
+def load_engine(
+    audited: AuditTarget,
+    form: PromptTemplate,
+    request: AuditRequest,
+    journal: AuditJournal | None = None,
+) -> tuple["AnyEngine", str]:
+    """Return the engine for what is audited, and its base's fingerprint.
+
+    Raises InputError when the base is not the one that the federation was trained on, or not the
+    one, in the same dtype and by the same engine, that gave the answers which are kept.
+    """
+    from fedaudit.engine.parallel.protocol import EngineConfig
+
+    order = EngineConfig(
+        base=audited.base,
+        device=request.device,
+        dtype=request.dtype,
+        template=form,
+        batch_size=request.batch_size,
+        fetch=audited.federation is None,
+    )
+    engine, base = factory.make_engine(
+        order, request.engine, request.vllm, lambda: UnfinishedPiece(journal)
+    )
+    if audited.base_sha256 not in ("", base.sha256, base.earlier):
+        raise InputError(
+            f"The base {audited.base} is not the one that the federation was trained on "
+            f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
+        )
+    if journal:
+        journal.record_fact("the base's SHA-256", base.sha256)
+        journal.record_fact("the base's dtype", base.dtype)
+        journal.record_fact("what answers", factory.answers_by(request.engine))
+    return engine, base.sha256
 
 
 def model_views(engine: Engine, audited: AuditTarget, keys: Sequence[str]) -> list[ModelView]:

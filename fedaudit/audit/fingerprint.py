@@ -26,8 +26,9 @@ from fedaudit.system.files import sha256
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
-FREE = ("batch_size", "workers", "device", "engine")
-"""Settings that change results by rounding at most: a run may be resumed with others."""
+FREE = ("batch_size", "workers", "device", "engine", "vllm")
+"""Settings that change results by rounding at most: a run may be resumed with others. That it is
+vLLM that answers is a fact of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
         for name in request.attacks
     }
     table = {key: value for key, value in asdict(request).items() if key != "options"}
-    for name in ("counterfactual", "model", "endpoint"):  # as in runs that knew of none
+    for name in ("counterfactual", "model", "endpoint", "vllm"):  # as in runs that knew of none
         if table.get(name, "") is None:
             del table[name]
     if folders := table.pop("reference_folders", ()):

@@ -15,6 +15,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import environment, evidence
+from fedaudit.audit.access import load_engine
 from fedaudit.audit.endpoint import Tell, connected, endpoint_target
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs import held_out, reference_models
@@ -23,7 +24,7 @@ from fedaudit.audit.inputs.other_members import check_files
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
-from fedaudit.engine.parallel import ray_cluster
+from fedaudit.engine import factory
 from fedaudit.engine.remote.options import is_url
 from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
@@ -31,8 +32,6 @@ from fedaudit.journal.unfinished_piece import UnfinishedPiece
 from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
@@ -177,8 +176,10 @@ class AuditPipeline(ABC, Generic[R]):
         """Ask everything of the model: of the one in this process, or the one behind a server."""
         served = self.audited.served
         if served is None:
-            engine, sha256 = load(self.audited, self.form, self.request, self.journal)
-            return MeasuredModel(measured=self.measure(engine), base_sha256=sha256)
+            engine, sha256 = load_engine(self.audited, self.form, self.request, self.journal)
+            measured = self.measure(engine)
+            caveats = tuple(factory.finish(engine))
+            return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)
         dry = copy(self)
         dry.journal, dry.watch = None, no_watcher
         with connected(served, self.form, ask=dry.measure, tell=self.tell) as connection:
@@ -226,7 +227,7 @@ def check(request: AuditRequest) -> AuditTarget:
             raise UsageError(f"The attack {name} is named twice; each can be made once.")
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
-    ray_cluster.check(request.engine, request.device)
+    factory.check(request.engine, request.device, request.vllm)
     held_out.check(request)
     reference_models.check(request)
     for path in filter(None, (request.input_path, request.victim_path, request.unseen)):
@@ -252,40 +253,6 @@ def check(request: AuditRequest) -> AuditTarget:
     if request.keys and not audited.deployment:
         raise UsageError("--key goes with a federation whose model answers through a defence.")
     return audited
-
-
-def load(
-    audited: AuditTarget,
-    form: PromptTemplate,
-    request: AuditRequest,
-    journal: AuditJournal | None = None,
-) -> tuple["LocalEngine | ParallelEngine", str]:
-    """Return the engine for what is audited, and its base's fingerprint.
-
-    Raises InputError when the base is not the one that the federation was trained on, or not the
-    one, in the same dtype, that gave the answers which are kept.
-    """
-    from fedaudit.engine.parallel import engine as spread
-    from fedaudit.engine.parallel.protocol import EngineConfig
-
-    order = EngineConfig(
-        base=audited.base,
-        device=request.device,
-        dtype=request.dtype,
-        template=form,
-        batch_size=request.batch_size,
-        fetch=audited.federation is None,
-    )
-    engine, base = spread.make_engine(order, request.engine)
-    if audited.base_sha256 not in ("", base.sha256, base.earlier):
-        raise InputError(
-            f"The base {audited.base} is not the one that the federation was trained on "
-            f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
-        )
-    if journal:
-        journal.record_fact("the base's SHA-256", base.sha256)
-        journal.record_fact("the base's dtype", base.dtype)
-    return engine, base.sha256
 
 
 def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:

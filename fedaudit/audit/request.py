@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.engine.remote.options import EndpointOptions
+from fedaudit.engine.vllm.options import VllmOptions
 
 TEMPLATE = "fed_pii"
 """The prompt template, where neither user nor target names one."""
@@ -56,7 +57,10 @@ class AuditRequest(ABC):
     control: Path | None = None
     """Documents that nobody in the federation has: their PII shows what guessing gives."""
     engine: str = "local"
-    """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
+    """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster, "vllm[:N]"
+    by a vLLM server on N GPUs."""
+    vllm: VllmOptions | None = None
+    """How that vLLM server is started."""
 
     model: str | None = None
     """By which name a server has the model, where the target is a server's address."""

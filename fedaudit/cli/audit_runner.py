@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Watcher
     from fedaudit.audit.request import AuditRequest
     from fedaudit.audit.session import AuditSession
-    from fedaudit.engine.remote.options import EndpointOptions
 
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
@@ -29,18 +28,25 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     return table
 
 
-def split_endpoint(set_: list[str] | None) -> tuple[list[str], "EndpointOptions | None"]:
-    """Return the settings but for those of `endpoint`, and the endpoint's options, if any."""
+def split_server_options(
+    set_: list[str] | None, servers: Sequence[str] = ("endpoint", "vllm")
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the settings for plugins, and options by server: `endpoint`, and `vllm` to start one.
+
+    A server that no setting names has None.
+    """
     from fedaudit.config.options import build, parse_settings
     from fedaudit.engine.remote.options import EndpointOptions
+    from fedaudit.engine.vllm.options import VllmOptions
 
-    endpoint_settings = [setting for setting in set_ or () if setting.startswith("endpoint.")]
-    plugin_settings = [setting for setting in set_ or () if not setting.startswith("endpoint.")]
-    if not endpoint_settings:
-        return plugin_settings, None
-    return plugin_settings, build(
-        EndpointOptions, parse_settings(endpoint_settings)["endpoint"], "endpoint"
-    )
+    plugin_settings = list(set_ or ())
+    kinds: dict[str, Any] = {"endpoint": EndpointOptions, "vllm": VllmOptions}
+    found: dict[str, Any] = {}
+    for name in servers:
+        own = [setting for setting in plugin_settings if setting.startswith(f"{name}.")]
+        plugin_settings = [setting for setting in plugin_settings if setting not in own]
+        found[name] = build(kinds[name], parse_settings(own)[name], name) if own else None
+    return plugin_settings, found
 
 
 def plugin_tables(

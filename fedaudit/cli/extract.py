@@ -134,12 +134,12 @@ def extract(
 
     Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     contextual.samples=30 or presidio.ner=spacy:en_core_web_sm; those of a server as
-    --set endpoint.OPTION=VALUE.
+    --set endpoint.OPTION=VALUE, of one that --engine vllm starts as --set vllm.OPTION=VALUE.
     """
     from fedaudit.extraction import estimator_choice as estimators
 
     chosen = tuple(attack or ["contextual"])
-    set_, endpoint = attacking.split_endpoint(set_)
+    set_, servers = attacking.split_server_options(set_)
     options = attacking.options(set_, (*chosen, detector))
     options = estimators.estimator_options(estimator, chosen, options)
     arguments: dict[str, Any] = {
@@ -147,7 +147,7 @@ def extract(
         "options": options,
         "target": target,
         "model": model,
-        "endpoint": endpoint,
+        **servers,
         "adapter": adapter,
         "round": round_,
         "client": client,

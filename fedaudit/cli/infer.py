@@ -71,7 +71,7 @@ def infer(
     """
     from fedaudit.audit.request import InferenceRequest
 
-    set_, endpoint = attacking.split_endpoint(set_)
+    set_, servers = attacking.split_server_options(set_)
     options = attacking.options(set_, ("ranking", detector))
     if candidates:
         options["ranking"] = {**options.get("ranking", {}), "candidates": candidates}
@@ -80,7 +80,7 @@ def infer(
         options=options,
         target=target,
         model=model,
-        endpoint=endpoint,
+        **servers,
         adapter=adapter,
         round=round_,
         client=client,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
-from fedaudit.cli.audit_runner import run_audit, split_endpoint
+from fedaudit.cli.audit_runner import run_audit, split_server_options
 from fedaudit.cli.options import (
     Adapter,
     BatchSize,
@@ -119,7 +119,7 @@ def memorize(
     Word for word, or in idea. Options of the scorer of paraphrases and of the detector, which then
     finds entities, are set as --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
-    set_, endpoint = split_endpoint(set_)
+    set_, servers = split_server_options(set_)
     options = _options(set_, (detector, paraphraser))
     protocol = {
         "sample": sample,
@@ -141,7 +141,7 @@ def memorize(
         "options": options,
         "shorter": prefix_length is None,
         "model": model,
-        "endpoint": endpoint,
+        **servers,
         "adapter": adapter,
         "round": round_,
         "detector": detector,

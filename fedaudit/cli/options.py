@@ -29,8 +29,8 @@ Engine = Annotated[
     str,
     typer.Option(
         "--engine",
-        metavar="local[:N]|ray[:N]",
-        help="This process, N processes here, or a Ray cluster's N engines.",
+        metavar="local[:N]|ray[:N]|vllm[:N]",
+        help="This process, N processes here, a Ray cluster's N engines, or vLLM on N GPUs.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

@@ -13,9 +13,11 @@ The only package that imports torch with its modules.
   shows.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
+* `vllm/`: A vLLM server that is started for one audit and serves its base with adapters beside it.
 * `batching`: Which rows go through the model together; no torch needed.
 * `device`: Devices: which one and with which dtype, and numbers that go there from the host.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
+* `factory`: From the name of an engine, as --engine has it, to the engine.
 * `fake`: An engine without a model, for tests of plugins: it gives the answers of a function.
 * `flops`: Floating-point operations of a model, counted by torch while the model runs.
 * `hidden_states`: Hidden states: what the base makes of a prompt, before it makes words of it.

@@ -62,7 +62,8 @@ class HttpAttempt:
 class JsonClient:
     """Asks equal servers in turn; several threads may share it. Close it after use.
 
-    `name` begins its errors; `sleep` waits the seconds before a request is sent again.
+    `key` is a key in place of one that an environment variable holds. `name` begins its errors;
+    `sleep` waits the seconds before a request is sent again.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class JsonClient:
         *,
         name: str,
         key_variable: str = "",
+        key: str = "",
         timeout: float = 60.0,
         retries: int = 5,
         most_bytes: int = 2**20,
@@ -83,7 +85,7 @@ class JsonClient:
         headers = {
             "Content-Type": "application/json",
             "Accept-Encoding": "identity",  # what is unpacked has no bound
-            **key_header(key_variable),
+            **(_bearer(key) if key else key_header(key_variable)),
         }
         self.http = {url: _connect(url, headers) for url in self.urls}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -254,6 +256,10 @@ def key_header(key_variable: str) -> dict[str, str]:
         raise UsageError("The environment variable that key_variable names is not set.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise InputError("What the environment variable of key_variable holds is no API key.")
+    return _bearer(key)
+
+
+def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 

@@ -32,7 +32,8 @@ def chat(text):
 class Server:
     """Answers with `reply(request)`: (status, headers, body); `requests` keeps all."""
 
-    def __init__(self, reply):
+    def __init__(self, reply, port=0):
+        self.port = port
         self.reply, self.requests, self.most, self._now = reply, [], 0, 0
         self._lock = threading.Lock()
 
@@ -79,7 +80,7 @@ class Server:
             def log_message(self, *args):
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

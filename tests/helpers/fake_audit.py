@@ -134,7 +134,7 @@ def replace(put, log, chance):
             kept.record_fact("the base's SHA-256", "0" * 64)
         return Engine(chance, Path(log)), "0" * 64
 
-    put(pipeline, "load", load)
+    put(pipeline, "load_engine", load)
     put(sampling, "PIECE", 40)
     put(caching_engine, "ROOM", 60)
     put(walk, "QUESTIONS", 3)

@@ -143,10 +143,11 @@ def audit(
     from fedaudit.assessment.library import prepare
     from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.cli.audit.defenses import chosen_defenses
-    from fedaudit.cli.audit_runner import plugin_tables
+    from fedaudit.cli.audit_runner import plugin_tables, split_server_options
     from fedaudit.cli.console import print_note
 
     before = None if baseline is None else read_baseline(baseline)
+    set_, servers = split_server_options(set_, ["vllm"])
     prepared = prepare(
         target,
         adapter=adapter,
@@ -171,6 +172,7 @@ def audit(
         device=device,
         dtype=dtype,
         engine=engine,
+        vllm=servers["vllm"],
         defenses=chosen_defenses(defenses, defense),
         defense_seeds=defense_seeds,
         defense_profile=defense_profile,
@@ -188,7 +190,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     from fedaudit.api.records import Target
     from fedaudit.assessment.cost import corpora, cost_of
     from fedaudit.assessment.speed import try_speed
-    from fedaudit.audit import pipeline
+    from fedaudit.audit.access import load_engine
     from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
@@ -198,7 +200,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     documents = files.read_documents(material.victim or material.prefixes)
     speed = None
     if documents:
-        engine, _ = pipeline.load(material.audited, files.form, request)
+        engine, _ = load_engine(material.audited, files.form, request)
         adapter = material.audited.adapter
         tuned = Target(name="tuned", adapter=str(adapter) if adapter else None)
         plain = not material.audited.deployment

@@ -2,7 +2,8 @@
 
 * `checkpoint`: A model's folder: the files that are read of it, their fingerprint, and whether
   all fitted.
-* `adapter_shapes`: The tensors that an adapter of a configuration has on a base, in PEFT's order.
+* `adapter_shapes`: A base's modules without its weights, and the tensors that an adapter has on
+  them.
 * `dumps`: Files of torch.save and numpy.savez: opened, and made safetensors, in a process with
   limits.
 * `dumps_process`: What is done with files of torch.save and numpy.savez, in a process with limits.

@@ -1,10 +1,10 @@
-"""The tensors that an adapter of a configuration has on a base, in PEFT's order."""
+"""A base's modules without its weights, and the tensors that an adapter has on them."""
 
 from pathlib import Path
 
 import torch
 from peft import get_peft_model_state_dict
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading import checkpoint, loader, quarantine
@@ -19,23 +19,31 @@ def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
     `folder` has its configuration. The order is that of `peft.get_peft_model_state_dict`, in which
     Flower sends arrays without names. Raises InputError where the configuration does not fit.
     """
-    loader.quiet()
-    path = loader.locate(base, fetch=False)
-    quarantine.check(path)
+    model = empty_model(loader.locate(base, fetch=False))
     config = loader.configuration(folder)
+    with torch.device("meta"):
+        peft = loader.with_adapter(model, config, "shapes", trainable=False)
+    tensors = get_peft_model_state_dict(peft, adapter_name="shapes", save_embedding_layers=False)
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def empty_model(path: Path) -> PreTrainedModel:
+    """Return the base in a folder on the device "meta": its modules, and no weights.
+
+    Raises InputError for a folder that holds no causal language model.
+    """
+    loader.quiet()
+    quarantine.check(path)
     try:
         with torch.device("meta"), bounded_modules(str(path), **model_size(path)):
             model_config = AutoConfig.from_pretrained(
                 path, trust_remote_code=False, local_files_only=True
             )
-            model = AutoModelForCausalLM.from_config(model_config)
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(model_config)
     except InputError:
         raise
     except BaseException as error:
         if not checkpoint.is_refusal(error):
             raise
         raise InputError(f"{path} cannot be loaded as a causal language model: {error}") from None
-    with torch.device("meta"):
-        peft = loader.with_adapter(model, config, "shapes", trainable=False)
-    tensors = get_peft_model_state_dict(peft, adapter_name="shapes", save_embedding_layers=False)
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    return model

@@ -42,6 +42,16 @@ def probe(
     return _Probe(server, tokenizer).run(context, longest)
 
 
+def check_scoring(
+    server: CompletionServer, tokenizer: RemoteTokenizer, abilities: ServerAbilities
+) -> str:
+    """Return what is wrong with a model's scores of texts; empty for nothing.
+
+    `abilities` are those of another model of the same server, which can score.
+    """
+    return _Probe(server, tokenizer).scoring_problem(abilities.scoring, abilities)
+
+
 class _Probe:
     """The questions to one model."""
 
@@ -163,14 +173,14 @@ class _Probe:
             self.why["scoring"] = "it only chats"
             return ""
         for field in ("echo", "prompt_logprobs"):
-            problem = self._scoring_problem(field, abilities)
+            problem = self.scoring_problem(field, abilities)
             if not problem:
                 self.why.pop("scoring", None)
                 return field
             self.why["scoring"] = problem
         return ""
 
-    def _scoring_problem(self, field: Scoring, abilities: ServerAbilities) -> str:
+    def scoring_problem(self, field: Scoring, abilities: ServerAbilities) -> str:
         """Return what is wrong with a way to score prompts; empty for nothing.
 
         Of a prompt and the token that the model writes behind it, the last must be as likely as it

@@ -46,7 +46,7 @@ def answer_as(monkeypatch, knows=()):
             kept.record_fact("the base's SHA-256", "0" * 64)
         return FakeEngine(lambda *_: "", likelihood=likelihood), "0" * 64
 
-    monkeypatch.setattr(pipeline, "load", load)
+    monkeypatch.setattr(pipeline, "load_engine", load)
     nothing = {"versions": {}, "device": "none", "git": None}
     monkeypatch.setattr(environment, "describe", lambda device: nothing)
 

@@ -1,0 +1,68 @@
+"""From the name of an engine, as --engine has it, to the engine."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from fedaudit.engine.parallel import ray_cluster
+from fedaudit.engine.vllm import options as vllm_options
+from fedaudit.engine.vllm.options import VllmOptions
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
+    from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
+    from fedaudit.engine.remote.completion_cache import CacheBackend
+    from fedaudit.engine.vllm.engine import VllmEngine
+
+    AnyEngine = LocalEngine | ParallelEngine | VllmEngine
+
+
+def check(name: str, device: str, options: VllmOptions | None) -> None:
+    """Raise UsageError for an unknown engine, one that cannot run here, or options of another."""
+    if vllm_options.requested_gpus(name) is None:
+        if options is not None:
+            raise vllm_options.other_engine_error()
+        ray_cluster.check(name, device)
+    else:
+        vllm_options.check_device(device)
+
+
+def answers_by(name: str) -> str:
+    """Return in words whose arithmetic gives the answers: those of two kinds are not mixed."""
+    return "fedaudit's engine" if vllm_options.requested_gpus(name) is None else "vLLM"
+
+
+def make_engine(
+    order: "EngineConfig",
+    name: str,
+    options: VllmOptions | None = None,
+    make_cache: "Callable[[], CacheBackend] | None" = None,
+) -> "tuple[AnyEngine, EngineInfo]":
+    """Return the engine that `name` means, and its base's description.
+
+    What `make_cache` returns keeps the answers of a server to a piece in which it died. Processes
+    and servers end, and a cluster is given back, when the engine is garbage-collected or this
+    process ends.
+    """
+    gpus = vllm_options.requested_gpus(name)
+    if gpus is None:
+        from fedaudit.engine.parallel import engine as parallel
+
+        return parallel.make_engine(order, name)
+    from fedaudit.engine.vllm.engine import start_engine
+
+    cache = make_cache() if make_cache else None
+    return start_engine(order, gpus, options or VllmOptions(), cache)
+
+
+def finish(engine: "AnyEngine") -> Sequence[str]:
+    """End what an engine has started for itself; return what a reader should know of its answers.
+
+    An engine of processes or of a cluster is left to be asked again.
+    """
+    from fedaudit.engine.vllm.engine import VllmEngine
+
+    if not isinstance(engine, VllmEngine):
+        return ()
+    engine.finish()
+    return engine.caveats()

@@ -1,0 +1,156 @@
+"""The engine that starts a vLLM server and asks it: for models that one GPU does not hold."""
+
+import weakref
+from pathlib import Path
+
+import torch
+from transformers.pytorch_utils import Conv1D
+
+from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.records import Target
+from fedaudit.engine.device import device_for, dtype_for
+from fedaudit.engine.loading import checkpoint, loader
+from fedaudit.engine.loading.adapter_shapes import empty_model
+from fedaudit.engine.lora.active import Version, version
+from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
+from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCache
+from fedaudit.engine.remote.engine import RemoteEngine
+from fedaudit.engine.remote.options import EndpointOptions
+from fedaudit.engine.remote.probe import MIN_CONTEXT, check_scoring, probe
+from fedaudit.engine.remote.server import CompletionServer
+from fedaudit.engine.remote.spending import RequestBudget
+from fedaudit.engine.remote.tokenizer import RemoteTokenizer
+from fedaudit.engine.vllm.adapter import write_plain_adapter
+from fedaudit.engine.vllm.options import RANKS, VllmOptions
+from fedaudit.engine.vllm.process import BASE, ServedBase, VllmProcess
+from fedaudit.federation import adapters
+from fedaudit.system.http_client import HttpStatusError
+
+NO_BOUND = 2**62
+"""One's own server is asked as often as it takes."""
+LOAD = "/load_lora_adapter"
+NAME_DIGITS = 16
+"""Of an adapter's fingerprint, by which the server has it: the same in a resumed audit."""
+
+
+class VllmEngine(RemoteEngine):
+    """Answers through a vLLM server of its own, which has a base and adapters by name.
+
+    What it can is found out from the base as from any server's model. An adapter is loaded when it
+    is asked for first, and must then score texts by what it writes.
+    """
+
+    def __init__(
+        self,
+        process: VllmProcess,
+        model: torch.nn.Module,
+        order: EngineConfig,
+        cache: CacheBackend | None = None,
+    ) -> None:
+        self.process, self._model = process, model
+        options = process.options
+        self._spending = RequestBudget(
+            options=EndpointOptions(
+                concurrency=options.concurrency,
+                timeout=options.timeout,
+                max_requests=NO_BOUND,
+                max_tokens=NO_BOUND,
+            )
+        )
+        tokenizer = RemoteTokenizer(str(process.served.path), order.template)
+        base = self._named(BASE)
+        abilities = probe(base, tokenizer, context=0, longest=MIN_CONTEXT)
+        self._names: dict[Version, str] = {}
+        self._loaded: set[str] = set()
+        super().__init__(base, base, tokenizer, abilities, CompletionCache(cache))
+
+    def close(self) -> None:
+        """End the server."""
+        self.process.close()
+
+    def _named(self, name: str) -> CompletionServer:
+        return CompletionServer(self.process.client, name, self._spending)
+
+    def _server(self, target: Target) -> CompletionServer:
+        """Return the base or the adapter of a target by its name on the server, loaded."""
+        if target.adapter is None:
+            return self._named(BASE)
+        folder, key = Path(target.adapter), version(target.adapter)
+        name = self._names.get(key) or adapters.fingerprint(folder)[:NAME_DIGITS]
+        if name not in self._loaded:
+            self._load(folder, name)
+        self._names[key] = name
+        return self._named(name)
+
+    def _load(self, folder: Path, name: str) -> None:
+        """Load an adapter under a name; raises TargetError for one that is not served."""
+        out = self.process.folder / name
+        rank = write_plain_adapter(folder, out, self._model, self.process.served.modules)
+        self._make_room(rank, folder)
+        try:
+            self.process.client.post(LOAD, {"lora_name": name, "lora_path": str(out)})
+        except HttpStatusError as error:
+            raise TargetError(f"vLLM does not load the adapter {folder}: {error}") from None
+        self._loaded.add(name)
+        if self.abilities.scoring:
+            problem = check_scoring(self._named(name), self.tokenizer, self.abilities)
+            if problem:
+                raise TargetError(
+                    f"vLLM's log-probabilities of texts with the adapter {folder} cannot be used "
+                    f"({problem}): use --engine local."
+                )
+
+    def _make_room(self, rank: int, folder: Path) -> None:
+        """Start the server again where an adapter has a higher rank than it has room for."""
+        if rank <= self.process.rank:
+            return
+        if rank > RANKS[-1]:
+            raise InputError(f"{folder} has rank {rank}; vLLM serves up to {RANKS[-1]}.")
+        self.process.stop()
+        self._loaded.clear()
+        self.process.rank = min(size for size in RANKS if size >= rank)
+        self.process.start()
+
+
+def start_engine(
+    order: EngineConfig, gpus: int, options: VllmOptions, cache: CacheBackend | None = None
+) -> tuple[VllmEngine, EngineInfo]:
+    """Return an engine that has started a vLLM server, and its base's description.
+
+    `cache` keeps the answers to a piece in which the server died. The server ends when the engine
+    is garbage-collected or this process ends. Raises TargetError where vLLM does not start,
+    InputError for a folder that holds no causal language model.
+    """
+    path = loader.locate(order.base, fetch=order.fetch)
+    model = empty_model(path)
+    sha256, earlier = checkpoint.fingerprints(path)
+    dtype = str(dtype_for(order.dtype, device_for("auto"))).removeprefix("torch.")
+    served = ServedBase(path=path, dtype=dtype, modules=adapted_modules(model), gpus=gpus)
+    process = VllmProcess(served, options)
+    process.start()
+    try:
+        engine = VllmEngine(process, model, order, cache)
+    except BaseException:
+        process.close()
+        raise
+    weakref.finalize(engine, process.close)
+    info = EngineInfo(
+        sha256=sha256,
+        earlier=earlier,
+        dtype=f"torch.{dtype}",
+        context_length=engine.context_length,
+        prompt_starts=engine.prompt_starts,
+    )
+    return engine, info
+
+
+def adapted_modules(model: torch.nn.Module) -> list[str]:
+    """Return the last parts of the names of a base's linear layers, but for its output layer."""
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    return sorted(
+        {
+            name.rpartition(".")[2]
+            for name, module in model.named_modules()
+            if isinstance(module, torch.nn.Linear | Conv1D) and module is not head
+        }
+    )

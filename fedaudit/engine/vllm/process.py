@@ -1,0 +1,182 @@
+"""A vLLM server's process: its command, its start, and its end with this process."""
+
+import os
+import secrets
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.api.errors import TargetError
+from fedaudit.engine.vllm.options import VllmOptions
+from fedaudit.report.redaction import make_visible
+from fedaudit.system.http_client import JsonClient, ServerUnreachable
+
+BASE = "base"
+"""The base's name on the server."""
+PYTHON_VARIABLE = "FEDAUDIT_VLLM_PYTHON"
+MODULE = "vllm.entrypoints.openai.api_server"
+SUPERVISOR = (sys.executable, "-P", "-m", "fedaudit.engine.vllm.supervisor")
+CACHED_ADAPTERS = 16
+"""Adapters that the server keeps in memory."""
+INTERVAL = 0.5
+"""Seconds between two looks whether it is ready."""
+MOST_BYTES = 2**26
+STOP_SECONDS = 20.0
+LOG_BYTES = 2**18
+"""The end of its log, where the reason of a failure stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedBase:
+    """What a server serves, and how it is spread."""
+
+    path: Path
+    dtype: str
+    modules: Sequence[str]
+    """The last parts of the names of layers that adapters may be on."""
+    gpus: int
+
+
+class VllmProcess:
+    """A server on a port of this machine, with a key that nobody else has.
+
+    It starts with `start` and ends with `stop`, or with this process. Raises TargetError where it
+    does not start.
+    """
+
+    def __init__(self, served: ServedBase, options: VllmOptions) -> None:
+        self.served, self.options = served, options
+        self.rank = options.max_lora_rank
+        self._scratch = tempfile.TemporaryDirectory(prefix="fedaudit-vllm-")
+        self.folder = Path(self._scratch.name)
+        """For adapters, and empty when the server starts in it: nothing is imported from there."""
+        self._log = self.folder / "server.log"
+        self._key, self._port = secrets.token_urlsafe(32), _free_port()
+        self.url = f"http://127.0.0.1:{self._port}/v1"
+        self.client = self._client(timeout=options.timeout, retries=3)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server, with room for adapters of rank `rank`, and wait until it answers."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*SUPERVISOR, *self.command()],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, **self._environment()},
+                start_new_session=True,  # Ctrl-C is ours to handle
+            )
+        try:
+            self._await_answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self) -> None:
+        """End the server; it may be started again."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def close(self) -> None:
+        """End the server and leave nothing behind."""
+        self.client.close()
+        self.stop()
+        self._scratch.cleanup()
+
+    def command(self) -> list[str]:
+        """Return the command that serves the base.
+
+        The sampling defaults of the model's generation_config.json are left out: they would change
+        draws without a word. Only layers that hold no copy of the embedding take adapters, since a
+        server whose output layer may take them scores prompts wrongly, or dies of it.
+        """
+        return [
+            self.options.python or os.environ.get(PYTHON_VARIABLE) or sys.executable,
+            *("-m", MODULE),
+            *("--host", "127.0.0.1", "--port", str(self._port)),
+            *("--model", str(self.served.path.absolute()), "--served-model-name", BASE),
+            *("--dtype", self.served.dtype, "--load-format", "safetensors"),
+            *("--generation-config", "vllm", "--seed", "0"),
+            *("--tensor-parallel-size", str(self.served.gpus)),
+            *("--enable-lora", "--max-loras", "1", "--max-lora-rank", str(self.rank)),
+            *("--max-cpu-loras", str(CACHED_ADAPTERS)),
+            *("--lora-target-modules", *self.served.modules),
+            *shlex.split(self.options.arguments),
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+        return {
+            **offline,
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+            "VLLM_API_KEY": self._key,
+            "PYTHONSAFEPATH": "1",
+        }
+
+    def _await_answer(self) -> None:
+        """Wait for the first answer; raises TargetError when the server ends or takes too long."""
+        assert self._process is not None
+        client = self._client(timeout=10.0, retries=0)
+        limit = time.monotonic() + self.options.start_timeout
+        try:
+            while time.monotonic() < limit:
+                if self._process.poll() is not None:
+                    raise TargetError(f"vLLM did not start: {self._last_error()}")
+                try:
+                    client.get("/models")
+                except ServerUnreachable:
+                    time.sleep(INTERVAL)
+                else:
+                    return
+        finally:
+            client.close()
+        raise TargetError(
+            f"vLLM was not ready after {self.options.start_timeout:,.0f} s; --set "
+            "vllm.start_timeout gives it longer."
+        )
+
+    def _last_error(self) -> str:
+        """Return the last line of the log that names an error, or else its last line."""
+        with self._log.open("rb") as log:
+            log.seek(max(0, self._log.stat().st_size - LOG_BYTES))
+            lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line]
+        if any("No module named 'vllm" in line or "No module named vllm" in line for line in lines):
+            return (
+                "vLLM is not installed beside fedaudit; name the Python of the environment that "
+                "has it with --set vllm.python=PATH."
+            )
+        errors = [line for line in lines if "Error" in line or "error:" in line]
+        return make_visible((errors or lines or ["it said nothing"])[-1].strip())[:300]
+
+    def _client(self, *, timeout: float, retries: int) -> JsonClient:
+        return JsonClient(
+            [self.url],
+            name="vLLM",
+            key=self._key,
+            timeout=timeout,
+            retries=retries,
+            most_bytes=MOST_BYTES,
+        )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port: int = place.getsockname()[1]
+    return port
