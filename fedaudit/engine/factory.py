@@ -32,6 +32,13 @@ def answers_by(name: str) -> str:
     return "fedaudit's engine" if vllm_options.requested_gpus(name) is None else "vLLM"
 
 
+def start_note(name: str) -> str:
+    """Return what a user should know before an engine starts; empty where that is soon done."""
+    if vllm_options.requested_gpus(name) is None:
+        return ""
+    return "vLLM is started for this audit: half a minute, and several for a large model."
+
+
 def make_engine(
     order: "EngineConfig",
     name: str,

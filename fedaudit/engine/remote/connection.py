@@ -114,8 +114,14 @@ class RemoteConnection:
         return server
 
     def _probe_server(self, server: CompletionServer) -> ServerAbilities:
-        context = self.served.options.context
-        return probe(server, self.tokenizer, context=context, longest=self.estimate.longest)
+        options = self.served.options
+        return probe(
+            server,
+            self.tokenizer,
+            context=options.context,
+            longest=self.estimate.longest,
+            scoring=options.scoring,
+        )
 
     def _check_alike(self, server: CompletionServer, urls: Sequence[str]) -> None:
         """Raise TargetError where one of several servers has another model under the same name."""

@@ -26,6 +26,8 @@ class EndpointOptions:
     """Seconds for one answer, from the connection to its last byte."""
     retries: int = 5
     """How often a request is sent again that a server was too busy for, or failed on."""
+    scoring: bool = True
+    """Whether log-probabilities of prompts are asked for: some servers die of that."""
     context: int = 0
     """Tokens that a prompt and its continuation may have together; 0 finds out."""
     max_requests: int = 100_000

@@ -9,7 +9,7 @@ from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse, Scoring, same_texts
-from fedaudit.system.http_client import HttpStatusError
+from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
 
 PROMPTS = (
     "The weather in the north will be",
@@ -30,16 +30,26 @@ AGREE = 0.05
 ASSUMED = 2048
 """Tokens of context that are assumed of a server that does not state any."""
 MIN_CONTEXT = 16
+DIED_OF_SCORING = (
+    "That was when it was asked for the log-probabilities of a prompt: if it died of that, start "
+    "it again and leave them out with --set endpoint.scoring=false."
+)
 
 
 def probe(
-    server: CompletionServer, tokenizer: RemoteTokenizer, *, context: int, longest: int
+    server: CompletionServer,
+    tokenizer: RemoteTokenizer,
+    *,
+    context: int,
+    longest: int,
+    scoring: bool = True,
 ) -> ServerAbilities:
     """Return what a model behind a server can do; raises TargetError where it cannot be asked.
 
-    `context` is the one that the user states, or 0; `longest` is an audit's longest request.
+    `context` is the one that the user states, or 0; `longest` is an audit's longest request;
+    without `scoring` it is not asked for the log-probabilities of prompts.
     """
-    return _Probe(server, tokenizer).run(context, longest)
+    return _Probe(server, tokenizer).run(context, longest, may_score=scoring)
 
 
 def check_scoring(
@@ -59,7 +69,7 @@ class _Probe:
         self.server, self.tokenizer = server, tokenizer
         self.why: dict[str, str] = {}
 
-    def run(self, context: int, longest: int) -> ServerAbilities:
+    def run(self, context: int, longest: int, *, may_score: bool) -> ServerAbilities:
         self._find_api()
         first, second = self._greedy(), self._greedy()
         ids, starts = self._token_ids(first)
@@ -76,7 +86,9 @@ class _Probe:
             token_ids=ids,
             adds_start=starts,
         )
-        scoring = self._scoring(abilities)
+        scoring = self._scoring(abilities) if may_score else ""
+        if not may_score:
+            self.why["scoring"] = "endpoint.scoring is false"
         room = self._context(context, longest, ids=ids)
         return replace(abilities, scoring=scoring, context=room, why=self.why)
 
@@ -173,7 +185,10 @@ class _Probe:
             self.why["scoring"] = "it only chats"
             return ""
         for field in ("echo", "prompt_logprobs"):
-            problem = self.scoring_problem(field, abilities)
+            try:
+                problem = self.scoring_problem(field, abilities)
+            except ServerUnreachable as error:
+                raise ServerUnreachable(f"{error} {DIED_OF_SCORING}", error.status) from None
             if not problem:
                 self.why.pop("scoring", None)
                 return field

@@ -1,14 +1,17 @@
 """The engine that starts a vLLM server and asks it: for models that one GPU does not hold."""
 
+import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.errors import InputError, Interrupted, TargetError
+from fedaudit.api.progress import Progress
 from fedaudit.api.records import Target
-from fedaudit.engine.device import device_for, dtype_for
+from fedaudit.engine.device import DTYPES
 from fedaudit.engine.loading import checkpoint, loader
 from fedaudit.engine.loading.adapter_shapes import empty_model
 from fedaudit.engine.lora.active import Version, version
@@ -20,7 +23,9 @@ from fedaudit.engine.remote.probe import MIN_CONTEXT, check_scoring, probe
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.spending import RequestBudget
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
+from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 from fedaudit.engine.vllm.adapter import write_plain_adapter
+from fedaudit.engine.vllm.installation import find_vllm
 from fedaudit.engine.vllm.options import RANKS, VllmOptions
 from fedaudit.engine.vllm.process import BASE, ServedBase, VllmProcess
 from fedaudit.federation import adapters
@@ -29,6 +34,8 @@ from fedaudit.system.http_client import HttpStatusError
 NO_BOUND = 2**62
 """One's own server is asked as often as it takes."""
 LOAD = "/load_lora_adapter"
+GRACE = 2.0
+"""Seconds that a server which does not answer any more has to end."""
 NAME_DIGITS = 16
 """Of an adapter's fingerprint, by which the server has it: the same in a resumed audit."""
 
@@ -67,6 +74,18 @@ class VllmEngine(RemoteEngine):
     def close(self) -> None:
         """End the server."""
         self.process.close()
+
+    def _ask(
+        self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
+    ) -> list[CompletionResponse]:
+        """Return the answer to every query; raises Interrupted, with why the server has ended."""
+        try:
+            return super()._ask(server, queries, progress)
+        except Interrupted:
+            time.sleep(GRACE)  # it may be about to end
+            if not self.process.has_ended():
+                raise
+            raise Interrupted(f"vLLM has ended: {self.process.last_error()}") from None
 
     def _named(self, name: str) -> CompletionServer:
         return CompletionServer(self.process.client, name, self._spending)
@@ -124,8 +143,17 @@ def start_engine(
     path = loader.locate(order.base, fetch=order.fetch)
     model = empty_model(path)
     sha256, earlier = checkpoint.fingerprints(path)
-    dtype = str(dtype_for(order.dtype, device_for("auto"))).removeprefix("torch.")
-    served = ServedBase(path=path, dtype=dtype, modules=adapted_modules(model), gpus=gpus)
+    installation = find_vllm(options.python)
+    dtype = installation.dtype if order.dtype == "auto" else order.dtype
+    if dtype not in DTYPES:
+        raise InputError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
+    served = ServedBase(
+        installation=installation,
+        path=path,
+        dtype=dtype,
+        modules=adapted_modules(model),
+        gpus=gpus,
+    )
     process = VllmProcess(served, options)
     process.start()
     try:

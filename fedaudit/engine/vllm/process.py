@@ -1,6 +1,7 @@
 """A vLLM server's process: its command, its start, and its end with this process."""
 
 import os
+import re
 import secrets
 import shlex
 import socket
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaudit.api.errors import TargetError
+from fedaudit.engine.vllm.installation import VllmInstallation
 from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.report.redaction import make_visible
 from fedaudit.system.http_client import JsonClient, ServerUnreachable
 
 BASE = "base"
 """The base's name on the server."""
-PYTHON_VARIABLE = "FEDAUDIT_VLLM_PYTHON"
 MODULE = "vllm.entrypoints.openai.api_server"
 SUPERVISOR = (sys.executable, "-P", "-m", "fedaudit.engine.vllm.supervisor")
 CACHED_ADAPTERS = 16
@@ -30,12 +31,16 @@ MOST_BYTES = 2**26
 STOP_SECONDS = 20.0
 LOG_BYTES = 2**18
 """The end of its log, where the reason of a failure stands."""
+ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Interrupt)|error): .*")
+CONSEQUENCES = ("EngineDeadError", "RuntimeError: Worker failed", "RuntimeError: Engine core")
+"""What vLLM's processes say when another of them has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedBase:
     """What a server serves, and how it is spread."""
 
+    installation: VllmInstallation
     path: Path
     dtype: str
     modules: Sequence[str]
@@ -106,7 +111,7 @@ class VllmProcess:
         server whose output layer may take them scores prompts wrongly, or dies of it.
         """
         return [
-            self.options.python or os.environ.get(PYTHON_VARIABLE) or sys.executable,
+            self.served.installation.python,
             *("-m", MODULE),
             *("--host", "127.0.0.1", "--port", str(self._port)),
             *("--model", str(self.served.path.absolute()), "--served-model-name", BASE),
@@ -116,6 +121,8 @@ class VllmProcess:
             *("--enable-lora", "--max-loras", "1", "--max-lora-rank", str(self.rank)),
             *("--max-cpu-loras", str(CACHED_ADAPTERS)),
             *("--lora-target-modules", *self.served.modules),
+            # A build for CPUs dies of a seeded prompt that it reads in two parts.
+            *(("--no-enable-chunked-prefill",) if self.served.installation.cpu else ()),
             *shlex.split(self.options.arguments),
         ]
 
@@ -137,8 +144,8 @@ class VllmProcess:
         limit = time.monotonic() + self.options.start_timeout
         try:
             while time.monotonic() < limit:
-                if self._process.poll() is not None:
-                    raise TargetError(f"vLLM did not start: {self._last_error()}")
+                if self.has_ended():
+                    raise TargetError(f"vLLM did not start: {self.last_error()}")
                 try:
                     client.get("/models")
                 except ServerUnreachable:
@@ -152,18 +159,20 @@ class VllmProcess:
             "vllm.start_timeout gives it longer."
         )
 
-    def _last_error(self) -> str:
-        """Return the last line of the log that names an error, or else its last line."""
+    def has_ended(self) -> bool:
+        """Tell whether the server has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    def last_error(self) -> str:
+        """Return the first error that the log names since the start, or else its last line."""
         with self._log.open("rb") as log:
             log.seek(max(0, self._log.stat().st_size - LOG_BYTES))
             lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line]
-        if any("No module named 'vllm" in line or "No module named vllm" in line for line in lines):
-            return (
-                "vLLM is not installed beside fedaudit; name the Python of the environment that "
-                "has it with --set vllm.python=PATH."
-            )
-        errors = [line for line in lines if "Error" in line or "error:" in line]
-        return make_visible((errors or lines or ["it said nothing"])[-1].strip())[:300]
+        errors = [found[0] for line in lines if (found := ERROR.search(line))]
+        causes = [error for error in errors if not error.startswith(CONSEQUENCES)]
+        return make_visible([*(lines or ["it said nothing"])[-1:], *errors[-1:], *causes[:1]][-1])[
+            :300
+        ]
 
     def _client(self, *, timeout: float, retries: int) -> JsonClient:
         return JsonClient(

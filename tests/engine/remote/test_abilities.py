@@ -9,6 +9,7 @@ from fedaudit.api.abilities import decoding_abilities, why_lacking
 from fedaudit.api.errors import TargetError
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.remote.abilities import ServerAbilities
+from fedaudit.system.http_client import ServerUnreachable
 
 ALL = {"greedy", "n", "temperature", "seed", "top_k", "top_p", "logprobs", "token_ids"}
 
@@ -196,3 +197,34 @@ def test_what_a_way_of_drawing_needs():
     assert decoding_abilities(SamplingParams(top_k=4, top_p=0.5)) == {
         *("continue", "sample", "top_k", "top_p")
     }
+
+
+def test_a_server_that_dies_of_scoring_can_be_spared(honest, connect):
+    """vLLM does so on a CPU where an adapter may be on the output layer."""
+    dead = []
+
+    def dies(request):
+        if dead or "echo" in (request["body"] or {}):
+            dead.append(request)
+            return 500, {}, "{}"
+        return None
+
+    with honest(change=dies).server().running() as server:
+        spared = connect(server.url, scoring=False).open()
+        assert not dead
+        assert spared.abilities.scoring == ""
+        assert "endpoint.scoring is false" in why_lacking(spared, {"score"})
+        why = "That was when it was asked.*--set endpoint.scoring=false"
+        connection = connect(server.url)
+        server.reply = hang_up_after(server.reply, dead)
+        with pytest.raises(ServerUnreachable, match=why):
+            connection.open()
+
+
+def hang_up_after(reply, dead):
+    """Return a reply that hangs up once there is something in `dead`."""
+
+    def answer(request):
+        return None if dead else reply(request)
+
+    return answer

@@ -10,7 +10,7 @@ import tiny_models
 from hash_model import HashModel
 
 from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.errors import InputError, Interrupted, TargetError
+from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine import factory
 from fedaudit.engine.parallel.protocol import EngineConfig
@@ -103,7 +103,8 @@ def test_it_starts_with_nothing_that_changes_answers(start, diary):
     engine = start("vllm:2", arguments="--max-model-len 512", max_lora_rank=16)
     row = diary()[0]
     assert row["generation_config"] == "vllm"  # no sampling defaults of the model's own
-    assert (row["load_format"], row["dtype"]) == ("safetensors", "float32")
+    assert (row["load_format"], row["dtype"]) == ("safetensors", "bfloat16")
+    assert not row["no_enable_chunked_prefill"]
     assert (row["tensor_parallel_size"], row["max_lora_rank"], row["max_model_len"]) == (2, 16, 512)
     # Not the output layer, which holds the embedding's weights too.
     layers = "down_proj gate_proj k_proj o_proj q_proj up_proj v_proj"
@@ -157,7 +158,7 @@ def test_a_server_that_does_not_start_says_why_in_one_line(start, diary, how, er
 
 def test_a_python_without_vllm_is_told_from_one_that_fails(start, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "")
-    with pytest.raises(TargetError, match=r"not installed beside fedaudit.*vllm\.python=PATH"):
+    with pytest.raises(UsageError, match=r"has no vLLM.*--set vllm\.python=PATH"):
         start()
 
 
@@ -177,7 +178,7 @@ def test_a_server_that_dies_interrupts_and_keeps_its_answers(start, diary, adapt
         ],
         seed=0,
     )
-    with pytest.raises(Interrupted, match=r"vLLM at http://127\.0\.0\.1:.* cannot be reached"):
+    with pytest.raises(Interrupted, match="vLLM has ended: RuntimeError: einsum"):
         start(cache=lambda: cache).generate(adapter, whole)
     kept, before = len(cache.answers), sum(row.get("n") == 4 for row in diary())
     assert 0 < kept < 150
@@ -214,3 +215,27 @@ def test_adapters_that_it_would_serve_otherwise_are_refused(start, diary, base, 
     head = tiny_models.write(base, tmp_path / "head", r=2, target_modules=["q_proj", "lm_head"])
     with pytest.raises(InputError, match="--engine local"):
         start().generate(Target(name="tuned", adapter=str(head)), batch())
+
+
+def test_a_build_for_cpus_reads_seeded_prompts_whole(start, diary, monkeypatch):
+    """It would die of one that it reads in two parts; float32 is what "auto" means there."""
+    monkeypatch.setenv("VLLM_TARGET_DEVICE", "cpu")
+    start()
+    assert diary()[0]["no_enable_chunked_prefill"]
+    assert diary()[0]["dtype"] == "float32"
+
+
+def test_the_first_error_is_told_and_not_what_follows_from_it(start, diary):
+    diary.how(
+        does_not_start="(Worker pid=7) ERROR [core.py:1] RuntimeError: no room\n"
+        "RuntimeError: Worker failed with error 'no room'\nvllm.EngineDeadError: see above\n"
+        '"POST /v1/completions" 500 Internal Server Error'
+    )
+    with pytest.raises(TargetError, match=r"did not start: RuntimeError: no room$"):
+        start()
+
+
+@pytest.mark.parametrize("python", ["nowhere/python", "/bin/true"])
+def test_what_is_no_python_is_refused(start, python):
+    with pytest.raises((UsageError, TargetError), match=f"vllm.python: {python}"):
+        start(python=python)

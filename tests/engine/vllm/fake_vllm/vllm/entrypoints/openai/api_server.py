@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--max-cpu-loras", type=int)
     parser.add_argument("--max-model-len", type=int)
     parser.add_argument("--enable-lora", action="store_true")
+    parser.add_argument("--no-enable-chunked-prefill", action="store_true")
     parser.add_argument("--lora-target-modules", nargs="+", required=True)
     given = parser.parse_args()
     diary = orders.with_name("diary.jsonl")
@@ -55,6 +56,7 @@ def main():
             note(asked=body["model"], n=body.get("n", 1))
             if counted[0] == how.get("dies_after"):
                 orders.write_text("{}")
+                print("RuntimeError: einsum", flush=True)
                 os._exit(9)
             if how.get("scores_base") and body["model"] in models and "echo" in body:
                 body["model"] = given.served_model_name

