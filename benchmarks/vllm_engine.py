@@ -32,7 +32,7 @@ LEAST = 5.0
 """The fewest that must be expected of a kind; rarer ones are counted together."""
 REPEATS = 5
 RECORDS = 30
-"""Of each client in the audits: vLLM on a CPU takes some twenty times as long as the engine here."""
+"""Of each client in the audits: on a CPU vLLM takes some twenty times as long as our engine."""
 FEDAUDIT = (sys.executable, "-m", "fedaudit")
 
 
