@@ -1,64 +1,112 @@
 """The tables of a study in its page, as its report has them: no number in them is typed by hand.
 
-    python benchmarks/study_tables.py REPORT docs/cross.md    writes table, picture's data and page
+    python benchmarks/study_tables.py REPORT docs/cross.md    writes tables, pictures' data and page
 
-Of the report what the table of trade-offs needs is kept beside the page, in docs/studies/, and the
-page gets the table between the lines `<!-- trade-offs -->` and `<!-- end -->`. A test makes it anew
-from what is kept and compares.
+A page may have three places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
+trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, and
+between `<!-- figures -->` and `<!-- end of figures -->` for its numbers beside ours. What they need
+of the report is kept beside the page, in docs/studies/. A test makes them anew from what is kept
+and compares.
 """
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedaudit.report.renderers.markdown_blocks import table_lines
+from fedaudit.report.renderers.markdown_blocks import escape, table_lines
 from fedaudit.report.tables.comparison import tradeoffs
 
-START, END = "<!-- trade-offs -->\n", "<!-- end -->"
+TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"
+FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
+CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
+CONFIG = ("profile", "scale", "quick", "seeds", "seed", "tradeoffs", "figures")
+HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
 
 def kept_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a report its table of trade-offs is made of."""
-    columns = tradeoffs.tradeoff_columns(report)
+    """Return what of a report its tables are made of."""
     config = report["run"]["config"]
-    cells = [
-        cell
-        for rows in tradeoffs.rows_by_variant(report).values()
-        for column in columns
-        if (cell := tradeoffs.find_measurement(rows, column)) is not None
-    ]
+    cells = []
+    if config.get("tradeoffs"):
+        columns = tradeoffs.tradeoff_columns(report)
+        cells = [
+            cell
+            for rows in tradeoffs.rows_by_variant(report).values()
+            for column in columns
+            if (cell := tradeoffs.find_measurement(rows, column)) is not None
+        ]
     return {
         "run": {
             "started": report["run"]["started"],
-            "config": {
-                name: config[name]
-                for name in ("profile", "scale", "seeds", "tradeoffs")
-                if name in config
-            },
+            "config": {name: config[name] for name in CONFIG if name in config},
         },
+        "claims": report["claims"],
         "measurements": [{name: row[name] for name in ROW} for row in cells],
     }
 
 
 def page_with_table(page: str, kept: Mapping[str, Any]) -> str:
-    """Return a page with the table of a kept report in its place."""
-    before, rest = page.split(START)
-    _, after = rest.split(END)
-    table = tradeoffs.tradeoff_table(kept, tradeoffs.tradeoff_columns(kept))
-    lines = [line for line in table_lines(table) if not line.startswith("#")]
-    return "".join([before, START, "\n".join(lines).strip("\n"), "\n", END, after])
+    """Return a page with the tables of a kept report in their places."""
+    if TRADEOFFS[0] in page:
+        table = tradeoffs.tradeoff_table(kept, tradeoffs.tradeoff_columns(kept))
+        lines = [line for line in table_lines(table) if not line.startswith("#")]
+        page = _with_block(page, TRADEOFFS, "\n".join(lines).strip("\n"))
+    if CLAIMS[0] in page:
+        page = _with_block(page, CLAIMS, "\n".join(_claim_lines(kept)))
+    if FIGURES[0] in page:
+        page = _with_block(page, FIGURES, "\n".join(_figure_lines(kept)))
+    return page
+
+
+def _with_block(page: str, marks: tuple[str, str], text: str) -> str:
+    start, end = marks
+    before, rest = page.split(start)
+    _, after = rest.split(end)
+    return "".join([before, start, text, "\n", end, after])
+
+
+def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how the claims were measured, how many hold, and each of them."""
+    config, claims = kept["run"]["config"], kept["claims"]
+    seeds = config.get("seeds") or [config.get("seed", 0)]
+    words = f"fedaudit reproduce {config['profile']}{' --quick' * bool(config.get('quick'))}"
+    if len(seeds) > 1:
+        words += f" --seeds {len(seeds)}"
+    count = Counter(claim["holds"] for claim in claims)
+    numbers = ", ".join(map(str, seeds))
+    yield (
+        f"`{words}` ({kept['run']['started'][:10]}; seed{'s' * (len(seeds) > 1)} {numbers}): "
+        f"{count[True]} claims hold, {count[False]} fail, {count[None]} are open."
+    )
+    yield ""
+    yield "| | claim of the paper | measured | source |"
+    yield "| --- | --- | --- | --- |"
+    for claim in claims:
+        cells = (claim["statement"], claim["detail"] or "-", claim["source"])
+        yield f"| {HOLDS[claim['holds']]} | {' | '.join(map(escape, cells))} |"
+
+
+def _figure_lines(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paper's numbers and those of the study, as far as it has them."""
+    yield "| | the paper | here | source |"
+    yield "| --- | --: | --: | --- |"
+    for figure in kept["run"]["config"]["figures"]:
+        if figure["ours"] is not None:
+            numbers = f"{figure['paper']:.4g} | {figure['ours']:.4g}"
+            yield f"| {escape(figure['what'])} | {numbers} | {escape(figure['source'])} |"
 
 
 def kept_path(page: Path) -> Path:
-    """Return where what a page's table is made of is kept."""
+    """Return where what a page's tables are made of is kept."""
     return page.parent / "studies" / f"{page.stem}.json"
 
 
 def main() -> None:
-    """Keep what is needed of a report, and write the page's table."""
+    """Keep what is needed of a report, and write the page's tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("report", type=Path)
     parser.add_argument("page", type=Path)

@@ -58,7 +58,7 @@ def extraction(federation: Path, out: Path) -> list[str]:
 def audits(federation: Path, out: Path, vllm: list[str]) -> int:
     """Audit with both engines; print what differs, and return how much."""
     extract = extraction(federation, out)
-    memorize = ["memorize", "--run", str(federation), "--sample", "10", "--quiet"]
+    memorize = ["memorize", str(federation), "--sample", "10", "--quiet"]
     wrong = 0
     for name, words in (("extract", extract), ("memorize", memorize)):
         seconds = [
@@ -84,14 +84,17 @@ def compared(name: str, here: dict, there: dict) -> int:
         }
         for report in (here, there)
     ]
-    rows = [(key, one, tables[1].get(key)) for key, one in tables[0].items() if one.get("ci95")]
+    rows = [
+        (key, one, tables[1].get(key))
+        for key, one in tables[0].items()
+        if one["low"] is not None and one["metric"] not in ("seconds", "overhead")
+    ]
     outside = []
     for key, one, other in rows:
         if other is None or other["value"] is None:
             outside.append((key, one["value"], None))
             continue
-        apart = one["ci95"][0] > other["ci95"][1] or other["ci95"][0] > one["ci95"][1]
-        if apart:
+        if one["low"] > other["high"] or other["low"] > one["high"]:
             outside.append((key, one["value"], other["value"]))
     equal = sum(other is not None and one["value"] == other["value"] for _, one, other in rows)
     print(f"{name}: {len(rows)} rows with intervals, {equal} equal, {len(outside)} apart")

@@ -87,7 +87,7 @@ def reproduce(
             jobs=jobs,
             seeds=seeds,
         )
-    report = _report(chosen, scale, result, start_time, device)
+    report = _report(chosen, scale, result, start_time, device, quick=quick)
     document = save_report(report, folder / "report.json", json)
     print_report(document)
     print("\n".join(_figures(result.figures)))
@@ -107,7 +107,13 @@ def _figures(figures: Sequence[tuple["Published", float | None]]) -> list[str]:
 
 
 def _report(
-    profile: "Profile", scale: str, result: "StudyResult", start_time: datetime, device: str
+    profile: "Profile",
+    scale: str,
+    result: "StudyResult",
+    start_time: datetime,
+    device: str,
+    *,
+    quick: bool,
 ) -> "Report":
     from fedaudit.audit import environment
     from fedaudit.audit.fingerprint import run_id
@@ -120,6 +126,8 @@ def _report(
     config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
     if profile.tradeoffs:
         config = {**config, "tradeoffs": [asdict(column) for column in profile.tradeoffs]}
+    if quick:
+        config = {**config, "quick": True}
     if len(result.seeds) > 1:
         config = {**config, "seeds": list(result.seeds)}
     federations = list(dict.fromkeys(result.federations))

@@ -1,0 +1,64 @@
+"""Claims and figures of a study stand in its page as its report has them."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+made = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/study_tables.py"))
+PAGE = """before
+<!-- claims -->
+old
+<!-- end of claims -->
+between
+<!-- figures -->
+<!-- end of figures -->
+after
+"""
+
+
+def report(**config):
+    claims = [
+        {"id": "a", "statement": "x > y | z", "source": "t. 1", "holds": True, "detail": "2 > 1"},
+        {"id": "b", "statement": "y", "source": "t. 2", "holds": False, "detail": "1 > 2"},
+        {"id": "c", "statement": "z", "source": "fig. 3", "holds": None, "detail": ""},
+    ]
+    figures = [
+        {"source": "t. 1", "what": "loss", "metric": "loss", "paper": 0.5, "ours": 0.25},
+        {"source": "t. 2", "what": "never run", "metric": "loss", "paper": 1.5, "ours": None},
+    ]
+    config = {"profile": "toy", "scale": "nano", "figures": figures, **config}
+    run = {"started": "2026-01-02T03:04:05+00:00", "config": config}
+    return {"run": run, "claims": claims, "measurements": []}
+
+
+def test_claims_and_figures_are_those_of_the_report():
+    kept = made["kept_report"](report(quick=True, seeds=[3, 4]))
+    page = made["page_with_table"](PAGE, kept)
+    assert page.splitlines()[:9] == [
+        "before",
+        "<!-- claims -->",
+        "`fedaudit reproduce toy --quick --seeds 2` (2026-01-02; seeds 3, 4): 1 claims hold, "
+        "1 fail, 1 are open.",
+        "",
+        "| | claim of the paper | measured | source |",
+        "| --- | --- | --- | --- |",
+        "| holds | x > y &#124; z | 2 > 1 | t. 1 |",
+        "| **fails** | y | 1 > 2 | t. 2 |",
+        "| open | z | - | fig. 3 |",
+    ]
+    assert "| loss | 0.5 | 0.25 | t. 1 |" in page
+    assert "never run" not in page  # what a study did not measure has no row
+    assert "old" not in page
+    assert page.startswith("before")
+    assert page.endswith("after\n")
+    assert made["page_with_table"](page, kept) == page  # and once is enough
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [({}, "`fedaudit reproduce toy` (2026-01-02; seed 0)"), ({"seed": 7}, "seed 7)")],
+)
+def test_one_seed_is_named_too(config, words):
+    page = made["page_with_table"](PAGE, made["kept_report"](report(**config)))
+    assert words in page
