@@ -23,7 +23,7 @@ TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"
 FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
 CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
-CONFIG = ("profile", "scale", "quick", "seeds", "seed", "tradeoffs", "figures")
+CONFIG = ("profile", "scale", "quick", "seeds", "tradeoffs", "figures")
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
 
@@ -72,14 +72,14 @@ def _with_block(page: str, marks: tuple[str, str], text: str) -> str:
 def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield how the claims were measured, how many hold, and each of them."""
     config, claims = kept["run"]["config"], kept["claims"]
-    seeds = config.get("seeds") or [config.get("seed", 0)]
+    seeds = config.get("seeds", ())
     words = f"fedaudit reproduce {config['profile']}{' --quick' * bool(config.get('quick'))}"
-    if len(seeds) > 1:
+    if seeds:
         words += f" --seeds {len(seeds)}"
     count = Counter(claim["holds"] for claim in claims)
-    numbers = ", ".join(map(str, seeds))
+    which = f"seeds {', '.join(map(str, seeds))}" if seeds else "one seed"
     yield (
-        f"`{words}` ({kept['run']['started'][:10]}; seed{'s' * (len(seeds) > 1)} {numbers}): "
+        f"`{words}` ({kept['run']['started'][:10]}; {which}): "
         f"{count[True]} claims hold, {count[False]} fail, {count[None]} are open."
     )
     yield ""

@@ -3,12 +3,10 @@
 import runpy
 from pathlib import Path
 
-import pytest
-
 made = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/study_tables.py"))
 PAGE = """before
 <!-- claims -->
-old
+what was there
 <!-- end of claims -->
 between
 <!-- figures -->
@@ -43,22 +41,18 @@ def test_claims_and_figures_are_those_of_the_report():
         "",
         "| | claim of the paper | measured | source |",
         "| --- | --- | --- | --- |",
-        "| holds | x > y &#124; z | 2 > 1 | t. 1 |",
-        "| **fails** | y | 1 > 2 | t. 2 |",
+        "| holds | x &gt; y &#124; z | 2 &gt; 1 | t. 1 |",
+        "| **fails** | y | 1 &gt; 2 | t. 2 |",
         "| open | z | - | fig. 3 |",
     ]
     assert "| loss | 0.5 | 0.25 | t. 1 |" in page
     assert "never run" not in page  # what a study did not measure has no row
-    assert "old" not in page
+    assert "what was there" not in page
     assert page.startswith("before")
     assert page.endswith("after\n")
     assert made["page_with_table"](page, kept) == page  # and once is enough
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [({}, "`fedaudit reproduce toy` (2026-01-02; seed 0)"), ({"seed": 7}, "seed 7)")],
-)
-def test_one_seed_is_named_too(config, words):
-    page = made["page_with_table"](PAGE, made["kept_report"](report(**config)))
-    assert words in page
+def test_a_study_of_one_seed_says_so():
+    page = made["page_with_table"](PAGE, made["kept_report"](report()))
+    assert "`fedaudit reproduce toy` (2026-01-02; one seed): 1 claims hold" in page
