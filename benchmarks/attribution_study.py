@@ -1,13 +1,17 @@
 """Whether `attribute` names marked clients and no innocent one, on models, seed by seed.
 
-    python benchmarks/attribution_study.py [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME] [--decide]
+    python benchmarks/attribution_study.py [--seeds 3 4 5 6 7 8] [--jobs 2] [--only NAME]
+    python benchmarks/attribution_study.py --ablations          what the paper varies, with seed 3
+    python benchmarks/attribution_study.py --decide             what is kept, by today's decision
 
 The federations are those of the profile fed_attr at nano scale, settings and all: both marks under
 FedIT and FLoRA with three of ten clients marked, and, under FedIT, with nobody, one and all of
 them, where even seeds have the mark kgw and odd ones fictitious. No setting was chosen by what came
 out with these seeds. Each federation's figures are kept as they come, in docs/studies/attribution:
-a run goes on where another stopped (some ten minutes of a core for each), and the table of the page
-docs/fed-attr.md is written from them; --table only does that. A test makes the table anew.
+a run goes on where another stopped (ten minutes of a core for each), and the tables of the page
+docs/fed-attr.md are written from them; --table only does that. A test makes them anew. The scores
+are kept as well, with the sets that the estimates are of: what another decision would say of the
+same federations takes a second each.
 
 A row has marked clients that are flagged and innocent ones, with intervals of 95 % (Clopper and
 Pearson), the federations in which somebody innocent is flagged, the same by the paper's own rule
@@ -17,13 +21,15 @@ each over what it had to exceed.
 
 import argparse
 import gzip
+import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from scipy.stats import binomtest
@@ -36,6 +42,15 @@ ROOT = Path(__file__).parents[1]
 KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr.md"
 LOG, SCORES = "log.json", "scores.json"
 START, END = "<!-- attribution study -->\n", "<!-- end -->"
+ABLATIONS = "<!-- ablations -->\n", "<!-- end of ablations -->"
+ABLATED = (
+    "fictitious-fedit", "others-1", "others-2", "others-4", "others-6", "others-8",
+    "pairs-2", "pairs-3", "pairs-10", "pairs-20", "ratio-0.05", "ratio-0.1", "ratio-0.3",
+    "rank-16", "rank-128", "clients-1", "clients-5", "dirichlet-0.5", "dirichlet-0.3",
+    "dirichlet-0.1", "dirichlet-0.3-rounds-10", "participation-0.7", "participation-0.5", "size-20",
+)  # fmt: skip
+"""What the paper varies: variants of the profile, the first of which is its own setting."""
+ABLATION_SEED = 3
 
 
 @dataclass(frozen=True)
@@ -61,31 +76,42 @@ def tasks(seeds: Sequence[int]) -> Iterator[Task]:
             yield Task(kind, "fictitious-fedit" if seed % 2 else "kgw-fedit", seed)
 
 
+def ablations() -> Iterator[Task]:
+    """Yield the federations of what the paper varies, the first that of the main table."""
+    for name in ABLATED:
+        yield Task(name, name, ABLATION_SEED)
+
+
 def run(task: Task, out: Path, work: Path) -> str:
     """Train and score a federation, keep scores and figures, drop its weights, return its name."""
     import torch
 
     from fedaudit.attribution import pipeline
+    from fedaudit.attribution.measurements import PROTOCOL
     from fedaudit.attribution.owner import scoring
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
     from fedaudit.attribution.scores import write
     from fedaudit.attribution.server import estimation, query_plan
     from fedaudit.config import profile
+    from fedaudit.config.options import build
     from fedaudit.reproduction.runner import variant_config
     from fedaudit.simulation import runner as simulation
 
     torch.set_num_threads(1)
     study = profile.load(PROFILE)
-    [variant] = [one for one in study.study if one.name == f"{task.base}-0"]
+    [variant] = [one for one in study.study if one.name in (task.base, f"{task.base}-0")]
     settings: dict[str, Any] = {"seed": task.seed, "workers": 1}
     if task.kind in MARKED:
         marked = MARKED[task.kind]
         settings["watermark"] = {"clients": marked, **({} if marked else {"marks": 3})}
     config = variant_config(study, "nano", variant, settings)
-    place, steps = work / "federations" / task.name, work / "steps" / task.name
+    digest = hashlib.sha256(repr(config).encode()).hexdigest()[:16]
+    place, steps = work / "federations" / digest, work / "steps" / task.name
     with simulation.alone_in(place):
         simulation.simulate(config, place, listener=lambda _: None, verdicts=work / "verdicts")
-    wish = query_plan.ProtocolConfig(seed=task.seed, limit=config.queries.limit)
+    wish = build(query_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name)
+    limit = config.queries.limit if wish.limit is None else wish.limit
+    wish = replace(wish, seed=task.seed, limit=limit)
     resolved = pipeline.check(pipeline.AttributionRequest(rounds=place, wish=wish))
     planned = query_plan.plan(resolved.federation, wish)
     steps.mkdir(parents=True, exist_ok=True)
@@ -101,7 +127,6 @@ def run(task: Task, out: Path, work: Path) -> str:
     _packed(out, task).parent.mkdir(parents=True, exist_ok=True)
     _packed(out, task).write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
     decide_again(task, out)
-    shutil.rmtree(place)
     shutil.rmtree(steps)
     return task.name
 
@@ -134,7 +159,8 @@ def decide_again(task: Task, out: Path) -> None:
         }
         for row in decision_rows(decision, scores, THRESHOLD, kept["truth"])
         if row.metric in ("tpr", "fpr")
-        or ((row.plugin, row.metric) == (PROFILE, "stouffer_z") and "round" not in row.scope)
+        or ((row.plugin, row.metric) == (PROFILE, "stouffer_z") and "client" in row.scope
+            and "round" not in row.scope)
     ]  # fmt: skip
     (out / f"{task.name}.json").write_text(_text({"rows": rows, "truth": kept["truth"]}))
 
@@ -202,11 +228,40 @@ def _share(hits: int, n: int) -> str:
     return f"{hits} of {n} [{found.low:.1%}, {found.high:.1%}]"
 
 
+def ablation_table(out: Path) -> Iterator[str]:
+    """Yield a row for each variant that is kept, in Markdown."""
+    yield "| variant | marked flagged | innocent flagged | mean Z of marked | mean Z of innocent | weakest marked | nearest innocent |"  # noqa: E501
+    yield "| --- | --- | --- | --: | --: | --: | --: |"
+    for task in ablations():
+        path = out / f"{task.name}.json"
+        if not path.exists():
+            continue
+        found = json.loads(path.read_text())
+        tpr, fpr = (_counts([found["rows"]], PROFILE, metric) for metric in ("tpr", "fpr"))
+        values: tuple[list[float], list[float]] = ([], [])
+        for row in found["rows"]:
+            if row["metric"] == "stouffer_z" and row["client"] and row["value"] is not None:
+                values[not found["truth"].get(row["client"])].append(row["value"])
+        marked, innocent = _near(found)
+        cells = [
+            task.kind, f"{tpr[0]} of {tpr[1]}", f"{fpr[0]} of {fpr[1]}",
+            *(f"{fmean(part):.1f}" if part else "-" for part in values),
+            f"{min(marked):.2f}" if marked else "-", f"{max(innocent):.2f}" if innocent else "-",
+        ]  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
 def page_with_table(page: str, kept: Path) -> str:
-    """Return the page with the table of what is kept in its place."""
-    before, rest = page.split(START)
-    _, after = rest.split(END)
-    return "".join([before, START, "\n".join(table(kept, SEEDS)), "\n", END, after])
+    """Return the page with the tables of what is kept in their places."""
+    page = _with_block(page, (START, END), table(kept, SEEDS))
+    return _with_block(page, ABLATIONS, ablation_table(kept))
+
+
+def _with_block(page: str, marks: tuple[str, str], lines: Iterable[str]) -> str:
+    start, end = marks
+    before, rest = page.split(start)
+    _, after = rest.split(end, 1)
+    return "".join([before, start, "\n".join(lines), "\n", end, after])
 
 
 def main() -> None:
@@ -217,19 +272,27 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="a kind of federation: kgw-fedit, nobody, ...")
+    parser.add_argument("--ablations", action="store_true", help="what the paper varies")
+    parser.add_argument("--decide", action="store_true", help="decide anew from kept scores")
     parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
     out, work = given.out.absolute(), given.work.absolute()
+    every = ablations() if given.ablations else tasks(given.seeds)
     missing = [
         one
-        for one in tasks(given.seeds)
+        for one in every
         if not (out / f"{one.name}.json").exists() and given.only in (None, one.kind)
     ]
-    if not given.table:
+    if given.decide:
+        for task in {one.name: one for one in (*tasks(SEEDS), *ablations())}.values():
+            if _packed(out, task).exists():
+                decide_again(task, out)
+    elif not given.table:
         work.mkdir(parents=True, exist_ok=True)
         with ProcessPoolExecutor(given.jobs) as pool:
             for name in pool.map(run, missing, [out] * len(missing), [work] * len(missing)):
                 print(name, flush=True)
+        shutil.rmtree(work)
     if out == KEPT:
         PAGE.write_text(page_with_table(PAGE.read_text("utf-8"), out), "utf-8")
     print("\n".join(table(out, given.seeds)))

@@ -75,6 +75,16 @@ class VllmEngine(RemoteEngine):
         """End the server."""
         self.process.close()
 
+    def caveats(self) -> list[str]:
+        """Return which vLLM was asked, and what a reader should know of its answers."""
+        served = self.process.served
+        build = " (for CPUs)" if served.installation.cpu else ""
+        version = f"vLLM {served.installation.version}{build}"
+        return [
+            f"The model was asked by {version} in {served.dtype}, not by fedaudit's own engine.",
+            *super().caveats(),
+        ]
+
     def _ask(
         self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
     ) -> list[CompletionResponse]:

