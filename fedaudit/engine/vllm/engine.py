@@ -2,7 +2,8 @@
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -29,7 +30,7 @@ from fedaudit.engine.vllm.installation import find_vllm
 from fedaudit.engine.vllm.options import RANKS, VllmOptions
 from fedaudit.engine.vllm.process import BASE, ServedBase, VllmProcess
 from fedaudit.federation import adapters
-from fedaudit.system.http_client import HttpStatusError
+from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
 
 NO_BOUND = 2**62
 """One's own server is asked as often as it takes."""
@@ -89,13 +90,19 @@ class VllmEngine(RemoteEngine):
         self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
     ) -> list[CompletionResponse]:
         """Return the answer to every query; raises Interrupted, with why the server has ended."""
-        try:
+        with self._explained():
             return super()._ask(server, queries, progress)
-        except Interrupted:
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise Interrupted in place of the errors that follow from the server's end."""
+        try:
+            yield
+        except (Interrupted, ServerUnreachable) as error:
             time.sleep(GRACE)  # it may be about to end
-            if not self.process.has_ended():
-                raise
-            raise Interrupted(f"vLLM has ended: {self.process.last_error()}") from None
+            if self.process.has_ended():
+                raise Interrupted(f"vLLM has ended: {self.process.last_error()}") from None
+            raise Interrupted(str(error)) from None
 
     def _named(self, name: str) -> CompletionServer:
         return CompletionServer(self.process.client, name, self._spending)
@@ -107,7 +114,8 @@ class VllmEngine(RemoteEngine):
         folder, key = Path(target.adapter), version(target.adapter)
         name = self._names.get(key) or adapters.fingerprint(folder)[:NAME_DIGITS]
         if name not in self._loaded:
-            self._load(folder, name)
+            with self._explained():
+                self._load(folder, name)
         self._names[key] = name
         return self._named(name)
 

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -32,6 +33,9 @@ STOP_SECONDS = 20.0
 LOG_BYTES = 2**18
 """The end of its log, where the reason of a failure stands."""
 ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Interrupt)|error): .*")
+NO_ERRORS = (" WARNING ", " INFO ")
+SIGNALS = 128
+"""What the supervisor adds to the number of a signal that ended the server."""
 CONSEQUENCES = ("EngineDeadError", "RuntimeError: Worker failed", "RuntimeError: Engine core")
 """What vLLM's processes say when another of them has failed."""
 
@@ -164,11 +168,17 @@ class VllmProcess:
         return self._process is not None and self._process.poll() is not None
 
     def last_error(self) -> str:
-        """Return the first error that the log names since the start, or else its last line."""
+        """Return why the server has ended: a signal, the log's first error, or its last line."""
+        status = self._process.poll() if self._process else None
+        if status and status > SIGNALS:
+            number = status - SIGNALS
+            memory = " (out of memory?)" if number == signal.SIGKILL else ""
+            return f"it was ended by signal {number}{memory}."
         with self._log.open("rb") as log:
             log.seek(max(0, self._log.stat().st_size - LOG_BYTES))
             lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line]
-        errors = [found[0] for line in lines if (found := ERROR.search(line))]
+        told = [line for line in lines if not any(level in line for level in NO_ERRORS)]
+        errors = [found[0] for line in told if (found := ERROR.search(line))]
         causes = [error for error in errors if not error.startswith(CONSEQUENCES)]
         return make_visible([*(lines or ["it said nothing"])[-1:], *errors[-1:], *causes[:1]][-1])[
             :300

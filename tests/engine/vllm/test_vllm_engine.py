@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -227,9 +228,17 @@ def test_a_build_for_cpus_reads_seeded_prompts_whole(start, diary, monkeypatch):
     assert diary()[0]["dtype"] == "float32"
 
 
+def test_a_server_that_was_killed_is_told_from_one_that_failed(start, diary, adapter):
+    engine = start()
+    os.kill(diary()[0]["pid"], signal.SIGKILL)
+    with pytest.raises(Interrupted, match=r"vLLM has ended: it was ended by signal 9 \(out of mem"):
+        engine.generate(adapter, batch())
+
+
 def test_the_first_error_is_told_and_not_what_follows_from_it(start, diary):
     diary.how(
-        does_not_start="(Worker pid=7) ERROR [core.py:1] RuntimeError: no room\n"
+        does_not_start="(APIServer) WARNING this may cause `OSError: [Errno 24]`\n"
+        "(Worker pid=7) ERROR [core.py:1] RuntimeError: no room\n"
         "RuntimeError: Worker failed with error 'no room'\nvllm.EngineDeadError: see above\n"
         '"POST /v1/completions" 500 Internal Server Error'
     )
