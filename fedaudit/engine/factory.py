@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.engine.vllm import options as vllm_options
 from fedaudit.engine.vllm.options import VllmOptions
+
+NAMES = ("local", "local:N", "ray", "ray:N", "vllm", "vllm:N")
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 def check(name: str, device: str, options: VllmOptions | None) -> None:
     """Raise UsageError for an unknown engine, one that cannot run here, or options of another."""
+    if name.partition(":")[0] not in ("local", "ray", "vllm"):
+        raise unknown_name_error("engine", name, NAMES)
     if vllm_options.requested_gpus(name) is None:
         if options is not None:
             raise vllm_options.other_engine_error()

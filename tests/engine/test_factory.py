@@ -1,0 +1,46 @@
+"""An engine's name is checked before anything is loaded."""
+
+import pytest
+
+from fedaudit.api.errors import UsageError
+from fedaudit.engine import factory
+from fedaudit.engine.vllm.options import VllmOptions
+
+
+@pytest.mark.parametrize("name", ["local", "local:2", "vllm", "vllm:8"])
+def test_engines_that_are_known_pass(name):
+    factory.check(name, "auto", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "options", "error"),
+    [
+        ("vlm", "auto", None, "Did you mean 'vllm'"),
+        ("vllm:0", "auto", None, "No engine named 'vllm:0'"),
+        ("vllm:x", "auto", None, "No engine named 'vllm:x'"),
+        ("vllm", "cuda", None, "leave --device out"),
+        ("local", "auto", VllmOptions(), "goes with --engine vllm"),
+        ("local:x", "auto", None, "No engine named"),
+    ],
+)
+def test_what_no_engine_can_be_is_refused(name, device, options, error):
+    with pytest.raises(UsageError, match=error):
+        factory.check(name, device, options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_lora_rank": 5},
+        {"timeout": 0},
+        {"start_timeout": float("nan")},
+        {"concurrency": 0},
+        {"concurrency": 1000},
+        {"arguments": "'open"},
+        {"arguments": "--trust-remote-code"},
+        {"arguments": "--max-model-len 9 --trust_remote_code"},
+    ],
+)
+def test_options_of_vllm_are_checked(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        VllmOptions(**options)
