@@ -5,10 +5,12 @@ plugins write elsewhere (limits, scopes, labels, ids) is theirs to keep clean; t
 data of the records that the audit knows are looked for.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fedaudit.api.plugin import Result
@@ -16,6 +18,7 @@ from fedaudit.api.records import Document, Finding, Measurement
 from fedaudit.data.corpus import DERIVED
 from fedaudit.report.document import to_plain
 from fedaudit.report.redaction import Redactor
+from fedaudit.system.files import atomic_text
 
 TEXT = "text"
 """The field of the evidence that holds what leaked."""
@@ -189,3 +192,9 @@ def _map_strings(value: Any, write: Write) -> Any:
     if isinstance(value, dict):
         return {write(key): _map_strings(item, write) for key, item in value.items()}
     return [_map_strings(item, write) for item in value] if isinstance(value, list) else value
+
+
+def write_revealed(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
+    """Write leaks in plain text, a line for each, into a file that only its owner reads."""
+    lines = (json.dumps(dict(leak), ensure_ascii=False) + "\n" for leak in leaks)
+    atomic_text(path, "".join(lines), mode=0o600)

@@ -42,13 +42,17 @@ def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
     return _each_once(shards)
 
 
-def merged_request(shards: Sequence[ShardJournal], device: str) -> "AuditRequest":
+def merged_request(
+    shards: Sequence[ShardJournal], device: str, servers: Sequence[str] = ()
+) -> "AuditRequest":
     """Return the request of the whole audit, for a `device` of this machine.
 
-    Raises InputError for a journal that holds no request.
+    Raises InputError for a journal that holds no request, and UsageError for one that asked a
+    server which is not among `servers`.
     """
     first_journal = shards[0].journal
-    request = from_table(first_journal.header.get("request", {}), first_journal.place)
+    table = first_journal.header.get("request", {})
+    request = from_table(table, first_journal.place, servers)
     return replace(request, device=device, engine="local")
 
 

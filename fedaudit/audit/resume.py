@@ -1,6 +1,6 @@
 """Going on with an audit that was stopped, and what a stopped audit leaves."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from fedaudit.audit import environment
 from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
 from fedaudit.audit.stored_request import from_table, to_table
 from fedaudit.audit.target import AuditTarget
+from fedaudit.engine import factory
 from fedaudit.journal import journal
 from fedaudit.journal.journal import FILE, Journal
 from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard
@@ -41,6 +42,8 @@ def open_journal(
         "shard": str(audit_shard) if audit_shard else None,
         "device": environment.machine_facts(request.device),
     }
+    if audit_shard:
+        factory.check_shards(request.engine)
     was_begun = (folder / FILE).exists() or was_stopped(folder)  # perhaps without any answer
     stored = journal.load(folder, write=True)
     try:
@@ -55,15 +58,16 @@ def open_journal(
             stored.close()
 
 
-def stored_run(folder: Path) -> tuple["AuditRequest", Shard | None]:
+def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple["AuditRequest", Shard | None]:
     """Return the request of the audit whose journal is in `folder`, and its shard.
 
-    Raises UsageError where there is no journal, and InputError for one that holds no request.
+    Raises UsageError where there is no journal, and for one whose audit asked a server that is not
+    among `servers`; InputError for one that holds no request.
     """
     stored = journal.load(folder, write=False)
     if stored is None:
         raise _nothing(folder)
-    return from_table(stored.header.get("request", {}), folder), stored_shard(stored)
+    return from_table(stored.header.get("request", {}), folder, servers), stored_shard(stored)
 
 
 def stored_shard(stored: Journal) -> Shard | None:
@@ -103,6 +107,15 @@ def _check(stored: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
 
 def _shard(name: str | None, default: str) -> str:
     return f"shard {name}" if name else default
+
+
+def next_step(journal: AuditJournal) -> str:
+    """Say how many answers are kept, and how to go on."""
+    if not journal.answers:
+        return "No answer was kept: the same command begins again."
+    count = journal.answers
+    summary = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
+    return f"{summary} The same command with --resume goes on."
 
 
 def was_stopped(folder: Path) -> bool:

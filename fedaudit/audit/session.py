@@ -5,8 +5,7 @@ AuditSession.resume(Path("part1")).run()
 AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
-from fedaudit.audit import merge, resume
+from fedaudit.audit import evidence, merge, resume
 from fedaudit.audit.attack_pipeline import AttackPipeline
 from fedaudit.audit.cross_client import CrossClientPipeline
 from fedaudit.audit.endpoint import Tell
@@ -36,13 +35,14 @@ from fedaudit.audit.request import (
 from fedaudit.audit.target import RUNS, AuditTarget
 from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
+from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.journal.journal import FILE
 from fedaudit.journal.shards import AuditJournal, PartAsked, ShardJournal
 from fedaudit.journal.shards import shard as parse_shard
 from fedaudit.journal.spot_checks import SHARE
 from fedaudit.report.document import Report, read, write
 from fedaudit.report.redaction import Redactor, key_for
-from fedaudit.system.files import atomic_text, check_target, existing_parent, make_folder
+from fedaudit.system.files import check_target, existing_parent, make_folder
 from fedaudit.system.locks import locked
 
 LOCK = ".lock"
@@ -125,13 +125,22 @@ class AuditSession:
         """What the user should know before it runs."""
 
     @classmethod
-    def resume(cls, folder: Path, **options: Any) -> "AuditSession":
+    def resume(
+        cls,
+        folder: Path,
+        *,
+        servers: Sequence[str] = (),
+        vllm: VllmOptions | None = None,
+        **options: Any,
+    ) -> "AuditSession":
         """Return the session that goes on with what was stopped in a folder, a shard of it too.
 
+        `servers` may be asked again, and `vllm` says how vLLM is started: the folder does not.
         `options` are those of a session. Raises UsageError where no answer was kept, and
         InputError for a folder of an earlier version or with no request in its journal.
         """
-        request, shard = resume.stored_run(folder)
+        request, shard = resume.stored_run(folder, servers)
+        request = replace(request, vllm=vllm) if vllm else request
         return cls(request, folder, shard=str(shard) if shard else None, resume=True, **options)
 
     @classmethod
@@ -142,16 +151,18 @@ class AuditSession:
         *,
         recheck: float = SHARE,
         device: str = "auto",
+        servers: Sequence[str] = (),
         **options: Any,
     ) -> "AuditSession":
         """Return the session that makes one report of the shards in some folders.
 
-        Of each shard a share `recheck` of the questions is asked again, on a `device`; `options`
-        are those of a session. Raises InputError where a shard is missing, there twice, not
-        finished or of another audit, and for one that holds no request.
+        Of each shard a share `recheck` of the questions is asked again, on a `device` or of
+        `servers` that the user names. `options` are those of a session. Raises InputError where a
+        shard is missing, there twice, not finished or of another audit, and for one that holds no
+        request.
         """
         shards = merge.read_shards(folders)
-        request = merge.merged_request(shards, device)
+        request = merge.merged_request(shards, device, servers)
         return cls(request, folder, shards=MergedShards(shards=shards, recheck=recheck), **options)
 
     def run(
@@ -176,7 +187,7 @@ class AuditSession:
                 return None
             self._save(audit.report)
             if self.reveal:
-                _write_revealed(audit.revealed, self.folder / REVEALED)
+                evidence.write_revealed(audit.revealed, self.folder / REVEALED)
             if not journal.merged:
                 journal.remove()
         return audit
@@ -228,7 +239,7 @@ class AuditSession:
                             self.request, self.audited, self.fingerprint, start_time, journal
                         )
                     )
-            raise Interrupted(f"{_reason(error)} {_next_step(journal)}") from error
+            raise Interrupted(f"{_reason(error)} {resume.next_step(journal)}") from error
 
     def _save(self, report: Report) -> None:
         for path in (self.folder / REPORT, self._copy):
@@ -283,17 +294,3 @@ class AuditSession:
 
 def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, Interrupted) else "Interrupted."
-
-
-def _next_step(journal: AuditJournal) -> str:
-    """Say how many answers are kept, and how to go on."""
-    if not journal.answers:
-        return "No answer was kept: the same command begins again."
-    count = journal.answers
-    summary = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
-    return f"{summary} The same command with --resume goes on."
-
-
-def _write_revealed(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
-    lines = (json.dumps(dict(leak), ensure_ascii=False) + "\n" for leak in leaks)
-    atomic_text(path, "".join(lines), mode=0o600)

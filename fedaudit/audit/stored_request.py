@@ -1,12 +1,14 @@
 """A request as JSON and back: a journal holds it, so whoever has its folder can go on or merge.
 
 A folder may come from somebody else: what is read is a request as this version writes it, and
-nothing beside it. What it names (files, a model, plugins) is checked as that of any request.
+nothing beside it. What it names (files, a model, plugins) is checked as that of any request. What
+would send data away or run a program is believed of the user alone: the servers that are asked, and
+how vLLM is started, which no journal says.
 """
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from fedaudit.audit.request import (
     InferenceRequest,
 )
 from fedaudit.config.options import build
+from fedaudit.engine.remote.options import EndpointOptions, is_url
+from fedaudit.report.redaction import make_visible
 
 KINDS: Mapping[str, type[AuditRequest]] = {
     kind.kind: kind
@@ -32,6 +36,8 @@ KINDS: Mapping[str, type[AuditRequest]] = {
     )
 }
 """What can be gone on with and shared out, by the name in a journal."""
+NOT_KEPT = ("vllm",)
+"""Fields that would let whoever wrote a journal choose a program to run."""
 QUOTED_CHARS = 200
 """Characters that an error repeats of what it refuses."""
 
@@ -42,7 +48,11 @@ def to_table(request: AuditRequest) -> dict[str, Any]:
     Of a client's file only the name and the path are held. Raises UsageError for an option that
     JSON has no word for, and for a path that is no text.
     """
-    named = {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
+    named = {
+        field.name: _plain(getattr(request, field.name))
+        for field in fields(request)
+        if field.name not in NOT_KEPT
+    }
     try:
         table: dict[str, Any] = json.loads(
             json.dumps({"kind": request.kind, **named}, allow_nan=False)
@@ -53,11 +63,11 @@ def to_table(request: AuditRequest) -> dict[str, Any]:
     return table
 
 
-def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
+def from_table(table: Mapping[str, Any], folder: Path, servers: Sequence[str] = ()) -> AuditRequest:
     """Return the request that the journal in `folder` holds.
 
     Raises InputError for anything but what `to_table` returns, and for a client's file that is no
-    longer there.
+    longer there; UsageError for a request to a server that is not among `servers`.
     """
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -76,7 +86,23 @@ def from_table(table: Mapping[str, Any], folder: Path) -> AuditRequest:
             f"{folder} holds no request as this version of fedaudit keeps it: "
             f"{error!s:.{QUOTED_CHARS}}"
         ) from None
+    _check_servers(request, folder, servers)
     return replace(request, **_clients(request))
+
+
+def _check_servers(request: AuditRequest, folder: Path, servers: Sequence[str]) -> None:
+    """Raise UsageError unless the user has named every server that a stored request would ask."""
+    if not is_url(request.target):
+        return
+    options = request.endpoint or EndpointOptions()
+    asked = dict.fromkeys(filter(None, (request.target, *options.urls, options.base_url)))
+    named = {server.rstrip("/") for server in servers}
+    unnamed = [url for url in asked if url.rstrip("/") not in named]
+    if unnamed:
+        raise UsageError(
+            f"{folder} says that records and a key go to {make_visible(', '.join(unnamed))}: name "
+            "each such server with --server if that is right."
+        )
 
 
 def _build_request(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequest:

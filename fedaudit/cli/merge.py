@@ -15,6 +15,12 @@ def merge(
     out: Out = None,
     json: Json = None,
     recheck: Recheck = 1.0,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server", metavar="URL", help="A server that the shards asked; it is asked again."
+        ),
+    ] = None,
     reveal: Reveal = False,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -30,6 +36,12 @@ def merge(
     from fedaudit.cli.audit_runner import run_session
 
     session = AuditSession.merge(
-        parts, out, recheck=recheck / 100, device=device, copy=json, reveal=reveal
+        parts,
+        out,
+        recheck=recheck / 100,
+        device=device,
+        servers=server or (),
+        copy=json,
+        reveal=reveal,
     )
     return run_session(session, quiet=quiet)

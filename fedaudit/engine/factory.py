@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import unknown_name_error
+from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.engine.vllm import options as vllm_options
 from fedaudit.engine.vllm.options import VllmOptions
@@ -30,6 +30,15 @@ def check(name: str, device: str, options: VllmOptions | None) -> None:
         ray_cluster.check(name, device)
     else:
         vllm_options.check_device(device)
+
+
+def check_shards(name: str) -> None:
+    """Raise UsageError for an engine whose answers a merge, by another engine, cannot check."""
+    if vllm_options.requested_gpus(name) is not None:
+        raise UsageError(
+            "The shards of an audit are checked by fedaudit's own engine, whose draws are not "
+            "vLLM's: --shard does not go with --engine vllm."
+        )
 
 
 def answers_by(name: str) -> str:

@@ -1,6 +1,7 @@
 """A request in a journal: what is stored is what is read, and nothing else is."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import PIPELINES
 from fedaudit.audit.stored_request import KINDS, from_table, to_table
+from fedaudit.engine.remote.options import EndpointOptions
+from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.system.files import sha256
 
 HERE = Path("part1")
@@ -188,3 +191,40 @@ def test_of_an_unknown_kind_there_are_no_shards(kind):
     with pytest.raises(InputError, match="which has no shards") as error:
         from_table({"kind": kind}, HERE)
     assert len(str(error.value)) < 400
+
+
+def served(**options):
+    """Return a stored request to a server, as a journal has it."""
+    how = EndpointOptions(base="plain", tokenizer="fedaudit-nano", **options)
+    request = ExtractionRequest(
+        prefixes=Path("a.jsonl"), target="https://elsewhere/v1", model="m", endpoint=how
+    )
+    return json.loads(json.dumps(to_table(request)))
+
+
+def test_no_server_is_asked_that_only_a_journal_names():
+    """Who has written it would get the records, and what an environment variable holds."""
+    with pytest.raises(UsageError, match=r"go to https://elsewhere/v1: name each.*--server"):
+        from_table(served(key_variable="SECRET"), HERE)
+    named = from_table(served(), HERE, ["https://elsewhere/v1/"])
+    assert named.target == "https://elsewhere/v1"
+
+
+@pytest.mark.parametrize(
+    "more", [{"urls": ("https://third/v1",)}, {"base_url": "https://third/v1"}]
+)
+def test_every_server_of_a_journal_must_be_named(more):
+    table = served(**more)
+    with pytest.raises(UsageError, match="go to https://third/v1: name each"):
+        from_table(table, HERE, ["https://elsewhere/v1"])
+    assert from_table(table, HERE, ["https://third/v1", "https://elsewhere/v1"]).model == "m"
+
+
+def test_no_program_is_run_that_only_a_journal_names():
+    options = VllmOptions(python="/somebody/elses", arguments="--port 1")
+    request = ExtractionRequest(prefixes=Path("a.jsonl"), engine="vllm", vllm=options)
+    table = to_table(request)
+    assert "vllm" not in table
+    assert from_table(table, HERE) == replace(request, vllm=None)
+    with pytest.raises(InputError, match="no request as this version"):
+        from_table({**table, "vllm": asdict(options)}, HERE)

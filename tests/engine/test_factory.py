@@ -28,6 +28,12 @@ def test_what_no_engine_can_be_is_refused(name, device, options, error):
         factory.check(name, device, options)
 
 
+def test_shards_are_of_engines_that_a_merge_can_check():
+    factory.check_shards("local:2")
+    with pytest.raises(UsageError, match="--shard does not go with --engine vllm"):
+        factory.check_shards("vllm:2")
+
+
 @pytest.mark.parametrize(
     "options",
     [
