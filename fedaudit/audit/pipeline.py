@@ -14,8 +14,7 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import PromptTemplate, template
-from fedaudit.audit import environment, evidence
-from fedaudit.audit.access import load_engine
+from fedaudit.audit import access, environment, evidence
 from fedaudit.audit.endpoint import Tell, connected, endpoint_target
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs import held_out, reference_models
@@ -178,7 +177,7 @@ class AuditPipeline(ABC, Generic[R]):
         if served is None:
             if note := factory.start_note(self.request.engine):
                 self.tell(note)
-            engine, sha256 = load_engine(self.audited, self.form, self.request, self.journal)
+            engine, sha256 = access.load_engine(self.audited, self.form, self.request, self.journal)
             measured = self.measure(engine)
             caveats = tuple(factory.finish(engine))
             return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)

@@ -13,6 +13,9 @@ from fedaudit.reproduction.claims import Measured
 COUNTS = frozenset({"members", "others", "groups", "beside", "space"})
 """Scope keys that count records, and so differ from seed to seed."""
 
+BUDGET = frozenset({"budget"})
+"""Where `budgets` says which budget is meant, its number of questions is such a count as well."""
+
 
 def untuned_seeds(n_seeds: int, first: int, tuned: Sequence[int]) -> list[int]:
     """Return `n_seeds` seeds from `first` on, without those that settings were tuned on."""
@@ -37,14 +40,15 @@ def mean_rows(
 
 
 def _key(row: Measurement) -> tuple[object, ...]:
-    scope = sorted((key, str(value)) for key, value in row.scope.items() if key not in COUNTS)
+    left_out = COUNTS | (BUDGET if "budgets" in row.scope else frozenset())
+    scope = sorted((key, str(value)) for key, value in row.scope.items() if key not in left_out)
     return (row.kind, row.plugin, row.metric, *scope)
 
 
 def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool) -> Measurement:
     total = sum(row.n for row in rows if row.n is not None)
     n = total if all(row.n is not None for row in rows) else None
-    same = {key: {str(row.scope.get(key)) for row in rows} for key in COUNTS}
+    same = {key: {str(row.scope.get(key)) for row in rows} for key in COUNTS | BUDGET}
     mean = replace(
         rows[0],
         scope={k: v for k, v in rows[0].scope.items() if len(same.get(k, "1")) == 1},

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fedaudit import cli
-from fedaudit.audit import environment, pipeline
+from fedaudit.audit import access, environment
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.exact import walk
@@ -134,7 +134,7 @@ def replace(put, log, chance):
             kept.record_fact("the base's SHA-256", "0" * 64)
         return Engine(chance, Path(log)), "0" * 64
 
-    put(pipeline, "load_engine", load)
+    put(access, "load_engine", load)
     put(sampling, "PIECE", 40)
     put(caching_engine, "ROOM", 60)
     put(walk, "QUESTIONS", 3)

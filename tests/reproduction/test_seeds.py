@@ -246,3 +246,18 @@ def test_counts_of_records_in_a_scope_may_differ_from_seed_to_seed():
     [mean] = mean_rows({1: rows(40, 0.5), 2: rows(44, 0.7)}, same_records=False)
     assert mean.value == pytest.approx(0.6)
     assert mean.scope == {"score": "loss", "others": 30}
+
+
+def test_an_equal_budget_may_be_another_number_in_each_seed():
+    """Its number of questions is that of the attack it is compared with: a count of records."""
+
+    def rows(budget, **more):
+        return [row(0.5, scope={"budget": budget, **more})]
+
+    equal = {seed: rows(budget, budgets="equal") for seed, budget in enumerate((342, 363, 316))}
+    [found] = mean_rows(equal, same_records=False)
+    assert found.scope == {"variant": "v", "budgets": "equal"}
+    same = {seed: rows(300, budgets="equal") for seed in range(3)}
+    assert mean_rows(same, same_records=False)[0].scope["budget"] == 300
+    # A budget that somebody chose is part of what was measured.
+    assert mean_rows({0: rows(10), 1: rows(20)}, same_records=False) == []

@@ -190,7 +190,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     from fedaudit.api.records import Target
     from fedaudit.assessment.cost import corpora, cost_of
     from fedaudit.assessment.speed import try_speed
-    from fedaudit.audit.access import load_engine
+    from fedaudit.audit import access
     from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
@@ -200,7 +200,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     documents = files.read_documents(material.victim or material.prefixes)
     speed = None
     if documents:
-        engine, _ = load_engine(material.audited, files.form, request)
+        engine, _ = access.load_engine(material.audited, files.form, request)
         adapter = material.audited.adapter
         tuned = Target(name="tuned", adapter=str(adapter) if adapter else None)
         plain = not material.audited.deployment

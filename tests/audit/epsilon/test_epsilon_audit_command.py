@@ -11,7 +11,7 @@ from command import Command
 
 from fedaudit import cli
 from fedaudit.api.records import Measurement
-from fedaudit.audit import environment, pipeline
+from fedaudit.audit import access, environment
 from fedaudit.canaries import coin_file
 from fedaudit.config.options import build
 from fedaudit.engine.fake import FakeEngine
@@ -89,7 +89,7 @@ def answer_as(monkeypatch, knows):
             kept.record_fact("the base's SHA-256", "0" * 64)
         return FakeEngine(lambda *_: "", likelihood=likelihood), "0" * 64
 
-    monkeypatch.setattr(pipeline, "load_engine", load)
+    monkeypatch.setattr(access, "load_engine", load)
     monkeypatch.setattr(environment, "describe", lambda device: NOWHERE)
 
 

@@ -11,7 +11,7 @@ import pytest
 from command import Command
 
 from fedaudit.api.records import Target
-from fedaudit.audit import environment, pipeline
+from fedaudit.audit import access, environment
 from fedaudit.canaries import canary_file, ranking
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -46,7 +46,7 @@ def answer_as(monkeypatch, knows=()):
             kept.record_fact("the base's SHA-256", "0" * 64)
         return FakeEngine(lambda *_: "", likelihood=likelihood), "0" * 64
 
-    monkeypatch.setattr(pipeline, "load_engine", load)
+    monkeypatch.setattr(access, "load_engine", load)
     nothing = {"versions": {}, "device": "none", "git": None}
     monkeypatch.setattr(environment, "describe", lambda device: nothing)
 
