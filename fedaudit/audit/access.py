@@ -96,7 +96,7 @@ def load_engine(
     if journal:
         journal.record_fact("the base's SHA-256", base.sha256)
         journal.record_fact("the base's dtype", base.dtype)
-        journal.record_fact("what answers", factory.answers_by(request.engine))
+        journal.record_fact("what answers", factory.engine_kind(request.engine))
     return engine, base.sha256
 
 

@@ -194,7 +194,7 @@ def _map_strings(value: Any, write: Write) -> Any:
     return [_map_strings(item, write) for item in value] if isinstance(value, list) else value
 
 
-def write_revealed(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
+def write_revealed_leaks(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
     """Write leaks in plain text, a line for each, into a file that only its owner reads."""
     lines = (json.dumps(dict(leak), ensure_ascii=False) + "\n" for leak in leaks)
     atomic_text(path, "".join(lines), mode=0o600)

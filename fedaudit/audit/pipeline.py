@@ -175,7 +175,7 @@ class AuditPipeline(ABC, Generic[R]):
         """Ask everything of the model: of the one in this process, or the one behind a server."""
         served = self.audited.served
         if served is None:
-            if note := factory.start_note(self.request.engine):
+            if note := factory.startup_note(self.request.engine):
                 self.tell(note)
             engine, sha256 = access.load_engine(self.audited, self.form, self.request, self.journal)
             measured = self.measure(engine)

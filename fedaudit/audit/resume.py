@@ -109,7 +109,7 @@ def _shard(name: str | None, default: str) -> str:
     return f"shard {name}" if name else default
 
 
-def next_step(journal: AuditJournal) -> str:
+def resume_hint(journal: AuditJournal) -> str:
     """Say how many answers are kept, and how to go on."""
     if not journal.answers:
         return "No answer was kept: the same command begins again."

@@ -187,7 +187,7 @@ class AuditSession:
                 return None
             self._save(audit.report)
             if self.reveal:
-                evidence.write_revealed(audit.revealed, self.folder / REVEALED)
+                evidence.write_revealed_leaks(audit.revealed, self.folder / REVEALED)
             if not journal.merged:
                 journal.remove()
         return audit
@@ -239,7 +239,7 @@ class AuditSession:
                             self.request, self.audited, self.fingerprint, start_time, journal
                         )
                     )
-            raise Interrupted(f"{_reason(error)} {resume.next_step(journal)}") from error
+            raise Interrupted(f"{_reason(error)} {resume.resume_hint(journal)}") from error
 
     def _save(self, report: Report) -> None:
         for path in (self.folder / REPORT, self._copy):

@@ -24,7 +24,7 @@ def check(name: str, device: str, options: VllmOptions | None) -> None:
     """Raise UsageError for an unknown engine, one that cannot run here, or options of another."""
     if name.partition(":")[0] not in ("local", "ray", "vllm"):
         raise unknown_name_error("engine", name, NAMES)
-    if vllm_options.requested_gpus(name) is None:
+    if vllm_options.tensor_parallel_size(name) is None:
         if options is not None:
             raise vllm_options.other_engine_error()
         ray_cluster.check(name, device)
@@ -34,21 +34,21 @@ def check(name: str, device: str, options: VllmOptions | None) -> None:
 
 def check_shards(name: str) -> None:
     """Raise UsageError for an engine whose answers a merge, by another engine, cannot check."""
-    if vllm_options.requested_gpus(name) is not None:
+    if vllm_options.tensor_parallel_size(name) is not None:
         raise UsageError(
             "The shards of an audit are checked by fedaudit's own engine, whose draws are not "
             "vLLM's: --shard does not go with --engine vllm."
         )
 
 
-def answers_by(name: str) -> str:
+def engine_kind(name: str) -> str:
     """Return in words whose arithmetic gives the answers: those of two kinds are not mixed."""
-    return "fedaudit's engine" if vllm_options.requested_gpus(name) is None else "vLLM"
+    return "fedaudit's engine" if vllm_options.tensor_parallel_size(name) is None else "vLLM"
 
 
-def start_note(name: str) -> str:
+def startup_note(name: str) -> str:
     """Return what a user should know before an engine starts; empty where that is soon done."""
-    if vllm_options.requested_gpus(name) is None:
+    if vllm_options.tensor_parallel_size(name) is None:
         return ""
     return "vLLM is started for this audit: half a minute, and several for a large model."
 
@@ -65,7 +65,7 @@ def make_engine(
     and servers end, and a cluster is given back, when the engine is garbage-collected or this
     process ends.
     """
-    gpus = vllm_options.requested_gpus(name)
+    gpus = vllm_options.tensor_parallel_size(name)
     if gpus is None:
         from fedaudit.engine.parallel import engine as parallel
 

@@ -52,7 +52,7 @@ def probe(
     return _Probe(server, tokenizer).run(context, longest, may_score=scoring)
 
 
-def check_scoring(
+def find_scoring_problem(
     server: CompletionServer, tokenizer: RemoteTokenizer, abilities: ServerAbilities
 ) -> str:
     """Return what is wrong with a model's scores of texts; empty for nothing.

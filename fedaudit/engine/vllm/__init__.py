@@ -4,6 +4,6 @@
 * `engine`: The engine that asks it: adapters are loaded when they are asked for first.
 * `installation`: Where vLLM is installed, and what its build runs on; found without importing it.
 * `options`: How the server is started and asked.
-* `process`: The server's process: its command, its start, and its end with this process.
+* `server`: The server's process: its command, its start, and its end with this process.
 * `supervisor`: The process in between, which ends the server when its own input ends.
 """

@@ -20,7 +20,7 @@ from fedaudit.engine.parallel.protocol import EngineConfig, EngineInfo
 from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCache
 from fedaudit.engine.remote.engine import RemoteEngine
 from fedaudit.engine.remote.options import EndpointOptions
-from fedaudit.engine.remote.probe import MIN_CONTEXT, check_scoring, probe
+from fedaudit.engine.remote.probe import MIN_CONTEXT, find_scoring_problem, probe
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.spending import RequestBudget
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
@@ -28,7 +28,7 @@ from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 from fedaudit.engine.vllm.adapter import write_plain_adapter
 from fedaudit.engine.vllm.installation import find_vllm
 from fedaudit.engine.vllm.options import RANKS, VllmOptions
-from fedaudit.engine.vllm.process import BASE, ServedBase, VllmProcess
+from fedaudit.engine.vllm.server import BASE, ServerArgs, VllmServer
 from fedaudit.federation import adapters
 from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
 
@@ -50,12 +50,12 @@ class VllmEngine(RemoteEngine):
 
     def __init__(
         self,
-        process: VllmProcess,
+        process: VllmServer,
         model: torch.nn.Module,
         order: EngineConfig,
         cache: CacheBackend | None = None,
     ) -> None:
-        self.process, self._model = process, model
+        self.vllm, self._model = process, model
         options = process.options
         self._spending = RequestBudget(
             options=EndpointOptions(
@@ -65,7 +65,7 @@ class VllmEngine(RemoteEngine):
                 max_tokens=NO_BOUND,
             )
         )
-        tokenizer = RemoteTokenizer(str(process.served.path), order.template)
+        tokenizer = RemoteTokenizer(str(process.args.path), order.template)
         base = self._named(BASE)
         abilities = probe(base, tokenizer, context=0, longest=MIN_CONTEXT)
         self._names: dict[Version, str] = {}
@@ -74,15 +74,15 @@ class VllmEngine(RemoteEngine):
 
     def close(self) -> None:
         """End the server."""
-        self.process.close()
+        self.vllm.close()
 
     def caveats(self) -> list[str]:
         """Return which vLLM was asked, and what a reader should know of its answers."""
-        served = self.process.served
-        build = " (for CPUs)" if served.installation.cpu else ""
-        version = f"vLLM {served.installation.version}{build}"
+        args = self.vllm.args
+        build = " (for CPUs)" if args.installation.cpu else ""
+        version = f"vLLM {args.installation.version}{build}"
         return [
-            f"The model was asked by {version} in {served.dtype}, not by fedaudit's own engine.",
+            f"The model was asked by {version} in {args.dtype}, not by fedaudit's own engine.",
             *super().caveats(),
         ]
 
@@ -100,12 +100,12 @@ class VllmEngine(RemoteEngine):
             yield
         except (Interrupted, ServerUnreachable) as error:
             time.sleep(GRACE)  # it may be about to end
-            if self.process.has_ended():
-                raise Interrupted(f"vLLM has ended: {self.process.last_error()}") from None
+            if self.vllm.has_ended():
+                raise Interrupted(f"vLLM has ended: {self.vllm.last_error()}") from None
             raise Interrupted(str(error)) from None
 
     def _named(self, name: str) -> CompletionServer:
-        return CompletionServer(self.process.client, name, self._spending)
+        return CompletionServer(self.vllm.client, name, self._spending)
 
     def _server(self, target: Target) -> CompletionServer:
         """Return the base or the adapter of a target by its name on the server, loaded."""
@@ -121,32 +121,32 @@ class VllmEngine(RemoteEngine):
 
     def _load(self, folder: Path, name: str) -> None:
         """Load an adapter under a name; raises TargetError for one that is not served."""
-        out = self.process.folder / name
-        rank = write_plain_adapter(folder, out, self._model, self.process.served.modules)
+        out = self.vllm.folder / name
+        rank = write_plain_adapter(folder, out, self._model, self.vllm.args.modules)
         self._make_room(rank, folder)
         try:
-            self.process.client.post(LOAD, {"lora_name": name, "lora_path": str(out)})
+            self.vllm.client.post(LOAD, {"lora_name": name, "lora_path": str(out)})
         except HttpStatusError as error:
             raise TargetError(f"vLLM does not load the adapter {folder}: {error}") from None
-        self._loaded.add(name)
         if self.abilities.scoring:
-            problem = check_scoring(self._named(name), self.tokenizer, self.abilities)
+            problem = find_scoring_problem(self._named(name), self.tokenizer, self.abilities)
             if problem:
                 raise TargetError(
                     f"vLLM's log-probabilities of texts with the adapter {folder} cannot be used "
                     f"({problem}): use --engine local."
                 )
+        self._loaded.add(name)  # only now: one that is scored wrongly is never asked
 
     def _make_room(self, rank: int, folder: Path) -> None:
         """Start the server again where an adapter has a higher rank than it has room for."""
-        if rank <= self.process.rank:
+        if rank <= self.vllm.rank:
             return
         if rank > RANKS[-1]:
             raise InputError(f"{folder} has rank {rank}; vLLM serves up to {RANKS[-1]}.")
-        self.process.stop()
+        self.vllm.stop()
         self._loaded.clear()
-        self.process.rank = min(size for size in RANKS if size >= rank)
-        self.process.start()
+        self.vllm.rank = min(size for size in RANKS if size >= rank)
+        self.vllm.start()
 
 
 def start_engine(
@@ -158,21 +158,21 @@ def start_engine(
     is garbage-collected or this process ends. Raises TargetError where vLLM does not start,
     InputError for a folder that holds no causal language model.
     """
-    path = loader.locate(order.base, fetch=order.fetch)
-    model = empty_model(path)
-    sha256, earlier = checkpoint.fingerprints(path)
     installation = find_vllm(options.python)
     dtype = installation.dtype if order.dtype == "auto" else order.dtype
     if dtype not in DTYPES:
         raise InputError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
-    served = ServedBase(
+    path = loader.locate(order.base, fetch=order.fetch)
+    model = empty_model(path)
+    sha256, earlier = checkpoint.fingerprints(path)
+    args = ServerArgs(
         installation=installation,
         path=path,
         dtype=dtype,
-        modules=adapted_modules(model),
+        modules=lora_target_modules(model),
         gpus=gpus,
     )
-    process = VllmProcess(served, options)
+    process = VllmServer(args, options)
     process.start()
     try:
         engine = VllmEngine(process, model, order, cache)
@@ -190,7 +190,7 @@ def start_engine(
     return engine, info
 
 
-def adapted_modules(model: torch.nn.Module) -> list[str]:
+def lora_target_modules(model: torch.nn.Module) -> list[str]:
     """Return the last parts of the names of a base's linear layers, but for its output layer."""
     head = getattr(model, "get_output_embeddings", lambda: None)()
     return sorted(

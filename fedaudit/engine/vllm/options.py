@@ -45,7 +45,7 @@ class VllmOptions:
             raise ValueError("arguments must not let code of the base run.")
 
 
-def requested_gpus(engine: str) -> int | None:
+def tensor_parallel_size(engine: str) -> int | None:
     """Return over how many GPUs "vllm[:N]" spreads each layer, 1 without N; None: another engine.
 
     Raises UsageError for a number that is none.

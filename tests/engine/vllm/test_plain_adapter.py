@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.vllm.adapter import write_plain_adapter
-from fedaudit.engine.vllm.engine import adapted_modules
+from fedaudit.engine.vllm.engine import lora_target_modules
 from fedaudit.federation import adapters
 
 
@@ -43,7 +43,7 @@ def test_it_adds_the_same_with_one_rank_and_no_scaling(tiny, tmp_path, kind):
         options |= {
             f"{key}_pattern": {name: options[f"{key}_pattern"]["1"]} for key in ("rank", "alpha")
         }
-    modules = adapted_modules(tiny.model)
+    modules = lora_target_modules(tiny.model)
     folder = tiny_models.write(tiny, tmp_path / "a", target_modules=modules, **options)
     rank = write_plain_adapter(folder, tmp_path / "b", tiny.model, modules)
     config = json.loads((tmp_path / "b" / adapters.CONFIG).read_text())
@@ -90,7 +90,7 @@ def test_what_vllm_would_serve_otherwise_is_refused(base, tmp_path, options, err
     tiny = tiny_models.llama(base.tokenizer)
     folder = tiny_models.write(tiny, tmp_path / "a", r=2, **options)
     with pytest.raises(InputError, match=error):
-        write_plain_adapter(folder, tmp_path / "b", tiny.model, adapted_modules(tiny.model))
+        write_plain_adapter(folder, tmp_path / "b", tiny.model, lora_target_modules(tiny.model))
     assert not (tmp_path / "b").exists()
 
 

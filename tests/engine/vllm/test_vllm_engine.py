@@ -113,7 +113,7 @@ def test_it_starts_with_nothing_that_changes_answers(start, diary):
     layers = "down_proj gate_proj k_proj o_proj q_proj up_proj v_proj"
     assert row["lora_target_modules"] == layers.split()
     assert row["host"] == "127.0.0.1"
-    assert Path(row["cwd"]) == engine.process.folder
+    assert Path(row["cwd"]) == engine.vllm.folder
     assert Path(row["cwd"]) != Path.cwd()
 
 
@@ -196,14 +196,14 @@ def test_it_ends_with_the_engine_and_leaves_nothing(start, diary):
     assert is_running(row["pid"])
     engine.close()
     wait_until(lambda: not is_running(row["pid"]))
-    assert not engine.process.folder.exists()
+    assert not engine.vllm.folder.exists()
 
 
 def test_it_ends_with_a_process_that_is_killed(start, diary):
     """The supervisor ends it when its pipe does, whatever happened at the other end."""
     engine = start()
     row = diary()[0]
-    engine.process._process.stdin.close()
+    engine.vllm._process.stdin.close()
     wait_until(lambda: not is_running(row["pid"]))
 
 

@@ -41,8 +41,8 @@ CONSEQUENCES = ("EngineDeadError", "RuntimeError: Worker failed", "RuntimeError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedBase:
-    """What a server serves, and how it is spread."""
+class ServerArgs:
+    """What a server is started with."""
 
     installation: VllmInstallation
     path: Path
@@ -52,15 +52,15 @@ class ServedBase:
     gpus: int
 
 
-class VllmProcess:
+class VllmServer:
     """A server on a port of this machine, with a key that nobody else has.
 
     It starts with `start` and ends with `stop`, or with this process. Raises TargetError where it
     does not start.
     """
 
-    def __init__(self, served: ServedBase, options: VllmOptions) -> None:
-        self.served, self.options = served, options
+    def __init__(self, args: ServerArgs, options: VllmOptions) -> None:
+        self.args, self.options = args, options
         self.rank = options.max_lora_rank
         self._scratch = tempfile.TemporaryDirectory(prefix="fedaudit-vllm-")
         self.folder = Path(self._scratch.name)
@@ -115,18 +115,18 @@ class VllmProcess:
         server whose output layer may take them scores prompts wrongly, or dies of it.
         """
         return [
-            self.served.installation.python,
+            self.args.installation.python,
             *("-m", MODULE),
             *("--host", "127.0.0.1", "--port", str(self._port)),
-            *("--model", str(self.served.path.absolute()), "--served-model-name", BASE),
-            *("--dtype", self.served.dtype, "--load-format", "safetensors"),
+            *("--model", str(self.args.path.absolute()), "--served-model-name", BASE),
+            *("--dtype", self.args.dtype, "--load-format", "safetensors"),
             *("--generation-config", "vllm", "--seed", "0"),
-            *("--tensor-parallel-size", str(self.served.gpus)),
+            *("--tensor-parallel-size", str(self.args.gpus)),
             *("--enable-lora", "--max-loras", "1", "--max-lora-rank", str(self.rank)),
             *("--max-cpu-loras", str(CACHED_ADAPTERS)),
-            *("--lora-target-modules", *self.served.modules),
+            *("--lora-target-modules", *self.args.modules),
             # A build for CPUs dies of a seeded prompt that it reads in two parts.
-            *(("--no-enable-chunked-prefill",) if self.served.installation.cpu else ()),
+            *(("--no-enable-chunked-prefill",) if self.args.installation.cpu else ()),
             *shlex.split(self.options.arguments),
         ]
 
