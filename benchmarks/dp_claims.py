@@ -42,8 +42,8 @@ central = false
 workers = 1
 device = "cpu"
 partition = {{ method = "corpus" }}
-training = {{ epochs = {epochs}, batch_size = 32, learning_rate = 5e-3, warmup = 5, rank = {rank}, \
-alpha = {alpha}, max_length = 40, targets = {targets} }}
+training = {{ epochs = {epochs}, batch_size = {batch_size}, learning_rate = 5e-3, warmup = 5, \
+rank = {rank}, alpha = {alpha}, max_length = 40, targets = {targets} }}
 """
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 KINDS = {"noiseless": "noise_multiplier=1e-9", "honest": "epsilon={epsilon}",
@@ -113,26 +113,26 @@ def records(place: Path, seed: int) -> None:
         (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def planted(place: Path, asked: argparse.Namespace, seed: int) -> str:
+def planted(place: Path, args: argparse.Namespace, seed: int) -> str:
     """Make and plant the canaries where that was not done, and return their commitment."""
     said = place / "said.txt"
     if not said.exists():
         records(place, seed)
         coins = place / "coins.json"
         coins.unlink(missing_ok=True)
-        _, told = fedaudit("dp", "make", "--out", coins, "--corpus", place / "c0.jsonl", "--client",
-                           "c0", "--count", asked.canaries, "--position", "outsider",
-                           "--suffix-tokens", 16)  # fmt: skip
+        _, printed = fedaudit("dp", "make", "--out", coins, "--corpus", place / "c0.jsonl",
+                              "--client", "c0", "--count", args.canaries, "--position", "outsider",
+                              "--suffix-tokens", args.suffix_tokens)  # fmt: skip
         (place / "c0p.jsonl").unlink(missing_ok=True)
         fedaudit("dp", "plant", coins, "--records", place / "c0.jsonl", "--out",
                  place / "c0p.jsonl")  # fmt: skip
         both = (place / name for name in ("c0p.jsonl", "c1.jsonl"))
         (place / "all.jsonl").write_text("".join(one.read_text() for one in both))
-        said.write_text(told)
+        said.write_text(printed)
     return said.read_text().split("commitment is ")[1].split(":")[0]
 
 
-def federation(place: Path, kind: str, asked: argparse.Namespace, seed: int) -> float:
+def federation(place: Path, kind: str, args: argparse.Namespace, seed: int) -> float:
     """Train a federation, once; return the seconds that it took."""
     seconds = place / f"{kind}.seconds"
     if not seconds.exists():
@@ -140,14 +140,15 @@ def federation(place: Path, kind: str, asked: argparse.Namespace, seed: int) -> 
         profile.write_text(
             PROFILE.format(
                 data=place / "all.jsonl",
-                epochs=asked.epochs,
-                rank=asked.rank,
-                alpha=2 * asked.rank,
-                targets=json.dumps(asked.targets),
+                epochs=args.epochs,
+                batch_size=args.batch_size,
+                rank=args.rank,
+                alpha=2 * args.rank,
+                targets=json.dumps(args.targets),
             )
         )
-        options = KINDS[kind].format(epsilon=asked.epsilon)
-        options += f", max_grad_norm={asked.max_grad_norm}"
+        options = KINDS[kind].format(epsilon=args.epsilon)
+        options += f", max_grad_norm={args.max_grad_norm}"
         begun = time.perf_counter()
         program = (__file__, "--with-bug") if kind == "batch" else ("-m", "fedaudit")
         fedaudit("simulate", "--profile", profile, "--out", place / kind, "--set",
@@ -157,7 +158,7 @@ def federation(place: Path, kind: str, asked: argparse.Namespace, seed: int) -> 
     return float(seconds.read_text())
 
 
-def told(report: dict[str, Any]) -> str:
+def describe(report: dict[str, Any]) -> str:
     """Return an audit in one line."""
     rows = [row for row in report["measurements"] if row["scope"].get("source") == "tuned"]
     low = {row["scope"]["estimator"]: row for row in rows if row["metric"] == "epsilon_low"}
@@ -172,29 +173,29 @@ def told(report: dict[str, Any]) -> str:
     )
 
 
-def trial(asked: argparse.Namespace, seed: int) -> list[bool]:
+def trial(args: argparse.Namespace, seed: int) -> list[bool]:
     """Train and audit the federations of one seed; return which audits say what they must."""
-    place = asked.out / f"seed{seed}"
+    place = args.out / f"seed{seed}"
     place.mkdir(parents=True, exist_ok=True)
-    key = planted(place, asked, seed)
+    key = planted(place, args, seed)
     right = []
-    for kind in asked.kinds:
-        seconds = federation(place, kind, asked, seed)
+    for kind in args.kinds:
+        seconds = federation(place, kind, args, seed)
         report = place / f"{kind}.json"
         if not report.exists():
             control = [] if kind == "noiseless" else ["--noiseless", place / "noiseless"]
             fedaudit("dp", "audit", place / "coins.json", "--target", place / kind, "--epsilon",
-                     asked.epsilon, "--commitment", key, *control, "--json", report, "--out",
+                     args.epsilon, "--commitment", key, *control, "--json", report, "--out",
                      place / f"audit-{kind}", "--quiet")  # fmt: skip
         found = json.loads(report.read_text())
         right.append((found["verdict"]["status"] == "fail") == WANTED[kind])
         mark = "as it must" if right[-1] else "NOT AS IT MUST"
-        print(f"seed {seed}  {kind:9}  {told(found)}  {seconds:.0f} s  {mark}", flush=True)
+        print(f"seed {seed}  {kind:9}  {describe(found)}  {seconds:.0f} s  {mark}", flush=True)
     return right
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run every seed that is asked for."""
+    """Run every seed that is args for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--first", type=int, default=1)
@@ -202,14 +203,16 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilon", type=float, default=8.0)
     parser.add_argument("--canaries", type=int, default=600)
     parser.add_argument("--epochs", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--suffix-tokens", type=int, default=16)
     parser.add_argument("--max-grad-norm", type=float, default=1.0)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--targets", nargs="+", default=TARGETS)
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
-    asked = parser.parse_args(words)
-    asked.out = asked.out.absolute()
-    right = [one for seed in range(asked.first, asked.first + asked.seeds)
-             for one in trial(asked, seed)]  # fmt: skip
+    args = parser.parse_args(words)
+    args.out = args.out.absolute()
+    right = [one for seed in range(args.first, args.first + args.seeds)
+             for one in trial(args, seed)]  # fmt: skip
     print(f"{sum(right)} of {len(right)} audits as they must be")
 
 

@@ -10,6 +10,7 @@ from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile import Profile, Select, load, parse
 from fedaudit.reproduction.runner import study_variants, variant_config
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.initialization import documents
 from fedaudit.simulation.runner import prepare
 
 SHIPPED = profile.shipped_profiles()
@@ -233,6 +234,13 @@ def test_every_variant_can_be_trained_as_far_as_that_is_known_before(name, tmp_p
     for scale in ("nano", "small"):
         for one in study_variants(chosen, scale, quick=False):
             prepare(variant_config(chosen, scale, one, {}), tmp_path / "out")
+
+
+@pytest.mark.parametrize("scale", ["nano", "small"])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_profile_has_records_for_every_client_without_any_variant(name, scale):
+    config = build(Simulation, load(name).settings(scale), scale)
+    assert len(documents(config)) > config.clients
 
 
 @pytest.mark.parametrize("name", SHIPPED)
