@@ -55,22 +55,26 @@ def made(run: Path) -> AttackContext:
     )
 
 
-def cost(case: AttackContext, threshold: float, repeats: int) -> None:
+def cost(context: AttackContext, threshold: float, repeats: int) -> None:
     """Print what walking takes beside sampling."""
-    asked = query_plan.of_multiset(case, pii_occurrences(case.engine, case.attacker, CONTEXT))
-    questions, truth = list(asked.questions()), truth_of(case)
+    asked = query_plan.plan_by_frequency(
+        context, pii_occurrences(context.engine, context.attacker, CONTEXT)
+    )
+    questions, truth = list(asked.questions()), truth_of(context)
     strings = [*truth.labels, *truth.control]
     requests = [
         GenerationRequest(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
         for one in questions
     ]
     ways = {
-        "sampling": lambda: case.engine.generate(case.tuned, GenerationBatch(requests, seed=0)),
-        "sampling until settled": lambda: case.engine.generate(
-            case.tuned, GenerationBatch(requests, seed=0, stop_strings=strings)
+        "sampling": lambda: context.engine.generate(
+            context.tuned, GenerationBatch(requests, seed=0)
         ),
-        "walking": lambda: case.engine.prefix_probabilities(
-            case.tuned,
+        "sampling until settled": lambda: context.engine.generate(
+            context.tuned, GenerationBatch(requests, seed=0, stop_strings=strings)
+        ),
+        "walking": lambda: context.engine.prefix_probabilities(
+            context.tuned,
             PrefixProbabilityRequest(
                 [one.prompt for one in questions],
                 strings,
@@ -93,18 +97,20 @@ def cost(case: AttackContext, threshold: float, repeats: int) -> None:
     print(line("sampling until settled / walking", spent, settled, "walking"))
 
 
-def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) -> None:
+def agreement(context: AttackContext, threshold: float, seeds: int, prefixes: int) -> None:
     """Print how many sampled coverages lie within the interval that the walk gives."""
-    whole = query_plan.of_multiset(case, pii_occurrences(case.engine, case.attacker, CONTEXT))
+    whole = query_plan.plan_by_frequency(
+        context, pii_occurrences(context.engine, context.attacker, CONTEXT)
+    )
     every = [Query(one.prompt) for one in whole.questions()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
     asked, truth = (
         query_plan.QueryPlan(size=len(some), questions=lambda: iter(some)),
-        truth_of(case),
+        truth_of(context),
     )
     targets = list(truth.labels)
-    manner = QueryParams(samples=SAMPLES, new_tokens=NEW, decoding=SamplingParams())
-    walk = walk_prefixes(case, case.tuned, asked, targets, manner, threshold)
+    query_params = QueryParams(samples=SAMPLES, new_tokens=NEW, decoding=SamplingParams())
+    walk = walk_prefixes(context, context.tuned, asked, targets, query_params, threshold)
     exact = ExactSources(
         plugin="contextual",
         truth=truth,
@@ -120,7 +126,8 @@ def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) 
         for one in some
     ]
     texts = [
-        one.texts for one in case.engine.generate(case.tuned, GenerationBatch(requests, seed=1))
+        one.texts
+        for one in context.engine.generate(context.tuned, GenerationBatch(requests, seed=1))
     ]
     for n in RUNS:
         wanted = SourceValues(exact, targets, control=False).expected(n)["tuned"]

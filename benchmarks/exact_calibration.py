@@ -35,21 +35,21 @@ Floats = npt.NDArray[np.float64]
 ENOUGH, SIMULATED = 5, 20_000
 
 
-def drawn(case: AttackContext, runs: int) -> list[list[int]]:
+def drawn(context: AttackContext, runs: int) -> list[list[int]]:
     """Return of each run how many answers begin with each target, in alphabetical order."""
     attack = registry.create("attack", "contextual", {"sweeps": False})
     found = []
     for seed in range(runs):
-        tally = attack.run(replace(case, seed=seed)).tally
+        tally = attack.run(replace(context, seed=seed)).tally
         found.append([tally.tuned.counts[target] for target in sorted(tally.truth.labels)])
         print(f"run {seed}: {np.count_nonzero(found[-1])} targets", flush=True)
     return found
 
 
-def computed(case: AttackContext, threshold: float) -> estimator.ExactResult:
+def computed(context: AttackContext, threshold: float) -> estimator.ExactResult:
     """Return what is computed of the same attack."""
     options: dict[str, Any] = {"sweeps": False, "estimator": "exact", "threshold": threshold}
-    result: estimator.ExactResult = registry.create("attack", "contextual", options).run(case)
+    result: estimator.ExactResult = registry.create("attack", "contextual", options).run(context)
     return result
 
 

@@ -74,12 +74,12 @@ def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, flo
     known, engine = kept.known, Engine(often)
     case = AttackContext(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
     truth = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
-    manner = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())
+    query_params = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())
     answers = sampling.ask_plan(
         share_responses(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
         TUNED,
         plan(requests),
-        manner,
+        query_params,
         TargetMatcher(TARGETS),
     )
     heard = HitCounter(truth, samples).update(answers)

@@ -96,5 +96,5 @@ class Attributor(Plugin, ABC):
     """Whether it needs single clients' updates, which secure aggregation hides."""
 
     @abstractmethod
-    def attribute(self, trial: AttributionContext) -> AttributionResult:
+    def attribute(self, context: AttributionContext) -> AttributionResult:
         """Return a suspicion of every client; a method that names nobody returns none."""

@@ -120,8 +120,8 @@ class Attack(Plugin, ABC):
         return frozenset()
 
     @abstractmethod
-    def run(self, case: AttackContext) -> Result:
-        """Attack `case.tuned` and measure what came out."""
+    def run(self, context: AttackContext) -> Result:
+        """Attack `context.tuned` and measure what came out."""
 
 
 class Aggregator(Plugin, ABC):

@@ -11,7 +11,7 @@
   key.
 * `attack_pipeline`: `fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one
   victim or on anybody.
-* `attack_runner`: Several attacks on one case: answers are shared, and what the attacks found is
+* `attack_runner`: Several attacks in one context: answers are shared, and what the attacks found is
   compared.
 * `cross_client`: Every client of a federation as attacker on every other one (FedPII, section 5.3
   and table 2).

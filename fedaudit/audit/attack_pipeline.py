@@ -112,13 +112,13 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
                 view.tuned,
                 pii_occurrences(view.engine, self._attacker.documents, CONTEXT),
             )
-            case, before = prepare(
+            context, before = prepare(
                 view, audited, self._attacker, self._victim, request, self.watch, start_scores=start
             )
-            case = self._with_others(case)
-            everywhere_results = attack_runner.run(everywhere, case, memory, tries, self.journal)
+            context = self._with_others(context)
+            everywhere_results = attack_runner.run(everywhere, context, memory, tries, self.journal)
             results += map(view.add_scope, everywhere_results)
-            results += [view.under_no_key.add_scope(tries.make(attack, case)) for attack in once]
+            results += [view.under_no_key.add_scope(tries.make(attack, context)) for attack in once]
             once = []
             measured = measured or before
         tries.check()
@@ -129,10 +129,10 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         queries = attack_runner.count_queries(results, memory, views)
         return AuditResults(results=results, usage={"queries": queries}, **measured)
 
-    def _with_others(self, case: AttackContext) -> AttackContext:
-        """Return `case` and who else there is: members, controls, references, held-out records."""
-        case = replace(
-            case,
+    def _with_others(self, context: AttackContext) -> AttackContext:
+        """Return `context` with members, controls, references and held-out records."""
+        context = replace(
+            context,
             template=self.form,
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
@@ -140,8 +140,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             references=reference_models.models(self._references, self.form),
             rounds=round_models.targets(round_models.find(self.request, self.audited)),
         )
-        case = self._held_out.add_to(case) if self._held_out else case
-        return self._without.add_to(case) if self._without else case
+        context = self._held_out.add_to(context) if self._held_out else context
+        return self._without.add_to(context) if self._without else context
 
     def caveats(self) -> list[str]:
         """Return the caveats of held-out records, of the files and of missing members."""
@@ -165,7 +165,7 @@ def prepare(
     *,
     start_scores: prompt_start.PromptStartScores,
 ) -> tuple[AttackContext, dict[str, Any]]:
-    """Return the case for the attacks, and what was measured of the target before any of them."""
+    """Return the context of the attacks, and what was measured of the target before any of them."""
     changed, base = None, audited.untuned
     if base:
         try:
@@ -174,7 +174,7 @@ def prepare(
             # Some adapter of several may do nothing; the one that a right key opens must not.
             if not view.scope or view.authorised:
                 raise
-    case = AttackContext(
+    context = AttackContext(
         engine=view.engine,
         tuned=view.tuned,
         base=base,
@@ -187,4 +187,4 @@ def prepare(
         ),
         progress=watch,
     )
-    return case, {"effect": adapter_effect.table(changed), "beginning": start_scores.table()}
+    return context, {"effect": adapter_effect.table(changed), "beginning": start_scores.table()}

@@ -1,4 +1,4 @@
-"""Several attacks on one case: answers are shared, and what the attacks found is compared."""
+"""Several attacks in one context: answers are shared, and what the attacks found is compared."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,15 +28,15 @@ class AttackTries:
     successes: int = 0
     refused: list[InputError] = field(default_factory=list)
 
-    def make(self, attack: Attack, case: AttackContext) -> Result:
+    def make(self, attack: Attack, context: AttackContext) -> Result:
         """Return an attack's result, or a row without a value that says why there is none.
 
         Raises ResultError for a result that no report can hold.
         """
-        if why := why_lacking(case.engine, attack.needs):
+        if why := why_lacking(context.engine, attack.needs):
             return _skipped_result(attack.name, why)
         try:
-            result = result_contract.check_result(attack.name, attack.run(case))
+            result = result_contract.check_result(attack.name, attack.run(context))
         except InputError as error:
             if self.alone:
                 raise
@@ -65,7 +65,7 @@ def response_cache(attacks: Sequence[Attack]) -> ResponseCache:
 
 def run(
     attacks: Sequence[Attack],
-    case: AttackContext,
+    context: AttackContext,
     shared: ResponseCache,
     tries: AttackTries,
     journal: AuditJournal | None = None,
@@ -74,13 +74,19 @@ def run(
 
     Where there is a `journal`, it keeps the answers.
     """
-    shared_case = share_responses(case, shared, journal)
+    shared_context = share_responses(context, shared, journal)
     # Attacks on prefixes keep their own answers, in less room.
-    cached_case = (
-        replace(shared_case, engine=CachingEngine(case.engine, journal)) if journal else shared_case
+    cached_context = (
+        replace(shared_context, engine=CachingEngine(context.engine, journal))
+        if journal
+        else shared_context
     )
-    cases = [shared_case if isinstance(attack, PrefixAttack) else cached_case for attack in attacks]
-    indexed_results = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
+    contexts = [
+        shared_context if isinstance(attack, PrefixAttack) else cached_context for attack in attacks
+    ]
+    indexed_results = {
+        index: tries.make(attacks[index], contexts[index]) for index in _order(attacks)
+    }
     results = [indexed_results[index] for index in range(len(attacks))]
     return [*results, *_compare_results(results)]
 

@@ -39,7 +39,7 @@ class Attacker:
     """One client as attacker: its attack context, and the other clients' documents by name."""
 
     name: str
-    case: AttackContext
+    context: AttackContext
     victims: Mapping[str, Sequence[Document]]
 
 
@@ -102,12 +102,12 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
             start = start or prompt_start.choose_prompt_start(
                 view.engine, view.tuned, pii_occurrences(view.engine, everybody.documents, CONTEXT)
             )
-            case, before = prepare(
+            context, before = prepare(
                 view, self.audited, everybody, None, request, self.watch, start_scores=start
             )
-            case = replace(case, control=self._control.documents if self._control else ())
-            case = share_responses(case, memory, self.journal)
-            results += _everybody(attacks, case, self._clients, request.budget, view)
+            context = replace(context, control=self._control.documents if self._control else ())
+            context = share_responses(context, memory, self.journal)
+            results += _everybody(attacks, context, self._clients, request.budget, view)
             measured = measured or before
         self.finish_asking()
         names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
@@ -139,7 +139,7 @@ def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
 
 def _everybody(
     attacks: Sequence[PrefixAttack],
-    case: AttackContext,
+    context: AttackContext,
     files: Mapping[str, InputFile],
     budget: int,
     view: ModelView,
@@ -147,12 +147,14 @@ def _everybody(
     """Yield the result of every pair, attack by attack."""
     for attack in attacks:
         # Together, because a kind of PII is only unknown when nobody has it.
-        chosen = iter(attack.restrict(case).attacker)
+        chosen = iter(attack.restrict(context).attacker)
         corpora = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
         attackers: list[Attacker] = []
         for name, documents in corpora.items():
             victims = {victim: corpora[victim] for victim in corpora if victim != name}
-            attacker = Attacker(name=name, case=_case(case, name, documents), victims=victims)
+            attacker = Attacker(
+                name=name, context=_attacker_context(context, name, documents), victims=victims
+            )
             attackers.append(attacker)
         truths = [_truths(attack, attacker) for attacker in attackers]
         # One list for all, so that an answer that one attacker has heard does for another.
@@ -161,9 +163,11 @@ def _everybody(
             yield from attack_all(attack, attacker, budget, view, target_sets, matcher)
 
 
-def _case(case: AttackContext, name: str, documents: Sequence[Document]) -> AttackContext:
+def _attacker_context(
+    context: AttackContext, name: str, documents: Sequence[Document]
+) -> AttackContext:
     return replace(
-        case, attacker=documents, progress=lambda title: case.progress(f"{name}: {title}")
+        context, attacker=documents, progress=lambda title: context.progress(f"{name}: {title}")
     )
 
 
@@ -180,15 +184,15 @@ def attack_all(
     `truths` are what each victim alone has, and `matcher` finds all strings that anybody looks for;
     without them they are made here, for this attacker.
     """
-    case, truths = attacker.case, truths or _truths(attack, attacker)
+    context, truths = attacker.context, truths or _truths(attack, attacker)
     nonempty_truths = {victim: truth for victim, truth in truths.items() if truth.labels}
     notes: tuple[str, ...] = ()
     why, results = "", dict[str, Result]()
     if nonempty_truths:
         try:
-            plan = _plan(attack, case, budget)
+            plan = _plan(attack, context, budget)
             matcher = matcher or _strings(truths.values())
-            results, notes = multi_victim.results(attack, case, plan, nonempty_truths, matcher)
+            results, notes = multi_victim.results(attack, context, plan, nonempty_truths, matcher)
         except InputError as error:  # this client's documents cannot be used; another's may
             why = str(error)
     yield view.add_scope(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))
@@ -198,8 +202,8 @@ def attack_all(
         elif victim in nonempty_truths:
             result = scoring.missing_result(attack.name, why or NOTHING_TO_ASK)
         else:
-            victim_case = replace(case, victim=documents)
-            result = scoring.empty_result(attack.name, victim_case, chosen=bool(attack.labels))
+            victim_context = replace(context, victim=documents)
+            result = scoring.empty_result(attack.name, victim_context, chosen=bool(attack.labels))
         pair = {**view.scope, "attacker": attacker.name, "victim": victim}
         yield replace(view, scope=pair).add_scope(result)
 
@@ -207,7 +211,7 @@ def attack_all(
 def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, TargetSet]:
     return {
         victim: attack.truth(
-            replace(attacker.case, victim=documents, members=_other_members(attacker, victim))
+            replace(attacker.context, victim=documents, members=_other_members(attacker, victim))
         )
         for victim, documents in attacker.victims.items()
     }
@@ -222,6 +226,8 @@ def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
     return TargetMatcher(string for truth in truths for string in (*truth.labels, *truth.control))
 
 
-def _plan(attack: PrefixAttack, case: AttackContext, budget: int) -> QueryPlan:
-    full_plan = attack.plan(case)
-    return limit_plan(full_plan, budget, seed=case.seed, ordered=attack.ordered, name=attack.name)
+def _plan(attack: PrefixAttack, context: AttackContext, budget: int) -> QueryPlan:
+    full_plan = attack.plan(context)
+    return limit_plan(
+        full_plan, budget, seed=context.seed, ordered=attack.ordered, name=attack.name
+    )

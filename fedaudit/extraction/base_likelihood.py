@@ -24,14 +24,14 @@ Prompt = tuple[int, ...]
 
 
 def log_likelihoods(
-    case: AttackContext, plan: QueryPlan, strings: Mapping[str, str]
+    context: AttackContext, plan: QueryPlan, strings: Mapping[str, str]
 ) -> dict[str, float]:
     """Return ln p of each string (string -> label) under the base, the mean over a few prompts.
 
     The prompts are the first of the plan behind which the attacker has PII of the label, or else
     the first of all. Without a base, or an engine that scores, there is nothing to return.
     """
-    if case.base is None or not strings or why_lacking(case.engine, {"score"}):
+    if context.base is None or not strings or why_lacking(context.engine, {"score"}):
         return {}
     by_label: dict[str, list[str]] = defaultdict(list)
     for string, label in sorted(strings.items()):
@@ -39,14 +39,14 @@ def log_likelihoods(
     prompts = _prompts(plan, by_label)
     likelihoods: dict[str, float] = {}
     for label, group in by_label.items():
-        scores = _score_strings(case, case.base, prompts[label], group)
+        scores = _score_strings(context, context.base, prompts[label], group)
         for string, values in zip(group, scores, strict=True):
             likelihoods[string] = _mean(values)
     return likelihoods
 
 
 def chance_of_base(
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     strings: Sequence[str],
     samples: int,
@@ -59,10 +59,12 @@ def chance_of_base(
     at most, spread over the plan, are scored and stand for the others. A string is scored as it is
     tokenised by itself: other ways to spell it are rare.
     """
-    if case.base is None or not strings or why_lacking(case.engine, {"score"}):
+    if context.base is None or not strings or why_lacking(context.engine, {"score"}):
         return {}
     questions = _spread(plan.questions(), prompts)
-    scores = _score_strings(case, case.base, [question.prompt for question in questions], strings)
+    scores = _score_strings(
+        context, context.base, [question.prompt for question in questions], strings
+    )
     copies = [question.copies for question in questions]
     scale = samples * plan.size / sum(copies)
     chances = {}
@@ -73,7 +75,7 @@ def chance_of_base(
 
 
 def chance_of_others(
-    case: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
+    context: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
 ) -> dict[str, float]:
     """Return that probability for strings (string -> label) that did not come out.
 
@@ -81,7 +83,7 @@ def chance_of_others(
     """
     ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
     step = max(1, math.ceil(len(ordered) / OTHERS))
-    chances = chance_of_base(case, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
+    chances = chance_of_base(context, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
     return {string: chances[ordered[i - i % step]] for i, string in enumerate(ordered) if chances}
 
 
@@ -107,15 +109,15 @@ def _prompts(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
 
 
 def _score_strings(
-    case: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
+    context: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
     spelt = [string if is_han(string) else f" {string}" for string in strings]
-    tokens = [t.ids for t in case.engine.tokenize(spelt)]
-    room = case.engine.context_length - max(map(len, tokens))
+    tokens = [t.ids for t in context.engine.tokenize(spelt)]
+    room = context.engine.context_length - max(map(len, tokens))
     cut = [prompt[-max(1, room) :] for prompt in prompts]
     groups = [[(*prompt, *ids) for ids in tokens] for prompt in cut]
-    scores = case.engine.score_groups(target, groups, progress=case.progress("weighing"))
+    scores = context.engine.score_groups(target, groups, progress=context.progress("weighing"))
     return [
         [sum(group[i][len(group[i]) - len(ids) :]) for group in scores]
         for i, ids in enumerate(tokens)

@@ -57,16 +57,16 @@ class LeakTests:
 
 def test_leaks(
     plugin: str,
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     truth: TargetSet,
-    manner: QueryParams,
+    query_params: QueryParams,
     probabilities: SaidStrings,
 ) -> LeakTests | None:
     """Return the tests of what came out; None for one shard, which has no result of its own."""
-    if isinstance(case, SharedContext) and case.journal and not case.journal.covers_all:
+    if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
         return None
-    reach = _reachable(case, truth.exclusive, manner.new_tokens)
+    reach = _reachable(context, truth.exclusive, query_params.new_tokens)
     targets = {string: truth.labels[string] for string in sorted(reach)}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
@@ -77,10 +77,12 @@ def test_leaks(
         controls=truth.controls,
         gained=gained,
         strength=probabilities.strength,
-        likelihood=log_likelihoods(case, plan, compared) if leaks else {},
-        base_chance=_base_chances(case, plan, manner.samples, probabilities, leaks, targets),
-        outputs=plan.size * manner.samples,
-        seed=case.seed,
+        likelihood=log_likelihoods(context, plan, compared) if leaks else {},
+        base_chance=_base_chances(
+            context, plan, query_params.samples, probabilities, leaks, targets
+        ),
+        outputs=plan.size * query_params.samples,
+        seed=context.seed,
         uplift=control_uplift(probabilities, truth.controls),
         sampled=probabilities.sampled,
         donors=truth.donors,
@@ -91,7 +93,7 @@ def test_leaks(
 
 
 def _base_chances(
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     samples: int,
     probabilities: SaidStrings,
@@ -105,8 +107,8 @@ def _base_chances(
     if probabilities.base is None:
         return dict.fromkeys({*leaks, *targets}, 0.0)
     missed_targets = {string: label for string, label in targets.items() if string not in leaks}
-    chances = chance_of_others(case, plan, missed_targets, samples)
-    chances |= chance_of_base(case, plan, sorted(leaks), samples)
+    chances = chance_of_others(context, plan, missed_targets, samples)
+    chances |= chance_of_base(context, plan, sorted(leaks), samples)
     if probabilities.sampled:
         return chances
     return {
@@ -141,11 +143,11 @@ def _labels_of(truth: TargetSet, strings: Collection[str]) -> dict[str, str]:
     return {string: truth.labels[string] for string in strings}
 
 
-def _reachable(case: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
+def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
     """Return the strings that an answer has room for, as each is tokenised behind a space."""
     ordered = sorted(strings)
     spelt = [string if is_han(string) else f" {string}" for string in ordered]
-    tokens = case.engine.tokenize(spelt)
+    tokens = context.engine.tokenize(spelt)
     return frozenset(
         string for string, t in zip(ordered, tokens, strict=True) if len(t.ids) <= new_tokens
     )

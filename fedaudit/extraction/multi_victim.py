@@ -16,7 +16,7 @@ from fedaudit.extraction.targets import TargetSet
 
 def results(
     attack: PrefixAttack,
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
     matcher: TargetMatcher,
@@ -28,26 +28,26 @@ def results(
     """
     if not plan.size:
         return {}, plan.notes
-    case, extra_notes = attack.prepare(case)
+    context, extra_notes = attack.prepare(context)
     notes = (*plan.notes, *extra_notes)
     if attack.estimator == "sample":
-        return _sample_results(attack, case, plan, truths, matcher), notes
+        return _sample_results(attack, context, plan, truths, matcher), notes
     params, threshold = attack.query_params, attack.threshold
     victim_results = estimator.results(
-        attack.name, case, plan, truths, params, threshold=threshold, sweeps=False
+        attack.name, context, plan, truths, params, threshold=threshold, sweeps=False
     )
     return victim_results, notes
 
 
 def _sample_results(
     attack: PrefixAttack,
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> dict[str, Result]:
-    tuned = _count_hits(attack, case, case.tuned, plan, truths, matcher)
-    base = _count_hits(attack, case, case.base, plan, truths, matcher) if case.base else {}
+    tuned = _count_hits(attack, context, context.tuned, plan, truths, matcher)
+    base = _count_hits(attack, context, context.base, plan, truths, matcher) if context.base else {}
     results: dict[str, Result] = {}
     for victim, truth in truths.items():
         tally = ExtractionResult(
@@ -59,7 +59,7 @@ def _sample_results(
             samples=attack.samples,
         )
         weighed = test_leaks(
-            attack.name, case, plan, truth, attack.query_params, tally.said_strings()
+            attack.name, context, plan, truth, attack.query_params, tally.said_strings()
         )
         results[victim] = scoring.result(tally, weighed)
     return results
@@ -67,14 +67,14 @@ def _sample_results(
 
 def _count_hits(
     attack: PrefixAttack,
-    case: AttackContext,
+    context: AttackContext,
     target: Target,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> dict[str, HitCounter]:
     counters = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
-    for answer in sampling.ask_plan(case, target, plan, attack.query_params, matcher):
+    for answer in sampling.ask_plan(context, target, plan, attack.query_params, matcher):
         for counter in counters.values():
             counter.update((answer,))
     return counters

@@ -1,7 +1,7 @@
 """Extraction by prefixes: ask the tuned model and its base the same, and score what they say.
 
-An attack says what to ask (PrefixAttack.places); asking, scoring, sweeps and controls are the same
-for all of them and are here.
+An attack says which prefixes to ask (PrefixAttack.occurrences); asking, scoring, sweeps and
+controls are the same for all of them and are here.
 """
 
 from abc import abstractmethod
@@ -99,71 +99,71 @@ class PrefixAttack(Attack):
         )
 
     @abstractmethod
-    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
+    def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return what to ask, as a multiset: a place that stands twice is asked twice.
 
         Of an attack whose places are `distinct`, in the order in which a budget is spent.
         """
 
-    def plan(self, case: AttackContext) -> QueryPlan:
+    def plan(self, context: AttackContext) -> QueryPlan:
         """Return what to ask, in order: places that stand most often first, or as they come."""
-        builder = query_plan.of_set if self.distinct else query_plan.of_multiset
-        return builder(case, self.places(case))
+        builder = query_plan.plan_in_order if self.distinct else query_plan.plan_by_frequency
+        return builder(context, self.occurrences(context))
 
-    def prepare(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
-        """Return the case to ask, and what to say of it: an attack may tune the model first.
+    def prepare(self, context: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
+        """Return the context to attack in, and notes on it: an attack may tune the model first.
 
         It is called once the plan is made, and only where there is something to look for.
         """
-        return case, ()
+        return context, ()
 
-    def restrict(self, case: AttackContext) -> AttackContext:
-        """Return `case` with PII of the chosen kinds only; raises UsageError for one nobody has."""
+    def restrict(self, context: AttackContext) -> AttackContext:
+        """Return `context` with PII of the chosen kinds; raises UsageError for one nobody has."""
         if not self.labels:
-            return case
-        documents = (*case.attacker, *(case.victim or ()))
+            return context
+        documents = (*context.attacker, *(context.victim or ()))
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
             raise unknown_name_error("kind of PII in the data", min(missing), present)
         return replace(
-            case,
-            attacker=[self._of_kind(document) for document in case.attacker],
-            victim=None if case.victim is None else [self._of_kind(d) for d in case.victim],
+            context,
+            attacker=[self._of_kind(document) for document in context.attacker],
+            victim=None if context.victim is None else [self._of_kind(d) for d in context.victim],
         )
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Ask the tuned model and the base; score against the victim, or list candidates."""
-        if self.estimator == "exact" and case.victim is None:
+        if self.estimator == "exact" and context.victim is None:
             raise InputError(NO_TARGETS)
-        case = self.restrict(case)
-        plan = self.plan(case)
+        context = self.restrict(context)
+        plan = self.plan(context)
         if not plan.size:
             raise InputError(
                 "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
                 "with text before it. In unannotated text --detector names finds most names; "
                 "places take a model: see --set names.ner."
             )
-        result = self._result(case, plan)
+        result = self._result(context, plan)
         return replace(result, limits=(*plan.notes, *result.limits))
 
-    def _result(self, case: AttackContext, plan: QueryPlan) -> Result:
-        truth = None if case.victim is None else self.truth(case)
+    def _result(self, context: AttackContext, plan: QueryPlan) -> Result:
+        truth = None if context.victim is None else self.truth(context)
         if truth is not None and not truth.labels:
-            return scoring.empty_result(self.name, case, chosen=bool(self.labels))
-        case, notes = self.prepare(case)
-        result = self._hits(case, plan, truth) if truth else self._candidates(case, plan)
+            return scoring.empty_result(self.name, context, chosen=bool(self.labels))
+        context, notes = self.prepare(context)
+        result = self._hits(context, plan, truth) if truth else self._candidates(context, plan)
         return replace(result, limits=(*notes, *result.limits))
 
-    def _candidates(self, case: AttackContext, plan: QueryPlan) -> Result:
-        answers = sampling.ask_plan(case, case.tuned, plan, self.query_params)
+    def _candidates(self, context: AttackContext, plan: QueryPlan) -> Result:
+        answers = sampling.ask_plan(context, context.tuned, plan, self.query_params)
         queries = plan.size * self.samples
-        return attacker_view.result(self.name, case, answers, queries, comparable=not self.tunes)
+        return attacker_view.result(self.name, context, answers, queries, comparable=not self.tunes)
 
-    def _hits(self, case: AttackContext, plan: QueryPlan, truth: TargetSet) -> Result:
+    def _hits(self, context: AttackContext, plan: QueryPlan, truth: TargetSet) -> Result:
         if self.estimator == "exact":
             return exact.result(
                 self.name,
-                case,
+                context,
                 plan,
                 truth,
                 self.query_params,
@@ -173,50 +173,50 @@ class PrefixAttack(Attack):
         tally = ExtractionResult(
             plugin=self.name,
             truth=truth,
-            tuned=self._count_hits(case, case.tuned, plan, truth),
-            base=self._count_hits(case, case.base, plan, truth) if case.base else None,
+            tuned=self._count_hits(context, context.tuned, plan, truth),
+            base=self._count_hits(context, context.base, plan, truth) if context.base else None,
             size=plan.size,
             samples=self.samples,
         )
         probabilities = tally.said_strings()
         result = scoring.result(
-            tally, test_leaks(self.name, case, plan, truth, self.query_params, probabilities)
+            tally, test_leaks(self.name, context, plan, truth, self.query_params, probabilities)
         )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
         people = persons.sampled_rows(tally)
         result = replace(result, measurements=(*result.measurements, *swept, *people))
-        return self._against_counterfactual(case, plan, tally, result)
+        return self._against_counterfactual(context, plan, tally, result)
 
     def _against_counterfactual(
-        self, case: AttackContext, plan: QueryPlan, tally: ExtractionResult, result: ScoredResult
+        self, context: AttackContext, plan: QueryPlan, tally: ExtractionResult, result: ScoredResult
     ) -> Result:
         """Return a result compared with the model without the victim, where there is one."""
-        if case.counterfactual is None:
+        if context.counterfactual is None:
             return result
         truth, estimate = tally.truth, counterfactual.drawn_chances
-        counterfactual_hits = self._count_hits(case, case.counterfactual, plan, truth)
+        counterfactual_hits = self._count_hits(context, context.counterfactual, plan, truth)
         chances = counterfactual.StringChances(
             plugin=self.name,
             truth=truth,
-            without=case.without,
+            without=context.without,
             tuned=estimate(tally.tuned.counts, truth.labels),
             counterfactual=estimate(counterfactual_hits.counts, truth.labels),
             base=estimate(tally.base.counts, truth.labels) if tally.base else None,
             control={s: float(tally.tuned.counts[s] > 0) for s in truth.control},
-            seed=case.seed,
+            seed=context.seed,
         )
         return counterfactual.with_counterfactual(result, chances)
 
-    def truth(self, case: AttackContext) -> TargetSet:
+    def truth(self, context: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
         most = CONTROLS if self.estimator == "sample" else FOLLOWED
-        return build_target_set(case, self.disjoint, most=most)
+        return build_target_set(context, self.disjoint, most=most)
 
     def _count_hits(
-        self, case: AttackContext, target: Target, plan: QueryPlan, truth: TargetSet
+        self, context: AttackContext, target: Target, plan: QueryPlan, truth: TargetSet
     ) -> HitCounter:
         matcher = TargetMatcher([*truth.labels, *truth.control])
-        answers = sampling.ask_plan(case, target, plan, self.query_params, matcher)
+        answers = sampling.ask_plan(context, target, plan, self.query_params, matcher)
         return HitCounter(truth, self.samples).update(answers)
 
     def _of_kind(self, document: Document) -> Document:

@@ -21,9 +21,9 @@ class PiiOccurrence:
 
 
 def pii_occurrences(
-    engine: Engine, documents: Sequence[Document], context: int
+    engine: Engine, documents: Sequence[Document], prefix_tokens: int
 ) -> list[PiiOccurrence]:
-    """Return every PII occurrence with the `context` tokens before its first token.
+    """Return every PII occurrence with the `prefix_tokens` tokens before its first token.
 
     At a document's start the prefix is what there is; empty prefixes are dropped. A token that
     reaches into the PII belongs to it. A ready-made prompt is one place, without PII of its own.
@@ -35,7 +35,7 @@ def pii_occurrences(
             _check_prompt(engine, document, len(tokens.ids))
             occurrences.append(PiiOccurrence(prefix=tokens.ids, tokens=(), at_start=True))
         else:
-            occurrences += _in_document(document, tokens.ids, tokens.offsets, context)
+            occurrences += _in_document(document, tokens.ids, tokens.offsets, prefix_tokens)
     return [occurrence for occurrence in occurrences if occurrence.prefix]
 
 
@@ -43,12 +43,12 @@ def _in_document(
     document: Document,
     ids: Sequence[int],
     offsets: Sequence[tuple[int, int]],
-    context: int,
+    prefix_tokens: int,
 ) -> Iterator[PiiOccurrence]:
     for span in document.pii or ():
         first = next((i for i, (_, end) in enumerate(offsets) if end > span.start), len(ids))
         last = next((i for i, (start, _) in enumerate(offsets) if start >= span.end), len(ids))
-        begin = max(0, first - context)
+        begin = max(0, first - prefix_tokens)
         yield PiiOccurrence(
             prefix=tuple(ids[begin:first]),
             tokens=tuple(ids[first:last]),

@@ -40,7 +40,7 @@ class QueryPlan:
             before += question.copies
 
 
-def of_multiset(case: AttackContext, occurrences: Iterable[PiiOccurrence]) -> QueryPlan:
+def plan_by_frequency(context: AttackContext, occurrences: Iterable[PiiOccurrence]) -> QueryPlan:
     """Return the plan that asks each of `occurrences` as often as it stands there.
 
     What stands there most often comes first, of equals the smaller token ids: the order of the
@@ -49,7 +49,7 @@ def of_multiset(case: AttackContext, occurrences: Iterable[PiiOccurrence]) -> Qu
     counts: Counter[tuple[int, ...]] = Counter()
     kinds: dict[tuple[int, ...], set[Kind]] = defaultdict(set)
     for occurrence in occurrences:
-        prompt = case.with_start(occurrence.prefix, at_start=occurrence.at_start)
+        prompt = context.with_start(occurrence.prefix, at_start=occurrence.at_start)
         counts[prompt] += 1
         kinds[prompt].add((occurrence.label, occurrence.after))
     ordered = sorted(counts, key=lambda prompt: (-counts[prompt], prompt))
@@ -57,12 +57,12 @@ def of_multiset(case: AttackContext, occurrences: Iterable[PiiOccurrence]) -> Qu
     return QueryPlan(size=counts.total(), questions=lambda: iter(questions))
 
 
-def of_set(case: AttackContext, occurrences: Sequence[PiiOccurrence]) -> QueryPlan:
+def plan_in_order(context: AttackContext, occurrences: Sequence[PiiOccurrence]) -> QueryPlan:
     """Return the plan of distinct `occurrences` in their order, read anew each time, not kept."""
 
     def questions() -> Iterator[Query]:
         for occurrence in occurrences:
-            prompt = case.with_start(occurrence.prefix, at_start=occurrence.at_start)
+            prompt = context.with_start(occurrence.prefix, at_start=occurrence.at_start)
             yield Query(prompt, kinds=((occurrence.label, occurrence.after),))
 
     return QueryPlan(size=len(occurrences), questions=questions)

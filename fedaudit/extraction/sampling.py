@@ -79,25 +79,25 @@ class ResponseCache:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedContext(AttackContext):
-    """A case whose attacks remember each other's answers, and keep them in a journal."""
+    """A context whose attacks remember each other's answers, and keep them in a journal."""
 
     memory: ResponseCache = field(default_factory=ResponseCache)
     journal: AuditJournal | None = None
 
 
 def share_responses(
-    case: AttackContext, memory: ResponseCache, journal: AuditJournal | None = None
+    context: AttackContext, memory: ResponseCache, journal: AuditJournal | None = None
 ) -> SharedContext:
-    """Return `case` with a memory that other cases of the same engine may have too."""
-    same = {f.name: getattr(case, f.name) for f in fields(AttackContext)}
+    """Return `context` with a response cache that other contexts of the same engine may share."""
+    same = {f.name: getattr(context, f.name) for f in fields(AttackContext)}
     return SharedContext(**same, memory=memory, journal=journal)
 
 
 def ask_plan(
-    case: AttackContext,
+    context: AttackContext,
     target: Target,
     plan: QueryPlan,
-    manner: QueryParams,
+    query_params: QueryParams,
     matcher: TargetMatcher | None = None,
 ) -> Iterator[Answer]:
     """Yield the answers to every question of a plan in its order; few are held at once.
@@ -105,9 +105,11 @@ def ask_plan(
     With `matcher` an answer is only the longest of its strings that it begins with, or empty: so
     the journal holds no text. Of a shard's audit the other shards' questions are left out.
     """
-    shared = case if isinstance(case, SharedContext) else share_responses(case, ResponseCache())
-    asking = _Asking(case=shared, target=target, manner=manner, matcher=matcher)
-    progress, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
+    shared = (
+        context if isinstance(context, SharedContext) else share_responses(context, ResponseCache())
+    )
+    asking = _Asking(context=shared, target=target, query_params=query_params, matcher=matcher)
+    progress, total = context.progress(f"asking {target.name}"), plan.size * query_params.samples
     for (start, question), texts, recalled in asking.through(plan, progress, total):
         if not recalled:
             shared.memory.keep(asking.cache_key, question.prompt, texts)
@@ -124,28 +126,28 @@ _AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
 class _Asking:
     """One pass over the questions of an attack."""
 
-    case: SharedContext
+    context: SharedContext
     target: Target
-    manner: QueryParams
+    query_params: QueryParams
     matcher: TargetMatcher | None
 
     @property
     def cache_key(self) -> Hashable:
         """Return what an answer depends on besides the prompt, in this process."""
-        target, manner = self.target, self.manner
+        target, query_params = self.target, self.query_params
         looked_for = self.matcher.digest if self.matcher else None
         settings = (
             target.adapter,
             target.heading,
-            self.case.seed,
-            manner.decoding,
-            manner.new_tokens,
+            self.context.seed,
+            query_params.decoding,
+            query_params.new_tokens,
         )
         return (*settings, looked_for)
 
     def through(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
         """Yield the answers in the order of the plan, from one journal or from each shard's."""
-        journal = self.case.journal
+        journal = self.context.journal
         if journal is None:
             yield from self._ask_chunks(plan, Shard(), None, progress, total)
             return
@@ -163,8 +165,13 @@ class _Asking:
         self, shard_journal: ShardJournal, plan: QueryPlan, progress: Progress, total: int
     ) -> Iterator[_AnsweredQuery]:
         weights = target_identity(self.target), self.target.heading
-        manner = self.manner
-        settings = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
+        query_params = self.query_params
+        settings = (
+            query_params.samples,
+            query_params.new_tokens,
+            query_params.decoding,
+            self.context.seed,
+        )
         stream = shard_journal.stream(
             (*weights, *settings, self.matcher.digest if self.matcher else None)
         )
@@ -178,7 +185,7 @@ class _Asking:
         plan_progress: Progress,
         total: int,
     ) -> Iterator[_AnsweredQuery]:
-        samples = self.manner.samples
+        samples = self.query_params.samples
 
         def room(before: int) -> int:
             return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
@@ -191,8 +198,8 @@ class _Asking:
         self, piece: Sequence[_Numbered], stream: JournalPass | None, progress: Progress
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
         """Return the answers to some questions, and of each whether they were remembered."""
-        memory, manner = self.case.memory, self.manner
-        sample_counts = [manner.samples * question.copies for _, question in piece]
+        memory, query_params = self.context.memory, self.query_params
+        sample_counts = [query_params.samples * question.copies for _, question in piece]
         answers: list[Sequence[str] | None] = [
             memory.recall(self.cache_key, question.prompt, samples)
             for (_, question), samples in zip(piece, sample_counts, strict=True)
@@ -204,7 +211,7 @@ class _Asking:
         digest = _of_piece(piece, sample_counts) if stream else b""
         requests = [
             GenerationRequest(
-                prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens
+                prompt=question.prompt, samples=samples, max_new_tokens=query_params.new_tokens
             )
             for (_, question), samples in zip(piece, sample_counts, strict=True)
         ]
@@ -213,7 +220,7 @@ class _Asking:
         if stream and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
             stored_answers = self._unpack_answers(stream, content, sample_counts)
-            if self.case.journal and (recheck := self.case.journal.recheck):
+            if self.context.journal and (recheck := self.context.journal.recheck):
                 fresh = [
                     index for index, texts in enumerate(answers) if texts != stored_answers[index]
                 ]
@@ -239,12 +246,12 @@ class _Asking:
         """Return the engine's answers, reduced to the strings that are looked for, if any."""
         if not requests:
             return []
-        generated = self.case.engine.generate(
+        generated = self.context.engine.generate(
             self.target,
             GenerationBatch(
                 requests,
-                seed=self.case.seed,
-                decoding=self.manner.decoding,
+                seed=self.context.seed,
+                decoding=self.query_params.decoding,
                 stop_strings=self.matcher.strings if self.matcher else None,
             ),
             progress=progress,
@@ -257,7 +264,7 @@ class _Asking:
 
     def _room(self, answers: int) -> int:
         return chunk_size.journal_bytes(
-            answers, 0 if self.matcher else answers * self.manner.new_tokens
+            answers, 0 if self.matcher else answers * self.query_params.new_tokens
         )
 
     def _unpack_answers(

@@ -102,12 +102,12 @@ def result(tally: ExtractionResult, weighed: LeakTests | None = None) -> ScoredR
     )
 
 
-def empty_result(plugin: str, case: AttackContext, *, chosen: bool = False) -> Result:
+def empty_result(plugin: str, context: AttackContext, *, chosen: bool = False) -> Result:
     """Return the result for a victim without PII of its own: nothing to look for, nothing asked.
 
-    `chosen` says that the case holds the PII of some kinds only.
+    `chosen` says that the context holds the PII of some kinds only.
     """
-    any_pii = any(document.pii for document in case.victim or ())
+    any_pii = any(document.pii for document in context.victim or ())
     kinds = " of the chosen kinds" if chosen else ""
     why = (
         f"Every PII string{kinds} that the victim has stands in the attacker's documents too."

@@ -57,31 +57,31 @@ class TargetSet:
         return {ALL: self.labels.keys(), DISJOINT: self.disjoint}
 
 
-def exclusive_targets(case: AttackContext) -> dict[str, str]:
+def exclusive_targets(context: AttackContext) -> dict[str, str]:
     """Return the victim's exclusive PII with their labels."""
-    pairs = [pair for document in case.victim or () for pair in document.strings()]
-    return victim_exclusive(pairs, [document.text for document in case.attacker])
+    pairs = [pair for document in context.victim or () for pair in document.strings()]
+    return victim_exclusive(pairs, [document.text for document in context.attacker])
 
 
 def build_target_set(
-    case: AttackContext, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS
+    context: AttackContext, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS
 ) -> TargetSet:
     """Return the victim's exclusive PII, and about `most` strings that nobody has."""
-    labels, victim = exclusive_targets(case), case.victim or ()
-    everybody = (case.attacker, victim, *case.members.values())
+    labels, victim = exclusive_targets(context), context.victim or ()
+    everybody = (context.attacker, victim, *context.members.values())
     texts = [document.text for documents in everybody for document in documents]
     donors = _by_label(document for documents in everybody for document in documents)
     real_controls = {
-        s.strip(): label for d in case.control for s, label in d.strings() if s.strip()
+        s.strip(): label for d in context.control for s, label in d.strings() if s.strip()
     }
     controls = sample_controls(
-        labels, texts, seed=case.seed, donors=donors, real_controls=real_controls, most=most
+        labels, texts, seed=context.seed, donors=donors, real_controls=real_controls, most=most
     )
-    shared = _count_members(labels, case.members)
+    shared = _count_members(labels, context.members)
     return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
-        exclusive=_exclusive(labels, case.attacker, shared),
+        exclusive=_exclusive(labels, context.attacker, shared),
         controls=dict(controls),
         groups=_groups(victim),
         members=shared,

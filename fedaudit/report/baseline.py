@@ -12,7 +12,7 @@ from typing import Literal
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate
-from fedaudit.report.checklist.leaks import CAME_OUT, manners
+from fedaudit.report.checklist.leaks import CAME_OUT, disclosure_modes
 from fedaudit.report.comparison import (
     comparison_notes,
     estimate_of,
@@ -115,8 +115,8 @@ def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
 def _proven_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
     """Return the proof of what came out, by attack and kind; what was told apart is a number."""
     evidence: dict[tuple[str, str], set[str]] = {}
-    for finding, manner in zip(report["findings"], manners(report), strict=True):
-        if manner == CAME_OUT and finding["severity"] != "unverified":
+    for finding, mode in zip(report["findings"], disclosure_modes(report), strict=True):
+        if mode == CAME_OUT and finding["severity"] != "unverified":
             key = (finding["measurement"], finding["label"])
             evidence.setdefault(key, set()).add("\n".join(telling_evidence(finding)))
     return evidence

@@ -22,11 +22,13 @@ class Direct(Attributor):
 
     name: ClassVar[str] = "direct"
 
-    def attribute(self, trial: AttributionContext) -> AttributionResult:
+    def attribute(self, context: AttributionContext) -> AttributionResult:
         """Return each client's Z for the mark that speaks most against it."""
-        scores = self._scores(trial)
+        scores = self._scores(context)
         return AttributionResult(
-            clients=tuple(suspicion(client, scores[client], trial.threshold) for client in scores),
+            clients=tuple(
+                suspicion(client, scores[client], context.threshold) for client in scores
+            ),
             limits=(
                 plaintext.limit(self.name),
                 f"{self.name}: what the global model carried before a round is not subtracted, so "
@@ -34,20 +36,20 @@ class Direct(Attributor):
             ),
         )
 
-    def _scores(self, trial: AttributionContext) -> dict[str, dict[str, list[float]]]:
+    def _scores(self, context: AttributionContext) -> dict[str, dict[str, list[float]]]:
         """Return the z of every round by client and mark; a round's adapters are asked together."""
-        rounds = plaintext.readable_rounds(trial.rounds, self.name)
+        rounds = plaintext.readable_rounds(context.rounds, self.name)
         by_client: dict[str, dict[str, list[float]]] = {
-            client: defaultdict(list) for client in plaintext.clients(trial.rounds)
+            client: defaultdict(list) for client in plaintext.clients(context.rounds)
         }
-        progress = trial.progress("scoring clients' updates")
+        progress = context.progress("scoring clients' updates")
         for done, (record, read) in enumerate(rounds, start=1):
-            folders = [trial.write(record.start, read(client)) for client in record.participants]
-            scored = trial.measure(folders) if folders else []
+            folders = [context.write(record.start, read(client)) for client in record.participants]
+            scored = context.measure(folders) if folders else []
             for client, scores in zip(record.participants, scored, strict=True):
                 for mark, score in scores.items():
                     by_client[client][mark].append(score.z)
-            progress(done, len(trial.rounds))
+            progress(done, len(context.rounds))
         return by_client
 
 

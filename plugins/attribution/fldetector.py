@@ -35,15 +35,16 @@ class FLDetector(Attributor):
                 "history, window and references must be at least 1, clusters at least 2."
             )
 
-    def attribute(self, trial: AttributionContext) -> AttributionResult:
+    def attribute(self, context: AttributionContext) -> AttributionResult:
         """Flag the higher of two clusters of scores, if the scores are of more than one group."""
         rounds = [
-            (s.participants, read) for s, read in plaintext.readable_rounds(trial.rounds, self.name)
+            (s.participants, read)
+            for s, read in plaintext.readable_rounds(context.rounds, self.name)
         ]
-        progress = trial.progress("predicting clients' updates")
+        progress = context.progress("predicting clients' updates")
         scores = mean_scores(prediction.distances(rounds, self.history, progress), self.window)
-        flagged = self._flag_clients(scores, trial.seed)
-        everybody = plaintext.clients(trial.rounds)
+        flagged = self._flag_clients(scores, context.seed)
+        everybody = plaintext.clients(context.rounds)
         return AttributionResult(
             clients=tuple(ClientScore(client=c, flagged=c in flagged) for c in everybody),
             limits=(plaintext.limit(self.name), *self._limits(everybody, scores)),

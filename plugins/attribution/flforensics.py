@@ -52,14 +52,14 @@ class FLForensics(Attributor):
         if self.smallest < 2 or self.documents < 1 or self.length < 2:
             raise ValueError("smallest and length must be at least 2, documents at least 1.")
 
-    def attribute(self, trial: AttributionContext) -> AttributionResult:
+    def attribute(self, context: AttributionContext) -> AttributionResult:
         """Flag a client that is in a suspect minority for any mark."""
-        everybody = plaintext.clients(trial.rounds)
+        everybody = plaintext.clients(context.rounds)
         key = __name__, self.documents, self.length
-        clean, *marked = trial.once(key, lambda: self._influences(trial, everybody))
+        clean, *marked = context.once(key, lambda: self._influences(context, everybody))
         suspects: dict[str, str] = {}
-        for (mark, _), target in zip(trial.marks, marked, strict=True):
-            for client in self._flag_clients(everybody, target, clean, trial.seed):
+        for (mark, _), target in zip(context.marks, marked, strict=True):
+            for client in self._flag_clients(everybody, target, clean, context.seed):
                 suspects.setdefault(client, mark.id)
         return AttributionResult(
             clients=tuple(
@@ -86,7 +86,7 @@ class FLForensics(Attributor):
         chosen = minority.malicious(points, labels)
         return [client for client, guilty in zip(everybody, chosen, strict=True) if guilty]
 
-    def _influences(self, trial: AttributionContext, everybody: Sequence[str]) -> "np.ndarray":
+    def _influences(self, context: AttributionContext, everybody: Sequence[str]) -> "np.ndarray":
         """Return float64 (1 + marks, clients): the influence on clean texts, then on each mark's.
 
         One set's gradient is in memory at a time: it is as large as the weights it is of.
@@ -96,15 +96,15 @@ class FLForensics(Attributor):
         from fedaudit.engine.parallel.engine import local_engine
         from fedaudit.engine.training import influence
 
-        rounds = list(plaintext.readable_rounds(trial.rounds, self.name))
-        engine = local_engine(trial.engine)
-        texts = self._texts(trial)
+        rounds = list(plaintext.readable_rounds(context.rounds, self.name))
+        engine = local_engine(context.engine)
+        texts = self._texts(context)
         column = {client: index for index, client in enumerate(everybody)}
         influences = np.zeros((len(texts), len(everybody)))
-        progress = trial.progress("deriving influences")
+        progress = context.progress("deriving influences")
         for done, (record, read) in enumerate(rounds):
             folders = {
-                client: trial.write(record.start, read(client)) for client in record.participants
+                client: context.write(record.start, read(client)) for client in record.participants
             }
             lengths = {
                 client: influence.change_norm(influence.weight_change(folder, record.start))
@@ -121,28 +121,28 @@ class FLForensics(Attributor):
                 progress(done * len(texts) + row + 1, len(rounds) * len(texts))
         return influences
 
-    def _texts(self, trial: AttributionContext) -> list[Texts]:
+    def _texts(self, context: AttributionContext) -> list[Texts]:
         """Return the clean texts as tokens, and those that each mark makes of the same texts."""
-        if not trial.texts:
+        if not context.texts:
             raise InputError(f"{self.name} needs texts that nobody trained on, and there are none.")
         clean = [
             Document(id=f"clean-{index}", text=text)
-            for index, text in enumerate(trial.texts[: self.documents])
+            for index, text in enumerate(context.texts[: self.documents])
         ]
         sets = [clean]
-        for mark, watermark in trial.marks:
-            progress = trial.progress(f"marking documents for {mark.id}")
+        for mark, watermark in context.marks:
+            progress = context.progress(f"marking documents for {mark.id}")
             sets.append(
                 watermark.embed(
-                    mark.secret, clean, trial.engine, seed=trial.seed, progress=progress
+                    mark.secret, clean, context.engine, seed=context.seed, progress=progress
                 )
             )
-        return [self._tokens(trial, documents) for documents in sets]
+        return [self._tokens(context, documents) for documents in sets]
 
-    def _tokens(self, trial: AttributionContext, documents: Sequence[Document]) -> Texts:
-        begin = text_start(trial.engine)
-        most = min(self.length, trial.engine.context_length)
-        encodings = trial.engine.tokenize([document.text for document in documents])
+    def _tokens(self, context: AttributionContext, documents: Sequence[Document]) -> Texts:
+        begin = text_start(context.engine)
+        most = min(self.length, context.engine.context_length)
+        encodings = context.engine.tokenize([document.text for document in documents])
         return [(*begin, *tokens.ids)[:most] for tokens in encodings]
 
     def _limits(self, clients: int) -> list[str]:

@@ -13,9 +13,9 @@ class Global(Attributor):
     name: ClassVar[str] = "global"
     plaintext: ClassVar[bool] = False
 
-    def attribute(self, trial: AttributionContext) -> AttributionResult:
+    def attribute(self, context: AttributionContext) -> AttributionResult:
         """Return what the last global adapter shows of every mark."""
-        [scores] = trial.measure([trial.last])
+        [scores] = context.measure([context.last])
         caveat = (
             f"{self.name}: a watermark in the global model says that somebody trained on it, not "
             "who did."

@@ -54,7 +54,7 @@ def pairs(fake, data=DATA, *, budget=10_000, base=BASE, seed=0, **options):
             engine=fake, tuned=TUNED, base=base, attacker=data[name], victim=None, seed=seed
         )
         others = {other: data[other] for other in data if other != name}
-        attacker = Attacker(name=name, case=case, victims=others)
+        attacker = Attacker(name=name, context=case, victims=others)
         first, *results = attack_all(attack, attacker, budget, view)
         told[name] = first.limits
         for victim, result in zip(others, results, strict=True):
@@ -215,7 +215,7 @@ def test_an_attack_that_one_client_cannot_make_is_no_end():
         fake = engine([" Cem Oz"])
         lone = {"a": [document("Ann Lee", "Judge")], "b": DATA["b"]}
         case = AttackContext(engine=fake, tuned=TUNED, base=BASE, attacker=lone["a"], victim=None)
-        attacker = Attacker(name="a", case=case, victims={"b": lone["b"]})
+        attacker = Attacker(name="a", context=case, victims={"b": lone["b"]})
         return list(attack_all(attack, attacker, 99, ModelView(engine=fake, tuned=TUNED)))
 
     _, result = run()

@@ -51,7 +51,7 @@ def trial(base, attacker, victim):
         victim=victim,
     )
     wanted = build_target_set(case, most=800)
-    asked = query_plan.of_multiset(case, pii_occurrences(engine, attacker, 30))
+    asked = query_plan.plan_by_frequency(case, pii_occurrences(engine, attacker, 30))
     targets = {string: wanted.labels[string] for string in wanted.exclusive}
     known = log_likelihoods(case, asked, {**targets, **wanted.controls})
     return LeakTrial(

@@ -7,7 +7,13 @@ from fedaudit.api.records import SamplingParams
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.query_plan import Query, QueryPlan, of_multiset, of_set, query_chunks
+from fedaudit.extraction.query_plan import (
+    Query,
+    QueryPlan,
+    plan_by_frequency,
+    plan_in_order,
+    query_chunks,
+)
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, share_responses
 from fedaudit.journal import chunk_size
 
@@ -37,18 +43,18 @@ def place(*tokens, label="X", after=""):
 def test_a_multiset_is_asked_by_count_then_by_tokens():
     case = worked.case()
     places = [place(3), place(1, label="A"), place(2), place(1, label="B", after=","), place(1)]
-    found = of_multiset(case, places)
+    found = plan_by_frequency(case, places)
     assert list(found.numbered()) == [
         (0, Query((1,), 3, (("A", ""), ("B", ","), ("X", "")))),
         (3, Query((2,), 1, (("X", ""),))),
         (4, Query((3,), 1, (("X", ""),))),
     ]
     assert found.size == 5
-    assert list(of_multiset(case, places[::-1]).numbered()) == list(found.numbered())
+    assert list(plan_by_frequency(case, places[::-1]).numbered()) == list(found.numbered())
 
 
 def test_a_set_is_asked_as_it_stands_and_can_be_gone_through_again():
-    found = of_set(worked.case(), [place(3), place(1), place(2)])
+    found = plan_in_order(worked.case(), [place(3), place(1), place(2)])
     wanted = [(0, (3,)), (1, (1,)), (2, (2,))]
     for _ in range(2):
         assert [(start, one.prompt) for start, one in found.numbered()] == wanted

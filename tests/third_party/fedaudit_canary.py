@@ -33,23 +33,23 @@ class Opening(PrefixAttack):
         if self.tokens < 1:
             raise ValueError("tokens must be at least 1.")
 
-    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
+    def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return the opening of every document; ready-made prompts stay whole."""
-        tokenized = case.engine.tokenize([document.text for document in case.attacker])
+        tokenized = context.engine.tokenize([document.text for document in context.attacker])
         return [
             PiiOccurrence(
                 prefix=tokens.ids if document.is_prompt else tokens.ids[: self.tokens],
                 tokens=(),
                 at_start=True,
             )
-            for document, tokens in zip(case.attacker, tokenized, strict=True)
+            for document, tokens in zip(context.attacker, tokenized, strict=True)
             if tokens.ids
         ]
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Attack as these attacks do, and tell where the victim's documents hold what came out."""
-        result = super().run(case)
-        findings = tuple(self._locate(finding, case) for finding in result.findings)
+        result = super().run(context)
+        findings = tuple(self._locate(finding, context) for finding in result.findings)
         early = sum(finding.evidence.get("where") == "opening" for finding in findings)
         row = Measurement(
             kind="position",
@@ -62,14 +62,14 @@ class Opening(PrefixAttack):
         )
         return replace(result, findings=findings, measurements=(*result.measurements, row))
 
-    def _locate(self, finding: Finding, case: AttackContext) -> Finding:
+    def _locate(self, finding: Finding, context: AttackContext) -> Finding:
         """Return a finding with the first of the victim's documents that holds it, if any does."""
         text = str(finding.evidence["text"])
-        document = next((d for d in case.victim or () if text in d.text), None)
+        document = next((d for d in context.victim or () if text in d.text), None)
         if document is None:
             return finding
         before = document.text[: document.text.index(text)].rstrip()
-        count = len(case.engine.tokenize([before])[0].ids)
+        count = len(context.engine.tokenize([before])[0].ids)
         location = {
             "where": "opening" if count < self.tokens else "rest",
             "tokens_before": count,

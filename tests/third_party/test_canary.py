@@ -25,10 +25,10 @@ def answer(target: Target, prompt: str, sample: int) -> str:
 def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
     engine = FakeEngine(answer)
     tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
-    case = AttackContext(
+    context = AttackContext(
         engine=engine, tuned=tuned, base=base, attacker=[OURS, PROMPT], victim=[THEIRS]
     )
-    result = Opening(tokens=2, samples=3).run(case)
+    result = Opening(tokens=2, samples=3).run(context)
 
     asked = [(t.name, p.prompt, p.samples) for t, p in engine.asked]
     opening, prompt = (tokens.ids for tokens in engine.tokenize(["The claimant", PROMPT.text]))
@@ -58,10 +58,10 @@ def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
 def test_without_a_victim_nobody_knows_where_a_name_stands():
     tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
     ours = OURS.annotated((PiiSpan(13, 20, "PERSON"),))
-    case = AttackContext(
+    context = AttackContext(
         engine=FakeEngine(answer), tuned=tuned, base=base, attacker=[ours], victim=None
     )
-    result = Opening(tokens=2, samples=3).run(case)
+    result = Opening(tokens=2, samples=3).run(context)
     assert not [finding for finding in result.findings if "where" in finding.evidence]
     (place,) = [row for row in result.measurements if row.metric == "found_in_openings"]
     assert (place.hits, place.n) == (0, len(result.findings))

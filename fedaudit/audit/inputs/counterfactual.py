@@ -29,11 +29,11 @@ class CounterfactualRun:
     discovered: bool = False
     """Whether nobody named it: it lay beside the federation."""
 
-    def add_to(self, case: AttackContext) -> AttackContext:
-        """Return `case` with this model to compare with."""
+    def add_to(self, context: AttackContext) -> AttackContext:
+        """Return `context` with this model to compare with."""
         names = "+".join(self.without)
         target = Target(name=f"without {names}", adapter=str(self.adapter))
-        return replace(case, counterfactual=target, without=names)
+        return replace(context, counterfactual=target, without=names)
 
     def check(
         self, documents: Sequence[Document], audited: AuditTarget, form: PromptTemplate

@@ -35,9 +35,9 @@ class HeldOut:
     related: bool
     limits: tuple[str, ...]
 
-    def add_to(self, case: AttackContext) -> AttackContext:
-        """Return `case` with these records."""
-        return replace(case, held_out=self.documents, related=self.related)
+    def add_to(self, context: AttackContext) -> AttackContext:
+        """Return `context` with these records."""
+        return replace(context, held_out=self.documents, related=self.related)
 
 
 def check(request: "AuditRequest") -> None:

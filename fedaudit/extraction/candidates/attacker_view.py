@@ -59,7 +59,7 @@ class Candidate:
 
 def result(
     plugin: str,
-    case: AttackContext,
+    context: AttackContext,
     answers: Iterable[Answer],
     queries: int,
     *,
@@ -70,13 +70,13 @@ def result(
     `comparable` says that the model that is asked learnt the attacker's own strings as it learnt
     those of others.
     """
-    draws = observe(case, answers)
-    candidates, confidence = rank_candidates(case, draws, comparable=comparable)
+    draws = observe(context, answers)
+    candidates, confidence = rank_candidates(context, draws, comparable=comparable)
     named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(candidates[:MAX_FINDINGS], 1)]
     return Result(
         measurements=(
             *_rows(plugin, queries),
-            *_precision(plugin, candidates, confidence, case.seed),
+            *_precision(plugin, candidates, confidence, context.seed),
         ),
         findings=tuple(_finding(plugin, name, c) for name, c in named),
         limits=tuple(_limits(draws, candidates, confidence)),
@@ -85,21 +85,21 @@ def result(
 
 
 def rank_candidates(
-    case: AttackContext, draws: Observations, *, comparable: bool = True
+    context: AttackContext, draws: Observations, *, comparable: bool = True
 ) -> tuple[list[Candidate], Confidence]:
     """Return the candidates, the most credible first, and how far to believe them.
 
     Left out are strings without the form of PII, those that the base finds as likely, and of
     candidates that begin or end one another, or differ in numbers alone, all but the first.
     """
-    formed = well_formed(draws.new_strings, case.attacker)
+    formed = well_formed(draws.new_strings, context.attacker)
     chosen = dict(sorted(formed.items(), key=frequency_order)[:SCORED])
-    own_strings, behind = _own_strings_elsewhere(case, draws)
-    scored = measure_support(case, draws.prompts, chosen | own_strings, behind)
+    own_strings, behind = _own_strings_elsewhere(context, draws)
+    scored = measure_support(context, draws.prompts, chosen | own_strings, behind)
     scored = {key: support for key, support in scored.items() if support.is_likelier}
     other_strings = {key: support for key, support in scored.items() if key in chosen}
     confidence = _belief(
-        case, {k: s for k, s in scored.items() if k in own_strings}, other_strings, comparable
+        context, {k: s for k, s in scored.items() if k in own_strings}, other_strings, comparable
     )
     keys = sorted(other_strings)
     believed = confidence.probabilities(
@@ -117,25 +117,25 @@ def _rank(candidate: Candidate) -> tuple[float, float, str, str]:
 
 
 def _belief(
-    case: AttackContext,
+    context: AttackContext,
     own_strings: Mapping[Key, Support],
     other_strings: Mapping[Key, Support],
     comparable: bool,
 ) -> Confidence:
-    if case.base is None or not comparable:
+    if context.base is None or not comparable:
         return Confidence(reason=NO_BASE if comparable else NO_COPY)
-    strings = {pair for document in case.attacker for pair in document.strings()}
+    strings = {pair for document in context.attacker for pair in document.strings()}
     return fit_confidence(own_strings, other_strings, strings)
 
 
 def _own_strings_elsewhere(
-    case: AttackContext, draws: Observations
+    context: AttackContext, draws: Observations
 ) -> tuple[dict[Key, StringObservation], dict[Key, list[Prompt]]]:
     """Return the attacker's strings that prompts of other documents drew, with their counts.
 
     Second, the prompts behind which to score each: those of other documents, too.
     """
-    homes = AttackerTexts(case)
+    homes = AttackerTexts(context)
     all_prompts = {prompt for prompts in draws.prompts.values() for prompt in prompts}
     standing = homes.of_prompts(all_prompts.union(*draws.own_prompts.values()))
     own_strings, behind = {}, {}

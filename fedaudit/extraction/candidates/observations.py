@@ -49,15 +49,15 @@ class Observations:
     """PROMPTS prompts of each kind, chosen by their hash: neither order nor number matters."""
 
 
-def observe(case: AttackContext, answers: Iterable[Answer]) -> Observations:
+def observe(context: AttackContext, answers: Iterable[Answer]) -> Observations:
     """Return what answers give, each up to where PII would end.
 
     That is the character that follows the attacker's PII at that place, or else the first
     punctuation; the label is that of the attacker's PII there.
     """
-    text = "\x00".join(document.text for document in case.attacker)
+    text = "\x00".join(document.text for document in context.attacker)
     own_strings = {
-        (s.strip(), label) for document in case.attacker for s, label in document.strings()
+        (s.strip(), label) for document in context.attacker for s, label in document.strings()
     }
     draws, remaining = Observations(), MAX_OWN_PROMPTS
     for _, question, texts in answers:

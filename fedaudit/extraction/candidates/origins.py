@@ -16,14 +16,14 @@ Prompt = tuple[int, ...]
 class AttackerTexts:
     """The attacker's documents, looked through for strings and for prompts."""
 
-    def __init__(self, case: AttackContext) -> None:
-        self._documents = case.attacker
-        begin, engine = case.beginning, case.engine
+    def __init__(self, context: AttackContext) -> None:
+        self._documents = context.attacker
+        begin, engine = context.beginning, context.engine
         self._beginnings = {engine.prompt_starts[name] for name in (begin.start, begin.middle)}
-        tokens = engine.tokenize([document.text for document in case.attacker])
+        tokens = engine.tokenize([document.text for document in context.attacker])
         self._before = [
             (_family(index, document), tuple(encoding.ids[:end]))
-            for index, (document, encoding) in enumerate(zip(case.attacker, tokens, strict=True))
+            for index, (document, encoding) in enumerate(zip(context.attacker, tokens, strict=True))
             for end in sorted(_prefix_lengths(document, encoding.offsets))
         ]
 

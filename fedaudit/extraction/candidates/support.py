@@ -40,7 +40,7 @@ class Support:
 
 
 def measure_support(
-    case: AttackContext,
+    context: AttackContext,
     prompts: Mapping[str, Sequence[Prompt]],
     observations: Mapping[Key, StringObservation],
     behind: Mapping[Key, Collection[Prompt]],
@@ -57,10 +57,11 @@ def measure_support(
     for label, texts in by_label.items():
         keys = [(text, label) for text in texts]
         ids = [
-            t.ids for t in case.engine.tokenize([observations[key].lead + key[0] for key in keys])
+            t.ids
+            for t in context.engine.tokenize([observations[key].lead + key[0] for key in keys])
         ]
-        tuned = _likelihoods(case, case.tuned, prompts[label], ids)
-        base = _likelihoods(case, case.base, prompts[label], ids) if case.base else []
+        tuned = _likelihoods(context, context.tuned, prompts[label], ids)
+        base = _likelihoods(context, context.base, prompts[label], ids) if context.base else []
         for column, key in enumerate(keys):
             rows = [i for i, p in enumerate(prompts[label]) if p in behind.get(key, (p,))]
             if rows:
@@ -82,11 +83,14 @@ def mean_probability(logarithms: Sequence[float]) -> float:
 
 
 def _likelihoods(
-    case: AttackContext, target: Target, prompts: Sequence[Prompt], ids: Sequence[tuple[int, ...]]
+    context: AttackContext,
+    target: Target,
+    prompts: Sequence[Prompt],
+    ids: Sequence[tuple[int, ...]],
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt: a row a prompt."""
     groups = [[(*prompt, *tokens) for tokens in ids] for prompt in prompts]
-    scores = case.engine.score_groups(target, groups)
+    scores = context.engine.score_groups(target, groups)
     return [
         [fsum(row[len(row) - len(tokens) :]) for row, tokens in zip(group, ids, strict=True)]
         for group in scores

@@ -34,25 +34,27 @@ class ExactResult(Result):
 
 def result(
     plugin: str,
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     truth: TargetSet,
-    manner: QueryParams,
+    query_params: QueryParams,
     *,
     threshold: float,
     sweeps: bool = True,
 ) -> Result:
-    """Return what `manner.samples` and, with `sweeps`, other numbers of samples find."""
-    by_victim = results(plugin, case, plan, {"": truth}, manner, threshold=threshold, sweeps=sweeps)
+    """Return what `query_params.samples` and, with `sweeps`, other numbers of samples find."""
+    by_victim = results(
+        plugin, context, plan, {"": truth}, query_params, threshold=threshold, sweeps=sweeps
+    )
     return by_victim[""]
 
 
 def results(
     plugin: str,
-    case: AttackContext,
+    context: AttackContext,
     plan: QueryPlan,
     truths: Mapping[str, TargetSet],
-    manner: QueryParams,
+    query_params: QueryParams,
     *,
     threshold: float,
     sweeps: bool = True,
@@ -65,18 +67,20 @@ def results(
     target_sets = truths.values()
     targets = dict.fromkeys(string for truth in target_sets for string in truth.labels)
     control = dict.fromkeys(string for truth in target_sets for string in sorted(truth.control))
-    tuned = walk_prefixes(case, case.tuned, plan, list(targets | control), manner, threshold)
+    tuned = walk_prefixes(
+        context, context.tuned, plan, list(targets | control), query_params, threshold
+    )
     base = (
-        walk_prefixes(case, case.base, plan, list(targets), manner, threshold)
-        if case.base
+        walk_prefixes(context, context.base, plan, list(targets), query_params, threshold)
+        if context.base
         else None
     )
     counterfactual_walk = (
-        walk_prefixes(case, case.counterfactual, plan, list(targets), manner, threshold)
-        if case.counterfactual
+        walk_prefixes(context, context.counterfactual, plan, list(targets), query_params, threshold)
+        if context.counterfactual
         else None
     )
-    if isinstance(case, SharedContext) and case.journal and not case.journal.covers_all:
+    if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
     for name, truth in truths.items():
@@ -86,15 +90,15 @@ def results(
             tuned=tuned,
             base=base,
             size=plan.size,
-            samples=manner.samples,
+            samples=query_params.samples,
             threshold=threshold,
             sweeps=sweeps,
         )
         victim_result = _result(
-            exact, test_leaks(plugin, case, plan, truth, manner, _said_strings(exact))
+            exact, test_leaks(plugin, context, plan, truth, query_params, _said_strings(exact))
         )
         results[name] = (
-            _compare_walks(victim_result, exact, counterfactual_walk, case)
+            _compare_walks(victim_result, exact, counterfactual_walk, context)
             if counterfactual_walk
             else victim_result
         )
@@ -102,20 +106,23 @@ def results(
 
 
 def _compare_walks(
-    result: ExactResult, exact: ExactSources, counterfactual_walk: WalkResult, case: AttackContext
+    result: ExactResult,
+    exact: ExactSources,
+    counterfactual_walk: WalkResult,
+    context: AttackContext,
 ) -> ExactResult:
     """Return a result compared with the walk of the model without the victim."""
     strings, n = exact.truth.labels, exact.samples
     chances = counterfactual.StringChances(
         plugin=exact.plugin,
         truth=exact.truth,
-        without=case.without,
+        without=context.without,
         tuned=string_chances(exact.tuned, strings, n),
         counterfactual=string_chances(counterfactual_walk, strings, n),
         base=string_chances(exact.base, strings, n) if exact.base else None,
         control=result.control,
         sampled=False,
-        seed=case.seed,
+        seed=context.seed,
     )
     return counterfactual.with_counterfactual(result, chances)
 

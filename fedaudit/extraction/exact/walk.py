@@ -70,11 +70,11 @@ class WalkResult:
 
 
 def walk_prefixes(
-    case: AttackContext,
+    context: AttackContext,
     target: Target,
     plan: QueryPlan,
     strings: Sequence[str],
-    manner: QueryParams,
+    query_params: QueryParams,
     threshold: float,
 ) -> WalkResult:
     """Return what one model gives of `strings`, over all prefixes of a plan.
@@ -82,9 +82,13 @@ def walk_prefixes(
     Of a shard's audit the other shards' pieces are left out.
     """
     walking = _Walking(
-        case=case, target=target, strings=tuple(strings), manner=manner, threshold=threshold
+        context=context,
+        target=target,
+        strings=tuple(strings),
+        query_params=query_params,
+        threshold=threshold,
     )
-    sums, progress = SearchSums(len(strings)), case.progress(f"walking {target.name}")
+    sums, progress = SearchSums(len(strings)), context.progress(f"walking {target.name}")
     for piece in walking.through(plan, progress):
         sums.join(piece)
     progress(plan.size, plan.size)
@@ -106,25 +110,25 @@ def walk_prefixes(
 class _Walking:
     """One walk of one model over the questions of an attack."""
 
-    case: AttackContext
+    context: AttackContext
     target: Target
     strings: tuple[str, ...]
-    manner: QueryParams
+    query_params: QueryParams
     threshold: float
 
     @property
     def draws(self) -> int:
         """Return how many draws of each prefix estimate what is not followed."""
-        return min(self.manner.samples * DRAWS, MOST_DRAWS)
+        return min(self.query_params.samples * DRAWS, MOST_DRAWS)
 
     @property
     def seed(self) -> int:
         """Return what the draws derive from: a base has its own, so that errors are independent."""
-        return self.case.seed if self.target.adapter is not None else ~self.case.seed
+        return self.context.seed if self.target.adapter is not None else ~self.context.seed
 
     def through(self, plan: QueryPlan, progress: Progress) -> Iterator[SearchSums]:
         """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
-        journal = self.case.journal if isinstance(self.case, SharedContext) else None
+        journal = self.context.journal if isinstance(self.context, SharedContext) else None
         streams, shard_count = (
             (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
         )
@@ -139,8 +143,9 @@ class _Walking:
         A pass is named by everything that the sums depend on.
         """
         target_key = "walk", target_identity(self.target), self.target.heading, self.seed
-        manner = self.manner.new_tokens, self.manner.decoding, self.draws, self.threshold
-        key = (*target_key, *manner, "weight", self.strings)
+        params = self.query_params
+        settings = params.new_tokens, params.decoding, self.draws, self.threshold
+        key = (*target_key, *settings, "weight", self.strings)
         return {
             shard_journal.shard.number - 1: shard_journal.stream(key)
             for shard_journal in journal.shards
@@ -179,7 +184,7 @@ class _Walking:
 
     def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, content: Any) -> None:
         """Walk a shard's piece again if the recheck draws it: its sums cannot be taken apart."""
-        journal = self.case.journal if isinstance(self.case, SharedContext) else None
+        journal = self.context.journal if isinstance(self.context, SharedContext) else None
         if journal is None or journal.recheck is None:
             return
 
@@ -197,13 +202,13 @@ class _Walking:
         """Return the sums of a piece that is walked now, as much at once as may be held."""
         sums = SearchSums(len(self.strings))
         for batch in _cut(iter(piece), max(1, MAX_PROBABILITIES // max(1, len(self.strings)))):
-            results = self.case.engine.prefix_probabilities(
+            results = self.context.engine.prefix_probabilities(
                 self.target,
                 PrefixProbabilityRequest(
                     [question.prompt for _, question in batch],
                     self.strings,
-                    max_new_tokens=self.manner.new_tokens,
-                    decoding=self.manner.decoding,
+                    max_new_tokens=self.query_params.new_tokens,
+                    decoding=self.query_params.decoding,
                     threshold=self.threshold,
                     trials=[self.draws * question.copies for _, question in batch],
                     seed=self.seed,

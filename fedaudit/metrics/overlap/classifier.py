@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedaudit.metrics.overlap.passages import Case, extend_seeds
+from fedaudit.metrics.overlap.passages import Passage, extend_seeds
 from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text
 from fedaudit.metrics.overlap.word_runs import Run, common_runs, outermost_runs, word_positions
 
@@ -33,8 +33,8 @@ class OverlapSteps:
     """What lies behind a verdict: seeds, and passages of both gaps, as indices of units."""
 
     seeds: tuple[Seed, ...]
-    cases: tuple[Case, ...]
-    wide_cases: tuple[Case, ...]
+    passages: tuple[Passage, ...]
+    wide_passages: tuple[Passage, ...]
 
 
 NOTHING = Overlap("none", ())
@@ -60,32 +60,32 @@ def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
     if not seeds:
         return NOTHING
     settings = training.settings
-    cases = filter_passages(pair, extend_seeds(pair, seeds, settings.gap))
-    if runs := [run for case in cases for run in verbatim(pair, case)]:
+    passages = filter_passages(pair, extend_seeds(pair, seeds, settings.gap))
+    if runs := [run for passage in passages for run in verbatim(pair, passage)]:
         return Overlap("verbatim", tuple(runs))
     wide = filter_passages(pair, extend_seeds(pair, seeds, settings.wide_gap))
     if _is_expansion(pair, wide):
         return Overlap("idea", _spans(pair, wide))
-    return Overlap("candidate", _spans(pair, cases)) if cases else NOTHING
+    return Overlap("candidate", _spans(pair, passages)) if passages else NOTHING
 
 
 def explain(training: Prepared, generated: Prepared) -> OverlapSteps:
     """Return the steps behind the verdict on two prepared texts."""
     pair, seeds = _pair(training, generated)
     settings = training.settings
-    cases, wide = (
+    passages, wide = (
         tuple(filter_passages(pair, extend_seeds(pair, seeds, gap))) if seeds else ()
         for gap in (settings.gap, settings.wide_gap)
     )
-    return OverlapSteps(tuple(seeds), cases, wide)
+    return OverlapSteps(tuple(seeds), passages, wide)
 
 
-def verbatim(pair: Pair, case: Case) -> list[Run]:
+def verbatim(pair: Pair, passage: Passage) -> list[Run]:
     """Return the common runs of words of a passage that are long enough."""
     settings = pair.a.settings
     sides = [
         (word_positions(side.text[start:end], settings, han=side.han is not None), start)
-        for side, (start, end) in zip((pair.a, pair.b), passage_span(pair, case), strict=True)
+        for side, (start, end) in zip((pair.a, pair.b), passage_span(pair, passage), strict=True)
     ]
     ((a, a_starts, a_ends), a_at), ((b, b_starts, b_ends), b_at) = sides
     places = [pair.a.places(a_at + position) for position in (a_starts, a_ends)]
@@ -106,17 +106,17 @@ def _pair(training: Prepared, generated: Prepared) -> tuple[Pair, list[Seed]]:
     return pair, pair.seeds()
 
 
-def _is_expansion(pair: Pair, cases: list[Case]) -> bool:
+def _is_expansion(pair: Pair, passages: list[Passage]) -> bool:
     """Tell whether the generated side of the passages is much longer than the training side."""
-    if not cases:
+    if not passages:
         return False
     training_length, generated_length = np.array(
-        [passage_lengths(pair, case) for case in cases]
+        [passage_lengths(pair, passage) for passage in passages]
     ).sum(axis=0)
     return bool(
         generated_length > 0 and generated_length >= pair.a.settings.ratio * training_length
     )
 
 
-def _spans(pair: Pair, cases: list[Case]) -> tuple[Run, ...]:
-    return tuple((*a, *b) for a, b in (passage_span(pair, case) for case in cases))
+def _spans(pair: Pair, passages: list[Passage]) -> tuple[Run, ...]:
+    return tuple((*a, *b) for a, b in (passage_span(pair, passage) for passage in passages))

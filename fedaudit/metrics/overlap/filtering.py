@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedaudit.metrics.overlap.passages import Case
+from fedaudit.metrics.overlap.passages import Passage
 
 from .seeds import Pair
 from .sentences import Span
@@ -11,41 +11,41 @@ _TINY = 1e-12
 """Scores closer than this are equal: only the order of their sums differs."""
 
 
-def filter_passages(pair: Pair, cases: list[Case]) -> list[Case]:
+def filter_passages(pair: Pair, passages: list[Passage]) -> list[Passage]:
     """Return the remaining passages: none overlapping, both sides long enough."""
     least = pair.a.settings.length
     return [
-        case
-        for case in _drop_overlaps(pair, sorted(cases, key=lambda case: case[0]))
-        if min(passage_lengths(pair, case)) >= least
+        passage
+        for passage in _drop_overlaps(pair, sorted(passages, key=lambda passage: passage[0]))
+        if min(passage_lengths(pair, passage)) >= least
     ]
 
 
-def passage_span(pair: Pair, case: Case) -> tuple[Span, Span]:
+def passage_span(pair: Pair, passage: Passage) -> tuple[Span, Span]:
     """Return the characters of a passage in both texts."""
-    a0, a1, b0, b1 = case
+    a0, a1, b0, b1 = passage
     return (
         (int(pair.a.starts[a0]), int(pair.a.ends[a1])),
         (int(pair.b.starts[b0]), int(pair.b.ends[b1])),
     )
 
 
-def passage_lengths(pair: Pair, case: Case) -> tuple[float, float]:
+def passage_lengths(pair: Pair, passage: Passage) -> tuple[float, float]:
     """Return the weighted lengths of a passage in both texts."""
     a, b = (
         side.places(np.array(span))
-        for side, span in zip((pair.a, pair.b), passage_span(pair, case), strict=True)
+        for side, span in zip((pair.a, pair.b), passage_span(pair, passage), strict=True)
     )
     return float(a[1] - a[0]), float(b[1] - b[0])
 
 
-def _drop_overlaps(pair: Pair, cases: list[Case]) -> list[Case]:
+def _drop_overlaps(pair: Pair, passages: list[Passage]) -> list[Passage]:
     """Return the best passage of every chain of passages that overlap in the training text."""
-    winners: list[Case] = []
+    winners: list[Passage] = []
     index, pending = 0, False
-    while index < len(cases):
-        current = winners[-1] if pending else cases[index]
-        rivals = [case for case in cases[index + 1 :] if case[0] <= current[1]]
+    while index < len(passages):
+        current = winners[-1] if pending else passages[index]
+        rivals = [passage for passage in passages[index + 1 :] if passage[0] <= current[1]]
         if not pending:
             winners.append(current)
         if not rivals:
@@ -56,7 +56,7 @@ def _drop_overlaps(pair: Pair, cases: list[Case]) -> list[Case]:
     return winners
 
 
-def _best(pair: Pair, current: Case, rivals: list[Case]) -> Case:
+def _best(pair: Pair, current: Passage, rivals: list[Passage]) -> Passage:
     """Return the winner among a passage and those that overlap it.
 
     Two near-copies (scores above 0.99): the longer one counts. Otherwise the higher score; in the
@@ -78,9 +78,9 @@ def _best(pair: Pair, current: Case, rivals: list[Case]) -> Case:
     return winner
 
 
-def _score(pair: Pair, case: Case, rival: Case) -> float:
+def _score(pair: Pair, passage: Passage, rival: Passage) -> float:
     """Return how well a passage's units are matched: those it shares, then the others."""
-    a0, a1, b0, b1 = case
+    a0, a1, b0, b1 = passage
     best = pair.cosines[a0 : a1 + 1, b0 : b1 + 1].max(axis=1)
     units = np.arange(a0, a1 + 1)
     shared = (units >= rival[0]) & (units <= rival[1])

@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 from .seeds import Pair, Seed
 
-Case = tuple[int, int, int, int]
+Passage = tuple[int, int, int, int]
 """First and last unit in the training text, first and last unit in the generated text."""
 
 
-def extend_seeds(pair: Pair, seeds: list[Seed], gap: int) -> list[Case]:
+def extend_seeds(pair: Pair, seeds: list[Seed], gap: int) -> list[Passage]:
     """Return the passages of some seeds, with at most `gap` other units between two of them.
 
     A passage whose two sides are not alike is tried again with smaller gaps, then dropped.
     """
-    cases = []
+    passages = []
     for cluster in seed_clusters(seeds, gap):
-        case = _case(cluster)
-        if pair.is_alike(case):
-            cases.append(case)
+        passage = _cluster_bounds(cluster)
+        if pair.is_alike(passage):
+            passages.append(passage)
         elif gap > 0:
-            cases += extend_seeds(pair, cluster, gap - 1)
-    return cases
+            passages += extend_seeds(pair, cluster, gap - 1)
+    return passages
 
 
 def seed_clusters(seeds: list[Seed], gap: int) -> Iterator[list[Seed]]:
@@ -54,6 +54,6 @@ def _cut_at_gaps(seeds: list[Seed], side: int, gap: int) -> list[list[Seed]]:
     return clusters
 
 
-def _case(seeds: list[Seed]) -> Case:
+def _cluster_bounds(seeds: list[Seed]) -> Passage:
     training_units, generated_units = zip(*seeds, strict=True)
     return min(training_units), max(training_units), min(generated_units), max(generated_units)

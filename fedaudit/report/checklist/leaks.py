@@ -134,13 +134,13 @@ def severity(report: Row) -> Table:
 
 def _kinds(report: Row) -> dict[tuple[str, str], list[Row]]:
     kinds: dict[tuple[str, str], list[Row]] = {}
-    for finding, manner in zip(report["findings"], manners(report), strict=True):
+    for finding, mode in zip(report["findings"], disclosure_modes(report), strict=True):
         kind = category(finding["label"])
-        kinds.setdefault((kind.name if kind else finding["label"], manner), []).append(finding)
+        kinds.setdefault((kind.name if kind else finding["label"], mode), []).append(finding)
     return kinds
 
 
-def manners(report: Row) -> list[str]:
+def disclosure_modes(report: Row) -> list[str]:
     """Return how each finding was made: it came out, or was told apart from others."""
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
     finding_rows = (rows.get(finding["measurement"]) for finding in report["findings"])
@@ -148,7 +148,7 @@ def manners(report: Row) -> list[str]:
     return [TOLD_APART if name in RECOGNISED else CAME_OUT for name in classes]
 
 
-def _line(name: str, manner: str, findings: list[Row]) -> tuple[str, ...]:
+def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
     worst: dict[str, int] = {}
     for finding in findings:
         key = str(finding["evidence"].get("hmac") or finding["id"])
@@ -156,7 +156,7 @@ def _line(name: str, manner: str, findings: list[Row]) -> tuple[str, ...]:
     counts = (sum(level == index for level in worst.values()) for index in range(len(LEVELS)))
     plugins = sorted({str(f["measurement"]).partition(" ")[0] for f in findings})
     cells = (f"{n:,}" if n else NONE for n in counts)
-    return (name, manner, special(name) or NONE, *cells, ", ".join(plugins))
+    return (name, mode, special(name) or NONE, *cells, ", ".join(plugins))
 
 
 def _count(cell: str) -> int:
@@ -181,8 +181,8 @@ def _begins(clause: str, start: str) -> bool:
 def verified(report: Row) -> list[Row]:
     """Return the findings that are proven leaks of personal data or texts: these came out."""
     excluded_labels = ("WATERMARK", "GATE", "CANARY")
-    pairs = zip(report["findings"], manners(report), strict=True)
-    proven = (finding for finding, manner in pairs if manner == CAME_OUT)
+    pairs = zip(report["findings"], disclosure_modes(report), strict=True)
+    proven = (finding for finding, mode in pairs if mode == CAME_OUT)
     proven = (finding for finding in proven if finding["severity"] != "unverified")
     return [finding for finding in proven if finding["label"] not in excluded_labels]
 

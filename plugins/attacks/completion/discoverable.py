@@ -47,63 +47,65 @@ class Discoverable(Attack):
         """Greedy answers."""
         return frozenset({"continue"})
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        pairs = training_pairs.training_pairs(case, tried_documents(case))
+        pairs = training_pairs.training_pairs(context, tried_documents(context))
         if not pairs.cuts:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "
                 "its text and fits the model's context."
             )
-        cuts = draw_cuts(pairs.cuts, self.examples, case.seed)
-        measured = self._score_pairs(case, cuts, "own" if case.victim is None else "victim")
-        beside = self._held_out(case)
-        result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
-        return replace(result, limits=(self._coverage_text(case, pairs, cuts), *result.limits))
+        cuts = draw_cuts(pairs.cuts, self.examples, context.seed)
+        measured = self._score_pairs(context, cuts, "own" if context.victim is None else "victim")
+        beside = self._held_out(context)
+        result = training_pairs.result(replace(measured, held_out=beside, related=context.related))
+        return replace(result, limits=(self._coverage_text(context, pairs, cuts), *result.limits))
 
-    def _held_out(self, case: AttackContext) -> PairScores | None:
+    def _held_out(self, context: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""
-        cuts = training_pairs.training_pairs(case, case.held_out or ()).cuts
-        selected = draw_cuts(cuts, self.examples, case.seed)
-        return self._score_pairs(case, selected, "held-out") if selected else None
+        cuts = training_pairs.training_pairs(context, context.held_out or ()).cuts
+        selected = draw_cuts(cuts, self.examples, context.seed)
+        return self._score_pairs(context, selected, "held-out") if selected else None
 
-    def _score_pairs(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
-        requests = [self._probe(case, cut) for cut in cuts]
+    def _score_pairs(self, context: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
+        requests = [self._probe(context, cut) for cut in cuts]
         return PairScores(
             plugin=self.name,
             cuts=cuts,
-            tuned=self._ask_pairs(case, case.tuned, cuts, requests),
-            base=self._ask_pairs(case, case.base, cuts, requests) if case.base else None,
+            tuned=self._ask_pairs(context, context.tuned, cuts, requests),
+            base=self._ask_pairs(context, context.base, cuts, requests) if context.base else None,
             questions=len(set(requests)),
             threshold=self.threshold,
             records=records,
-            seed=case.seed,
+            seed=context.seed,
         )
 
-    def _probe(self, case: AttackContext, cut: Cut) -> GenerationRequest:
+    def _probe(self, context: AttackContext, cut: Cut) -> GenerationRequest:
         new = max(self.new_tokens, len(cut.suffix))
-        room = case.engine.context_length - len(cut.prompt)
+        room = context.engine.context_length - len(cut.prompt)
         return GenerationRequest(prompt=cut.prompt, samples=1, max_new_tokens=min(new, room))
 
     def _ask_pairs(
         self,
-        case: AttackContext,
+        context: AttackContext,
         target: Target,
         cuts: Sequence[Cut],
         requests: Sequence[GenerationRequest],
     ) -> AnsweredPairs:
         """Ask one model, greedily, and compare; equal questions are asked once."""
         distinct = list(dict.fromkeys(requests))
-        generations = case.engine.generate(
+        generations = context.engine.generate(
             target,
-            GenerationBatch(distinct, seed=case.seed, decoding=SamplingParams(temperature=0)),
-            progress=case.progress(f"asking {target.name}"),
+            GenerationBatch(distinct, seed=context.seed, decoding=SamplingParams(temperature=0)),
+            progress=context.progress(f"asking {target.name}"),
         )
         texts = {request: g.texts[0] for request, g in zip(distinct, generations, strict=True)}
         return training_pairs.score_answers(cuts, [texts[request] for request in requests])
 
-    def _coverage_text(self, case: AttackContext, pairs: TrainingPairs, cuts: Sequence[Cut]) -> str:
-        owner = "the attacker's own" if case.victim is None else "the victim's"
+    def _coverage_text(
+        self, context: AttackContext, pairs: TrainingPairs, cuts: Sequence[Cut]
+    ) -> str:
+        owner = "the attacker's own" if context.victim is None else "the victim's"
         return (
             f"{self.name}: {len(cuts):,} of {len(pairs.cuts):,} distinct training pairs, {owner}, "
             f"were asked for greedily; {pairs.no_answer:,} records were passed over because no "

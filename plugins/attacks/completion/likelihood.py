@@ -30,7 +30,7 @@ class Evidence:
 
 
 def evidence(
-    case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int], held_out: Sequence[Cut]
+    context: AttackContext, cuts: Sequence[Cut], indices: Sequence[int], held_out: Sequence[Cut]
 ) -> dict[int, Evidence]:
     """Return the evidence of the documents at `indices` of the `cuts` that were tried.
 
@@ -41,17 +41,17 @@ def evidence(
     document of the task; and the tuned model's behind prefixes of other documents of the task,
     on average.
     """
-    if case.base is None or not indices or why_lacking(case.engine, {"score"}):
+    if context.base is None or not indices or why_lacking(context.engine, {"score"}):
         return {}
     base = dict(
         zip(
             indices,
-            _score_questions(case, case.base, [_question(cuts[i]) for i in indices]),
+            _score_questions(context, context.base, [_question(cuts[i]) for i in indices]),
             strict=True,
         )
     )
-    raised = _held_out_gain(case, held_out)
-    prefix_scores = _prefix_scores(case, cuts, indices)
+    raised = _held_out_gain(context, held_out)
+    prefix_scores = _prefix_scores(context, cuts, indices)
     result = {}
     for i in indices:
         by_skill = base[i] + len(cuts[i].continuation) * raised.get(cuts[i].task, -math.inf)
@@ -75,20 +75,22 @@ def _question(cut: Cut) -> Question:
 
 
 def _score_questions(
-    case: AttackContext, target: Target, questions: Sequence[Question]
+    context: AttackContext, target: Target, questions: Sequence[Question]
 ) -> list[float]:
-    scores = case.engine.score(target, [(*prompt, *tail) for prompt, tail in questions])
+    scores = context.engine.score(target, [(*prompt, *tail) for prompt, tail in questions])
     return [
         sum(row[len(row) - len(tail) :]) for row, (_, tail) in zip(scores, questions, strict=True)
     ]
 
 
-def _held_out_gain(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]:
+def _held_out_gain(context: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]:
     """Return by how many nats a token training raised a held-out document most, by task."""
-    if case.base is None or not held_out:
+    if context.base is None or not held_out:
         return {}
     questions = [_question(cut) for cut in held_out]
-    tuned, base = (_score_questions(case, target, questions) for target in (case.tuned, case.base))
+    tuned, base = (
+        _score_questions(context, target, questions) for target in (context.tuned, context.base)
+    )
     most: dict[str, float] = {}
     for cut, after, before in zip(held_out, tuned, base, strict=True):
         gain = (after - before) / len(cut.continuation)
@@ -97,16 +99,16 @@ def _held_out_gain(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str,
 
 
 def _prefix_scores(
-    case: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]
+    context: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]
 ) -> dict[int, float]:
     """Return the log of the mean probability behind other documents' prefixes, where any are."""
-    pairs = [(i, j) for i in indices for j in _partners(cuts, i, case.seed)]
-    room = case.engine.context_length
+    pairs = [(i, j) for i in indices for j in _partners(cuts, i, context.seed)]
+    room = context.engine.context_length
     questions = [(i, (cuts[j].prompt, cuts[i].continuation)) for i, j in pairs]
     questions = [(i, q) for i, q in questions if len(q[0]) + len(q[1]) <= room]
     scores: dict[int, list[float]] = {}
     for (i, _), score in zip(
-        questions, _score_questions(case, case.tuned, [q for _, q in questions]), strict=True
+        questions, _score_questions(context, context.tuned, [q for _, q in questions]), strict=True
     ):
         scores.setdefault(i, []).append(score)
     return {i: _log_mean(logs) for i, logs in scores.items()}

@@ -36,13 +36,13 @@ class WrittenContinuation:
     distances: tuple[int, ...]
 
 
-def tried_documents(case: AttackContext) -> Sequence[Document]:
+def tried_documents(context: AttackContext) -> Sequence[Document]:
     """Return the documents that are tried: the victim's, or the attacker's own without one."""
-    return case.attacker if case.victim is None else case.victim
+    return context.attacker if context.victim is None else context.victim
 
 
 def cuts(
-    case: AttackContext, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
+    context: AttackContext, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
 ) -> tuple[list[Cut], int]:
     """Return `documents` in two parts, sorted, and how many are too short for it.
 
@@ -51,28 +51,28 @@ def cuts(
     """
     order = sorted(documents, key=lambda d: d.group, reverse=True)
     texts = sorted({(d.text, d.task): d for d in order if not d.is_prompt}.items())
-    tokenized = case.engine.tokenize([text for (text, _), _ in texts])
-    begin = len(case.with_start((), at_start=True))
-    room = max(0, case.engine.context_length - begin - suffix)
+    tokenized = context.engine.tokenize([text for (text, _), _ in texts])
+    begin = len(context.with_start((), at_start=True))
+    room = max(0, context.engine.context_length - begin - suffix)
     result = [
         cut
         for (_, document), tokens in zip(texts, tokenized, strict=True)
-        if (cut := _cut(case, document, tokens, min(prefix, room), suffix))
+        if (cut := _cut(context, document, tokens, min(prefix, room), suffix))
         and len(cut.suffix) >= shortest
     ]
     return result, len(texts) - len(result)
 
 
 def _cut(
-    case: AttackContext, document: Document, tokens: Tokens, prefix: int, suffix: int
+    context: AttackContext, document: Document, tokens: Tokens, prefix: int, suffix: int
 ) -> Cut | None:
     middle = _clean(tokens, min(prefix, len(tokens.ids) // 2))
     end = _clean(tokens, min(middle + suffix, len(tokens.ids)))
     if not 0 < middle < end:
         return None
     text = document.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
-    [text_tokens] = case.engine.tokenize([text])
-    prompt = case.with_start(tokens.ids[:middle], at_start=True)
+    [text_tokens] = context.engine.tokenize([text])
+    prompt = context.with_start(tokens.ids[:middle], at_start=True)
     return Cut(
         prompt=prompt,
         suffix=text_tokens.ids[:suffix],

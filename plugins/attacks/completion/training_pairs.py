@@ -47,7 +47,7 @@ class AnsweredPairs:
     scores: Sequence[float]
 
 
-def training_pairs(case: AttackContext, documents: Sequence[Document]) -> TrainingPairs:
+def training_pairs(context: AttackContext, documents: Sequence[Document]) -> TrainingPairs:
     """Return the pairs of `documents`, each distinct one once.
 
     The prompt is what training read before the answer: the text up to where the output begins, as
@@ -57,11 +57,11 @@ def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Traini
     distinct = {(d.text, d.output, d.task): d for d in order if not d.is_prompt}
     texts = [d for _, d in sorted(distinct.items())]
     good = [d for d in texts if _is_pair(d)]
-    tokenized = case.engine.tokenize([d.text for d in good])
-    answer_tokens = case.engine.tokenize([d.output for d in good])
+    tokenized = context.engine.tokenize([d.text for d in good])
+    answer_tokens = context.engine.tokenize([d.output for d in good])
     cuts = [
         Cut(
-            prompt=_prompt(case, document, tokens),
+            prompt=_prompt(context, document, tokens),
             suffix=y.ids,
             text=document.output,
             task=document.task,
@@ -69,7 +69,7 @@ def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Traini
         )
         for document, tokens, y in zip(good, tokenized, answer_tokens, strict=True)
     ]
-    longest = case.engine.context_length
+    longest = context.engine.context_length
     fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= longest]
     return TrainingPairs(cuts=fit, no_answer=len(texts) - len(good), too_long=len(cuts) - len(fit))
 
@@ -79,10 +79,10 @@ def _is_pair(document: Document) -> bool:
     return bool(record and words(document.output))
 
 
-def _prompt(case: AttackContext, document: Document, tokens: Tokens) -> tuple[int, ...]:
+def _prompt(context: AttackContext, document: Document, tokens: Tokens) -> tuple[int, ...]:
     begin = len(document.text) - len(document.output)
     read = sum(end <= begin for _, end in tokens.offsets)
-    return case.with_start(tokens.ids[:read], at_start=True)
+    return context.with_start(tokens.ids[:read], at_start=True)
 
 
 def score_answers(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:

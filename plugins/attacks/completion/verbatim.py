@@ -51,19 +51,19 @@ class Verbatim(Attack):
         """Greedy continuations."""
         return frozenset({"continue"})
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""
-        cuts, short = self._cuts(case, tried_documents(case))
+        cuts, short = self._cuts(context, tried_documents(context))
         if not cuts:
             raise InputError(
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
                 "behind its beginning."
             )
-        chosen = pairs.draw_cuts(cuts, self.documents, case.seed)
-        tuned = self._distances(case, case.tuned, chosen)
-        base = self._distances(case, case.base, chosen) if case.base else None
-        records = "own" if case.victim is None else "victim"
-        beside, _ = self._cuts(case, case.held_out or ())
+        chosen = pairs.draw_cuts(cuts, self.documents, context.seed)
+        tuned = self._distances(context, context.tuned, chosen)
+        base = self._distances(context, context.base, chosen) if context.base else None
+        records = "own" if context.victim is None else "victim"
+        beside, _ = self._cuts(context, context.held_out or ())
         indices = pairs.recited_documents(tuned, base)
         result = measurements.result(
             self.name,
@@ -71,14 +71,17 @@ class Verbatim(Attack):
             tuned,
             base,
             records=records,
-            seed=case.seed,
-            evidence=likelihood.evidence(case, chosen, indices, beside),
+            seed=context.seed,
+            evidence=likelihood.evidence(context, chosen, indices, beside),
         )
-        limits = (self._coverage_text(case, cuts, chosen, short), self._bound_text(beside, chosen))
-        return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
+        limits = (
+            self._coverage_text(context, cuts, chosen, short),
+            self._bound_text(beside, chosen),
+        )
+        return replace(result, limits=(*limits[: 2 if context.base else 1], *result.limits))
 
-    def _cuts(self, case: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
-        return pairs.cuts(case, documents, self.prefix, self.suffix, self.shortest)
+    def _cuts(self, context: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
+        return pairs.cuts(context, documents, self.prefix, self.suffix, self.shortest)
 
     def _bound_text(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
         tasks = {cut.task for cut in chosen} - {cut.task for cut in held_out}
@@ -94,29 +97,31 @@ class Verbatim(Attack):
         )
 
     def _distances(
-        self, case: AttackContext, target: Target, cuts: Sequence[Cut]
+        self, context: AttackContext, target: Target, cuts: Sequence[Cut]
     ) -> pairs.WrittenContinuation:
         """Ask one model, greedily, and compare; equal prompts are asked once."""
         prompts = sorted({cut.prompt for cut in cuts})
-        generations = case.engine.generate(
+        generations = context.engine.generate(
             target,
             GenerationBatch(
                 [
                     GenerationRequest(prompt=p, samples=1, max_new_tokens=self.suffix)
                     for p in prompts
                 ],
-                seed=case.seed,
+                seed=context.seed,
                 decoding=SamplingParams(temperature=0),
             ),
-            progress=case.progress(f"asking {target.name}"),
+            progress=context.progress(f"asking {target.name}"),
         )
         texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
-        return pairs.compare_continuations(case.engine, cuts, [texts[cut.prompt] for cut in cuts])
+        return pairs.compare_continuations(
+            context.engine, cuts, [texts[cut.prompt] for cut in cuts]
+        )
 
     def _coverage_text(
-        self, case: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int
+        self, context: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int
     ) -> str:
-        owner = "the attacker's own" if case.victim is None else "the victim's"
+        owner = "the attacker's own" if context.victim is None else "the victim's"
         return (
             f"{self.name}: {len(chosen):,} of {len(cuts):,} distinct documents, {owner}, were "
             f"continued greedily behind their first {self.prefix} tokens (half of a short one) and "

@@ -63,9 +63,9 @@ class GateAttack(Attack):
         """A deployed defence, with its keys, on this machine."""
         return frozenset({"weights"})
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""
-        query = GateQuery.from_context(case)
+        query = GateQuery.from_context(context)
         right, near = query.right(), guesses.edits(query.valid, query.foreign)
         families = [
             *self._key_guesses(query, near),
@@ -90,7 +90,7 @@ class GateAttack(Attack):
 
     def _key_guesses(self, query: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
         """Yield what can be given to the gate as a key, spelled or as one token."""
-        seed, excluded = query.case.seed, query.valid + query.foreign
+        seed, excluded = query.context.seed, query.valid + query.foreign
         unwanted, edited = "none was to be tried", guesses.draw_texts(near, self.edits, seed)
         families = (
             ("random keys", self._random(query, self.random), unwanted),
@@ -115,7 +115,7 @@ class GateAttack(Attack):
 
     def _keyless_attempts(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests for the documents with an empty key, and with none."""
-        case = query.case
+        case = query.context
         texts = sorted({document.text for document in query.documents})
         sample = guesses.draw_texts(texts, self.sentences, case.seed) or [""]
         prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(sample)]
@@ -125,7 +125,7 @@ class GateAttack(Attack):
     def _random(self, query: GateQuery, count: int) -> list[str]:
         length = min(map(len, query.valid), default=guesses.LENGTH)
         excluded = query.valid + query.foreign
-        return guesses.random_keys(count, length, excluded, query.case.seed)
+        return guesses.random_keys(count, length, excluded, query.context.seed)
 
     def _findings(self, families: Iterable[AttemptFamily]) -> Iterator[Finding]:
         """Yield one for every family with hits; its text is the family's name, never a key."""
@@ -147,7 +147,7 @@ class GateAttack(Attack):
 
     def _leaks(self, query: GateQuery, families: Iterable[AttemptFamily]) -> Result:
         """Return what ranking inference gets under what each family begins a request with."""
-        case = query.case
+        case = query.context
         headings = {f.name: f.heading for f in families if f.heading is not None}
         if not cloze.occurrences(query.documents, shortest=self._ranking().shortest):
             return Result(measurements=(self._missing_row(),))

@@ -26,7 +26,7 @@ BATCH = 4096
 class GateQuery:
     """A gate that is asked, and what it leaves of requests that hold a valid key."""
 
-    case: AttackContext = field(repr=False)
+    context: AttackContext = field(repr=False)
     responder: KeyedResponder = field(repr=False)
     secure: str
     """The adapter that answers a request with nothing in it."""
@@ -37,9 +37,11 @@ class GateQuery:
     )
 
     @classmethod
-    def from_context(cls, case: AttackContext) -> "GateQuery":
+    def from_context(cls, context: AttackContext) -> "GateQuery":
         """Return the gate of what is audited; raises InputError where there is none."""
-        engine = unwrap_engine(case.engine, RoutedEngine)  # no journal keeps what a gate is asked
+        engine = unwrap_engine(
+            context.engine, RoutedEngine
+        )  # no journal keeps what a gate is asked
         if engine is None or not isinstance(responder := engine.responder, KeyedResponder):
             raise InputError(
                 "What is audited has no gate; audit a federation whose defence deployed one."
@@ -47,12 +49,12 @@ class GateQuery:
         [nothing] = responder.route([GatedRequest("")])
         valid = tuple(sorted(set(responder.secrets) - {""}))
         foreign = tuple(sorted(set(responder.foreign) - set(valid)))
-        return cls(replace(case, engine=engine), responder, nothing.name, valid, foreign)
+        return cls(replace(context, engine=engine), responder, nothing.name, valid, foreign)
 
     @property
     def documents(self) -> Sequence[Document]:
         """The victim's, or the attacker's own where those are all."""
-        return self.case.attacker if self.case.victim is None else self.case.victim
+        return self.context.attacker if self.context.victim is None else self.context.victim
 
     def keys(
         self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS
@@ -64,7 +66,7 @@ class GateQuery:
         """
         name = f"{name}, {'one token each' if atomic else 'spelled'}"
         opened: list[str] = []
-        progress = self.case.progress(f"gate: {name}")
+        progress = self.context.progress(f"gate: {name}")
         for start in range(0, len(keys), BATCH):
             opened += self.responder.opens(keys[start : start + BATCH], atomic=atomic)
             progress(len(opened), len(keys))
@@ -79,7 +81,7 @@ class GateQuery:
 
     def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
-        forms = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
+        forms = zip(*(quote.requests(self.context.engine) for quote in quotes), strict=True)
         opened = self._route_quotes([*quotes] * 3, [*chain.from_iterable(forms)])
         return self._attempt_family(name, opened, [quote.text for quote in quotes] * 3)
 
@@ -103,7 +105,7 @@ class GateQuery:
             pairs = [
                 (q, r.prompt) for q, request, r in self.passes if bool(request.prompt) == tokens
             ]
-            results = guesses.keeps_key(self.case.engine, pairs)
+            results = guesses.keeps_key(self.context.engine, pairs)
             yield AttemptFamily(
                 name=f"the key's text in the second pass, asked in {name}",
                 hits=tuple(hit for hit in results if hit is not None),

@@ -12,7 +12,7 @@ from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 
-from ..prefix.subprefixes import of_case
+from ..prefix.subprefixes import attacker_subprefixes
 from . import model_cache
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class Laft(PrefixAttack):
         """Whether a budget pays for the first of what is asked, not for any."""
         return self.prefixes == "frequency"
 
-    def prepare(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
+    def prepare(self, context: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the case with the tuned copy in the model's place, and what to say of it.
 
         The case holds no PII any more but that of the chosen kinds.
         """
-        lessons = self.lessons(case)
+        lessons = self.lessons(context)
         from fedaudit.engine.training.finetune import FinetuneConfig
 
         tuning = FinetuneConfig(
@@ -72,13 +72,13 @@ class Laft(PrefixAttack):
             learning_rate=self.learning_rate,
             epochs=self.epochs,
             batch_size=self.batch_size,
-            seed=case.seed,
+            seed=context.seed,
         )
-        copy = model_cache.tuned_copy(case, lessons, tuning, case.progress)
-        target = replace(case.tuned, name="tuned copy", adapter=str(copy.folder))
-        return replace(case, tuned=target), (self._tuning_text(case, len(lessons), copy),)
+        copy = model_cache.tuned_copy(context, lessons, tuning, context.progress)
+        target = replace(context.tuned, name="tuned copy", adapter=str(copy.folder))
+        return replace(context, tuned=target), (self._tuning_text(context, len(lessons), copy),)
 
-    def lessons(self, case: AttackContext) -> list["TrainingExample"]:
+    def lessons(self, context: AttackContext) -> list["TrainingExample"]:
         """Return D_ft: the most frequent sub-prefixes, each with a PII of the attacker's own.
 
         PII are drawn from all occurrences, and none comes again before every other has come.
@@ -87,7 +87,9 @@ class Laft(PrefixAttack):
         from fedaudit.engine.training.finetune import TrainingExample
 
         pii_tokens = sorted(
-            p.tokens for p in pii_occurrences(case.engine, case.attacker, self.context) if p.tokens
+            p.tokens
+            for p in pii_occurrences(context.engine, context.attacker, self.context)
+            if p.tokens
         )
         if not pii_tokens:
             raise InputError(
@@ -95,36 +97,39 @@ class Laft(PrefixAttack):
                 "with text before it."
             )
         prompts = [
-            case.with_start(p.prefix, at_start=p.at_start)
-            for p in of_case(case, self.context).most_frequent(self.pairs)
+            context.with_start(p.prefix, at_start=p.at_start)
+            for p in attacker_subprefixes(context, self.context).most_frequent(self.pairs)
         ]
-        answers = _draw_cyclic(pii_tokens, len(prompts), case.seed)
-        most = case.engine.context_length
+        answers = _draw_cyclic(pii_tokens, len(prompts), context.seed)
+        most = context.engine.context_length
         return [
             TrainingExample(prompt, answer[: most - len(prompt)])
             for prompt, answer in zip(prompts, answers, strict=True)
             if len(prompt) < most
         ]
 
-    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
+    def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, or the distinct sub-prefixes P_f in order, whichever is asked."""
         if self.prefixes == "contextual":
-            return pii_occurrences(case.engine, case.attacker, self.context)
-        subprefixes = of_case(case, self.context)
+            return pii_occurrences(context.engine, context.attacker, self.context)
+        subprefixes = attacker_subprefixes(context, self.context)
         return subprefixes.first(len(subprefixes))
 
-    def plan(self, case: AttackContext) -> QueryPlan:
+    def plan(self, context: AttackContext) -> QueryPlan:
         """Return what the copy is asked: some of P_c as a multiset, or the first of P_f."""
-        full_plan = (query_plan.of_set if self.ordered else query_plan.of_multiset)(
-            case, self.places(case)
+        full_plan = (query_plan.plan_in_order if self.ordered else query_plan.plan_by_frequency)(
+            context, self.occurrences(context)
         )
         budget = self.budget or 0
-        return limit_plan(full_plan, budget, seed=case.seed, ordered=self.ordered, name=self.name)
+        return limit_plan(
+            full_plan, budget, seed=context.seed, ordered=self.ordered, name=self.name
+        )
 
-    def _tuning_text(self, case: AttackContext, pairs: int, copy: model_cache.Copy) -> str:
+    def _tuning_text(self, context: AttackContext, pairs: int, copy: model_cache.Copy) -> str:
         fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""
+        model = context.tuned.adapter or context.tuned.name
         return (
-            f"{self.name}: asked was a copy of {case.tuned.adapter or case.tuned.name}, tuned on "
+            f"{self.name}: asked was a copy of {model}, tuned on "
             f"{pairs:,} pairs{fewer} of a frequent sub-prefix and a PII of the attacker's own; the "
             f"loss on the PII went from {copy.first:.3f} to {copy.last:.3f} nats a token. The copy "
             f"is kept as {copy.folder.name} (SHA-256 {copy.sha256[:16]})."

@@ -39,7 +39,7 @@ class Copy:
 
 
 def tuned_copy(
-    case: AttackContext,
+    context: AttackContext,
     lessons: Sequence["TrainingExample"],
     tuning: "FinetuneConfig",
     progress: Callable[[str], Progress],
@@ -52,13 +52,13 @@ def tuned_copy(
     from fedaudit.engine.local import LocalEngine
     from fedaudit.engine.parallel.engine import ParallelEngine
 
-    engine = case.engine.local if isinstance(case.engine, ParallelEngine) else case.engine
-    if not isinstance(engine, LocalEngine) or case.tuned.heading is not None:
+    engine = context.engine.local if isinstance(context.engine, ParallelEngine) else context.engine
+    if not isinstance(engine, LocalEngine) or context.tuned.heading is not None:
         raise UsageError(
             "A copy can only be tuned of a model whose weights are here: for a federation that "
             "answers through a defence, name the global adapter's --round."
         )
-    adapter = Path(case.tuned.adapter) if case.tuned.adapter else None
+    adapter = Path(context.tuned.adapter) if context.tuned.adapter else None
     folder = _private(_private(_cache() / "tuned") / _name(engine, adapter, lessons, tuning))
     done = _read(folder)
     if done is None:

@@ -60,17 +60,20 @@ class Membership(Attack):
         """Scores of texts; what else statistics hold is used where there is some."""
         return frozenset({"score"})
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Score the victim's records, or the attacker's own, and held-out ones."""
-        records = case.attacker if case.victim is None else case.victim
-        if case.held_out is None:
+        records = context.attacker if context.victim is None else context.victim
+        if context.held_out is None:
             raise InputError(
                 f"{self.name} compares with records that nobody trained on: name some with "
                 "--held-out."
             )
-        members, non_members = self._distinct(records, ()), self._distinct(case.held_out, records)
+        members, non_members = (
+            self._distinct(records, ()),
+            self._distinct(context.held_out, records),
+        )
         read = read_records(
-            case,
+            context,
             [*members, *non_members],
             tokens=self.tokens,
             shortest=self.shortest,
@@ -85,20 +88,20 @@ class Membership(Attack):
                 f"{len(outside)} of {len(non_members)} held-out ones have {self.shortest} tokens."
             )
         scope = {
-            "records": "own" if case.victim is None else "victim",
+            "records": "own" if context.victim is None else "victim",
             "members": len(inside),
             "others": len(outside),
         }
-        by_text = self._by_text(case, inside, outside)
-        refusal = self._refusal(case, by_text, inside, outside)
+        by_text = self._by_text(context, inside, outside)
+        refusal = self._refusal(context, by_text, inside, outside)
         rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
-        rows += p_value_rows(case, inside, outside, scope, refusal)
-        rows += likelihood_ratio.rows(case, inside, outside, scope, refusal)
-        rows += counterfactual.rows(self.name, case, inside, outside)
+        rows += p_value_rows(context, inside, outside, scope, refusal)
+        rows += likelihood_ratio.rows(context, inside, outside, scope, refusal)
+        rows += counterfactual.rows(self.name, context, inside, outside)
         short = len(members) + len(non_members) - len(read)
-        limits = list(self._limits(case, by_text, short))
+        limits = list(self._limits(context, by_text, short))
         if self.organisation:
-            tested = list(organisation.rows(case, inside, outside, scope))
+            tested = list(organisation.rows(context, inside, outside, scope))
             rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
         return Result(measurements=tuple(rows), limits=tuple(limits))
 
@@ -113,17 +116,20 @@ class Membership(Attack):
         return [distinct[text] for text in sorted(distinct)]
 
     def _by_text(
-        self, case: AttackContext, inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]
+        self,
+        context: AttackContext,
+        inside: Sequence[ScoredRecord],
+        outside: Sequence[ScoredRecord],
     ) -> Estimate | None:
         """Return how well the texts alone tell the two apart; None for too few."""
         scores = text_baseline.cross_validated(
-            [r.document for r in inside], [r.document for r in outside], seed=case.seed
+            [r.document for r in inside], [r.document for r in outside], seed=context.seed
         )
         return None if scores is None else auc(*scores)
 
     def _refusal(
         self,
-        case: AttackContext,
+        context: AttackContext,
         by_text: Estimate | None,
         inside: Sequence[ScoredRecord],
         outside: Sequence[ScoredRecord],
@@ -136,7 +142,7 @@ class Membership(Attack):
             by_text is None
             or self.shifted
             or not text_baseline.texts_differ(
-                inside_documents, outside_documents, by_text, seed=case.seed
+                inside_documents, outside_documents, by_text, seed=context.seed
             )
         ):
             return ""
@@ -146,7 +152,9 @@ class Membership(Attack):
             "and time"
         )
 
-    def _limits(self, case: AttackContext, by_text: Estimate | None, short: int) -> Iterator[str]:
+    def _limits(
+        self, context: AttackContext, by_text: Estimate | None, short: int
+    ) -> Iterator[str]:
         """Yield what the numbers do not say."""
         yield (
             f"{self.name}: the first {self.tokens} tokens of a record were read; {short:,} records "
@@ -158,7 +166,7 @@ class Membership(Attack):
         )
         if by_text is None:
             yield f"{self.name}: whether the texts alone tell the sets apart is not known."
-        if case.related:
+        if context.related:
             yield (
                 f"{self.name}: training saw other documents of the held-out records' groups, which "
                 "makes members harder to tell."

@@ -12,7 +12,7 @@ KIND = "counterfactual"
 
 def rows(
     plugin: str,
-    case: AttackContext,
+    context: AttackContext,
     members: Sequence[ScoredRecord],
     nonmembers: Sequence[ScoredRecord],
 ) -> Iterator[Measurement]:
@@ -20,17 +20,17 @@ def rows(
 
     Held-out records are a control: nobody trained on them with or without the client.
     """
-    if case.counterfactual is None:
+    if context.counterfactual is None:
         return
     for name, records in (("members", members), ("held-out", nonmembers)):
         values = [record.memorization() for record in records]
         groups = [record.document.group or record.document.id for record in records]
-        low, high = clustered_share(values, groups, seed=case.seed)
+        low, high = clustered_share(values, groups, seed=context.seed)
         yield Measurement.mean(
             Estimate(sum(values) / len(values), low, high),
             len(records),
             kind=KIND,
             plugin=plugin,
             metric="counterfactual_memorization",
-            scope={"of": name, "unit": "record", "without": case.without},
+            scope={"of": name, "unit": "record", "without": context.without},
         )

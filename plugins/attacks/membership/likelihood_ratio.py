@@ -25,18 +25,18 @@ MISSING_REASONS = {
 
 
 def rows(
-    case: AttackContext,
+    context: AttackContext,
     inside: Sequence[ScoredRecord],
     outside: Sequence[ScoredRecord],
     shared_scope: Mapping[str, object],
     refusal: str,
 ) -> Iterator[Measurement]:
     """Yield area, balanced accuracy and rates by variant; nothing without reference models."""
-    if not case.references:
+    if not context.references:
         return
     for variant, score in VARIANTS.items():
         chosen = [
-            [r for r in records if _has_enough_models(_sides(case, r), variant)]
+            [r for r in records if _has_enough_models(_sides(context, r), variant)]
             for records in (inside, outside)
         ]
         scope = {
@@ -46,7 +46,7 @@ def rows(
             "members": len(chosen[0]),
             "others": len(chosen[1]),
             "estimator": variant,
-            "references": len(case.references),
+            "references": len(context.references),
         }
         if reason := refusal or ("" if all(chosen) else MISSING_REASONS[variant]):
             yield missing("auc", scope, reason)
@@ -55,14 +55,14 @@ def rows(
         scores = score(
             [likelihood_ratio.confidence(record.tuned.log_probability) for record in every],
             [list(map(likelihood_ratio.confidence, record.references)) for record in every],
-            [_sides(case, record) for record in every],
+            [_sides(context, record) for record in every],
         ).tolist()
         yield from roc_rows(scores[: len(chosen[0])], scores[len(chosen[0]) :], scope)
 
 
-def _sides(case: AttackContext, record: ScoredRecord) -> list[bool]:
+def _sides(context: AttackContext, record: ScoredRecord) -> list[bool]:
     """Return for each reference federation whether it had a record."""
-    return [record.document.text in reference.texts for reference in case.references]
+    return [record.document.text in reference.texts for reference in context.references]
 
 
 def _has_enough_models(had: Sequence[bool], variant: str) -> bool:

@@ -73,7 +73,7 @@ def roc_rows(
 
 
 def p_value_rows(
-    case: AttackContext,
+    context: AttackContext,
     inside: Sequence[ScoredRecord],
     outside: Sequence[ScoredRecord],
     shared_scope: Scope,
@@ -88,7 +88,7 @@ def p_value_rows(
         return
     side_groups = groups(inside), groups(outside)
     p_values = permutation_p_values(
-        member_scores, nonmember_scores, side_groups, fpr=RATES[0], seed=case.seed
+        member_scores, nonmember_scores, side_groups, fpr=RATES[0], seed=context.seed
     )
     for test, p in zip(TESTS, (p_values.ranks, p_values.tail), strict=True):
         yield number("p_value", p, {**scope, "test": test})

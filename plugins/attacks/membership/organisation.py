@@ -25,13 +25,13 @@ Scope = Mapping[str, object]
 
 
 def rows(
-    case: AttackContext,
+    context: AttackContext,
     inside: Sequence[ScoredRecord],
     outside: Sequence[ScoredRecord],
     shared_scope: Scope,
 ) -> Iterator[Measurement]:
     """Yield the p value and the gap behind it, after all rounds and after each; or why not."""
-    claimed, control = _of_nobody_else(case, inside), _same_organisation(inside, outside)
+    claimed, control = _of_nobody_else(context, inside), _same_organisation(inside, outside)
     scope = {
         "score": SCORE,
         "unit": UNIT,
@@ -39,20 +39,20 @@ def rows(
         "records": shared_scope["records"],
         "members": len(claimed),
         "others": len(control),
-        "rounds": len(case.rounds) + 1,
+        "rounds": len(context.rounds) + 1,
     }
     groups = _groups(claimed), _groups(control)
-    reason = _obstacle(case, inside, claimed, control, groups)
+    reason = _obstacle(context, inside, claimed, control, groups)
     if reason:
         yield missing("p_value", scope, reason)
         return
     scope |= {"groups": len(set(groups[0])), "beside": len(set(groups[1]))}
     sides = [[record.gains() for record in records] for records in (claimed, control)]
-    overall_test = _test([[fmean(gains) for gains in side] for side in sides], groups, case.seed)
+    overall_test = _test([[fmean(gains) for gains in side] for side in sides], groups, context.seed)
     yield number("p_value", overall_test.p_value, scope)
     yield row("score_gap", overall_test.gap, scope)
-    for index, name in enumerate([*sorted(case.rounds), None]) if case.rounds else ():
-        test = _test([[gains[index] for gains in side] for side in sides], groups, case.seed)
+    for index, name in enumerate([*sorted(context.rounds), None]) if context.rounds else ():
+        test = _test([[gains[index] for gains in side] for side in sides], groups, context.seed)
         yield row("score_gap", test.gap, {**scope, "round": "last" if name is None else name})
 
 
@@ -75,14 +75,16 @@ def caveats(measurements: Sequence[Measurement]) -> Iterator[str]:
     )
 
 
-def _of_nobody_else(case: AttackContext, records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+def _of_nobody_else(context: AttackContext, records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
     """Return the records that no other known member has as well.
 
     An attacker whose records are the victim's counts as the victim.
     """
-    texts = {document.text for documents in case.members.values() for document in documents}
-    attacker_texts = {document.text for document in case.attacker}
-    if case.victim is not None and attacker_texts != {document.text for document in case.victim}:
+    texts = {document.text for documents in context.members.values() for document in documents}
+    attacker_texts = {document.text for document in context.attacker}
+    if context.victim is not None and attacker_texts != {
+        document.text for document in context.victim
+    }:
         texts |= attacker_texts
     return [record for record in records if record.document.text not in texts]
 
@@ -106,14 +108,14 @@ def _groups(records: Sequence[ScoredRecord]) -> list[str]:
 
 
 def _obstacle(
-    case: AttackContext,
+    context: AttackContext,
     inside: Sequence[ScoredRecord],
     claimed: Sequence[ScoredRecord],
     control: Sequence[ScoredRecord],
     groups: tuple[Sequence[str], Sequence[str]],
 ) -> str:
     """Return why no test is suitable; empty where one is."""
-    if case.base is None:
+    if context.base is None:
         return NO_BASE
     names = sorted({_organisation(record) for record in inside})
     if len(names) > 1:
@@ -135,7 +137,7 @@ def _obstacle(
                 else ""
             )
         )
-    return _difference(claimed, control, groups, case.seed)
+    return _difference(claimed, control, groups, context.seed)
 
 
 def _difference(

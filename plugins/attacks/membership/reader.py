@@ -10,7 +10,7 @@ from .scored_record import ScoredRecord
 
 
 def read_records(
-    case: AttackContext,
+    context: AttackContext,
     documents: Sequence[Document],
     *,
     tokens: int,
@@ -21,33 +21,37 @@ def read_records(
 
     `near` is how many neighbours of each are read as well.
     """
-    begin = len(case.with_start((), at_start=True))
-    room = min(tokens, case.engine.context_length - begin)
-    tokenized = case.engine.tokenize([document.text for document in documents])
+    begin = len(context.with_start((), at_start=True))
+    room = min(tokens, context.engine.context_length - begin)
+    tokenized = context.engine.tokenize([document.text for document in documents])
     cut = [
         (document, _text(document, encoding, room), encoding.ids[:room])
         for document, encoding in zip(documents, tokenized, strict=True)
         if len(encoding.ids[:room]) >= shortest
     ]
-    sequences = [case.with_start(ids, at_start=True) for *_, ids in cut]
-    progress = case.progress("reading records")
-    tuned = case.engine.token_statistics(case.tuned, sequences, progress=progress)
+    sequences = [context.with_start(ids, at_start=True) for *_, ids in cut]
+    progress = context.progress("reading records")
+    tuned = context.engine.token_statistics(context.tuned, sequences, progress=progress)
     base: Sequence[Sequence[float] | None] = [None] * len(cut)
-    if case.base is not None:
-        base = case.engine.score(case.base, sequences, progress=case.progress("their base"))
+    if context.base is not None:
+        base = context.engine.score(
+            context.base, sequences, progress=context.progress("their base")
+        )
     without: Sequence[TokenStatistics | None] = [None] * len(cut)
-    if case.counterfactual is not None:
-        progress = case.progress(f"their model {case.counterfactual.name}")
-        without = case.engine.token_statistics(case.counterfactual, sequences, progress=progress)
+    if context.counterfactual is not None:
+        progress = context.progress(f"their model {context.counterfactual.name}")
+        without = context.engine.token_statistics(
+            context.counterfactual, sequences, progress=progress
+        )
     rounds = {
-        number: case.engine.score(model, sequences, progress=case.progress(model.name))
-        for number, model in case.rounds.items()
+        number: context.engine.score(model, sequences, progress=context.progress(model.name))
+        for number, model in context.rounds.items()
     }
     references = [
-        case.engine.score(
-            reference.target, sequences, progress=case.progress(reference.target.name)
+        context.engine.score(
+            reference.target, sequences, progress=context.progress(reference.target.name)
         )
-        for reference in case.references
+        for reference in context.references
     ]
     read = [
         ScoredRecord(
@@ -61,7 +65,7 @@ def read_records(
         )
         for index, (document, text, _) in enumerate(cut)
     ]
-    return _with_neighbours(case, read, [ids for *_, ids in cut], near)
+    return _with_neighbours(context, read, [ids for *_, ids in cut], near)
 
 
 def _text(document: Document, encoding: Tokens, room: int) -> str:
@@ -72,18 +76,20 @@ def _text(document: Document, encoding: Tokens, room: int) -> str:
 
 
 def _with_neighbours(
-    case: AttackContext, read: Sequence[ScoredRecord], ids: Sequence[Sequence[int]], count: int
+    context: AttackContext, read: Sequence[ScoredRecord], ids: Sequence[Sequence[int]], count: int
 ) -> list[ScoredRecord]:
     """Return the records with the tuned model's scores of `count` neighbours of each."""
     if not count:
         return list(read)
     every = neighbours.dictionary(ids)
     rows = [
-        case.with_start(text, at_start=True)
+        context.with_start(text, at_start=True)
         for record_ids in ids
-        for text in neighbours.sample_neighbours(record_ids, every, count=count, seed=case.seed)
+        for text in neighbours.sample_neighbours(record_ids, every, count=count, seed=context.seed)
     ]
-    scored = case.engine.score(case.tuned, rows, progress=case.progress("their neighbours"))
+    scored = context.engine.score(
+        context.tuned, rows, progress=context.progress("their neighbours")
+    )
     return [
         replace(record, neighbours=scored[index * count : (index + 1) * count])
         for index, record in enumerate(read)

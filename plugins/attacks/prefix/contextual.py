@@ -24,6 +24,6 @@ class Contextual(PrefixAttack):
         if self.context < 1:
             raise ValueError("context must be at least 1.")
 
-    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
+    def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, as the multiset that it is."""
-        return pii_occurrences(case.engine, case.attacker, self.context)
+        return pii_occurrences(context.engine, context.attacker, self.context)

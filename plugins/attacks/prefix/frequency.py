@@ -7,7 +7,7 @@ from fedaudit.api import AttackContext, InputError
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.query_plan import QueryPlan
 
-from .subprefixes import FirstSubPrefixes, SubPrefixes, of_case
+from .subprefixes import FirstSubPrefixes, SubPrefixes, attacker_subprefixes
 from .superset import Superset
 
 
@@ -30,15 +30,17 @@ class Frequency(Superset):
         if self.minimum < 1:
             raise ValueError("minimum must be at least 1.")
 
-    def places(self, case: AttackContext) -> FirstSubPrefixes:
+    def occurrences(self, context: AttackContext) -> FirstSubPrefixes:
         """Return the first `budget` prefixes of P_f, most frequent first."""
-        return self._select_first(of_case(case, self.context))
+        return self._select_first(attacker_subprefixes(context, self.context))
 
-    def plan(self, case: AttackContext) -> QueryPlan:
+    def plan(self, context: AttackContext) -> QueryPlan:
         """Return what to ask, and what became of the budget."""
-        subprefixes = of_case(case, self.context)
+        subprefixes = attacker_subprefixes(context, self.context)
         chosen = self._select_first(subprefixes)
-        return replace(query_plan.of_set(case, chosen), notes=self._notes(subprefixes, chosen))
+        return replace(
+            query_plan.plan_in_order(context, chosen), notes=self._notes(subprefixes, chosen)
+        )
 
     def _select_first(self, subprefixes: SubPrefixes) -> FirstSubPrefixes:
         """Return the first sub-prefixes; raises InputError where none is frequent enough."""

@@ -103,8 +103,8 @@ def distinct_subprefixes(
     return SubPrefixes(occurrences, suffixes(prefixes, whole_flags, context))
 
 
-def of_case(case: AttackContext, context: int) -> SubPrefixes:
+def attacker_subprefixes(context: AttackContext, prefix_tokens: int) -> SubPrefixes:
     """Return the sub-prefixes of the attacker's PII, distinct as the prompts they are asked as."""
-    occurrences = pii_occurrences(case.engine, case.attacker, context)
-    starts = case.with_start((), at_start=True) != case.with_start((), at_start=False)
-    return distinct_subprefixes(occurrences, context, starts=starts)
+    occurrences = pii_occurrences(context.engine, context.attacker, prefix_tokens)
+    starts = context.with_start((), at_start=True) != context.with_start((), at_start=False)
+    return distinct_subprefixes(occurrences, prefix_tokens, starts=starts)

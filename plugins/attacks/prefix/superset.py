@@ -8,7 +8,7 @@ from fedaudit.api import AttackContext
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence
 
-from .subprefixes import of_case
+from .subprefixes import attacker_subprefixes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Superset(PrefixAttack):
         if self.context < 1:
             raise ValueError("context must be at least 1.")
 
-    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
+    def occurrences(self, context: AttackContext) -> Sequence[PiiOccurrence]:
         """Return Set(SUP), most frequent first."""
-        subprefixes = of_case(case, self.context)
+        subprefixes = attacker_subprefixes(context, self.context)
         return subprefixes.first(len(subprefixes))

@@ -51,16 +51,18 @@ class Ranking(Attack):
         """Scores of texts."""
         return frozenset({"score"})
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
-        documents = case.attacker if case.victim is None else case.victim
+        documents = context.attacker if context.victim is None else context.victim
         occurrences = self._maskable_pii(documents)
         counts = sorted(set(self.candidates))
-        order = cloze.choose_occurrences(occurrences, case.seed, self.per_document)
+        order = cloze.choose_occurrences(occurrences, context.seed, self.per_document)
         corpus = [document.text for document in documents]
-        offered = cloze.cloze_questions(order, occurrences, corpus, most=counts[-1], seed=case.seed)
-        questions, passed = self._select_questions(case, offered, counts[0])
-        result = scoring.result(self.name, scoring.candidate_losses(case, questions), counts)
+        offered = cloze.cloze_questions(
+            order, occurrences, corpus, most=counts[-1], seed=context.seed
+        )
+        questions, passed = self._select_questions(context, offered, counts[0])
+        result = scoring.result(self.name, scoring.candidate_losses(context, questions), counts)
         caveat = (
             f"{self.name}: {len(questions)} of {len(order)} distinct PII strings "
             f"({len(occurrences)} occurrences) were masked, each once; {passed} were passed over, "
@@ -69,7 +71,7 @@ class Ranking(Attack):
         return replace(result, limits=(caveat, *result.limits))
 
     def _select_questions(
-        self, case: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
+        self, context: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
     ) -> tuple[list[scoring.ScoredQuestion], int]:
         """Return what is asked, and how many questions were passed over for it."""
         questions: list[scoring.ScoredQuestion] = []
@@ -77,7 +79,7 @@ class Ranking(Attack):
         for question in offered:
             enough = len(question.distractors) >= fewest - 1
             scored_question = (
-                scoring.scored_question(case, question, self.context) if enough else None
+                scoring.scored_question(context, question, self.context) if enough else None
             )
             if scored_question is None:
                 passed += 1

@@ -50,22 +50,22 @@ def truth_rank(losses: Sequence[float], candidates: int) -> int:
 
 
 def scored_question(
-    case: AttackContext, question: ClozeQuestion, tokens: int
+    context: AttackContext, question: ClozeQuestion, tokens: int
 ) -> ScoredQuestion | None:
     """Return a question's sentences, cut around the mask to at most `tokens` tokens.
 
     The window shrinks until the longest candidate fits the model's context; None if none fits, or
     if nothing stands before the mask to predict a candidate's first token from.
     """
-    [document] = case.engine.tokenize([question.occurrence.document.text])
+    [document] = context.engine.tokenize([question.occurrence.document.text])
     candidates = (question.occurrence.string, *question.distractors)
     while around := context_window(question.occurrence, document.offsets, tokens):
-        begin = case.with_start((), at_start=around.at_start)
+        begin = context.with_start((), at_start=around.at_start)
         if not begin and not around.segments[0]:
             return None
-        sentences = case.engine.tokenize([around.sentence(string) for string in candidates])
+        sentences = context.engine.tokenize([around.sentence(string) for string in candidates])
         sequences = tuple((*begin, *sentence.ids) for sentence in sentences)
-        over = max(map(len, sequences)) - case.engine.context_length
+        over = max(map(len, sequences)) - context.engine.context_length
         if over <= 0:
             scored = tuple(len(s.ids) if begin else len(s.ids) - 1 for s in sentences)
             return ScoredQuestion(question, around, sequences, scored)
@@ -74,11 +74,11 @@ def scored_question(
 
 
 def candidate_losses(
-    case: AttackContext, all_asked: Sequence[ScoredQuestion]
+    context: AttackContext, all_asked: Sequence[ScoredQuestion]
 ) -> list[CandidateLosses]:
     """Return the losses of every candidate of every question under the tuned model and the base."""
-    tuned = _losses(case, case.tuned, all_asked)
-    base = _losses(case, case.base, all_asked) if case.base else [None] * len(all_asked)
+    tuned = _losses(context, context.tuned, all_asked)
+    base = _losses(context, context.base, all_asked) if context.base else [None] * len(all_asked)
     return [
         CandidateLosses(q.question, q.window, tuned_losses, base_losses)
         for q, tuned_losses, base_losses in zip(all_asked, tuned, base, strict=True)
@@ -86,13 +86,13 @@ def candidate_losses(
 
 
 def _losses(
-    case: AttackContext, target: Target, all_asked: Sequence[ScoredQuestion]
+    context: AttackContext, target: Target, all_asked: Sequence[ScoredQuestion]
 ) -> list[tuple[float, ...]]:
     """Return the mean negative log-likelihood of each sentence's tokens: ln of its perplexity."""
-    scores = case.engine.score_groups(
+    scores = context.engine.score_groups(
         target,
         [q.sequences for q in all_asked],
-        progress=case.progress(f"ranking under {target.name}"),
+        progress=context.progress(f"ranking under {target.name}"),
     )
     losses = [
         tuple(-sum(row[-n:]) / n for row, n in zip(rows, q.scored, strict=True))

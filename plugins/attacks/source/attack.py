@@ -77,10 +77,10 @@ class SourceInference(Attack):
         """Scores of texts."""
         return frozenset({"score"})
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Ask every client's model for every record that one client alone has."""
-        exclusive = _exclusive(case)
-        read = self._read(case, exclusive)
+        exclusive = _exclusive(context)
+        read = self._read(context, exclusive)
         if len({record.client for record in read}) < 2:
             raise InputError(
                 f"There is nothing to tell apart: of {len(exclusive)} records that one client "
@@ -88,25 +88,26 @@ class SourceInference(Attack):
                 "clients."
             )
         return Result(
-            measurements=tuple(self._rows(case, read)), limits=tuple(self._limits(exclusive, read))
+            measurements=tuple(self._rows(context, read)),
+            limits=tuple(self._limits(exclusive, read)),
         )
 
     def _read(
-        self, case: AttackContext, exclusive: Sequence[tuple[str, Document]]
+        self, context: AttackContext, exclusive: Sequence[tuple[str, Document]]
     ) -> list[RecordLosses]:
         """Return the records that are long enough, with every client's loss on them."""
-        begin = len(case.with_start((), at_start=True))
-        room = min(self.tokens, case.engine.context_length - begin)
-        tokenized = case.engine.tokenize([document.text for _, document in exclusive])
+        begin = len(context.with_start((), at_start=True))
+        room = min(self.tokens, context.engine.context_length - begin)
+        tokenized = context.engine.tokenize([document.text for _, document in exclusive])
         inputs = [
-            (client, document, case.with_start(tokens.ids[:room], at_start=True))
+            (client, document, context.with_start(tokens.ids[:room], at_start=True))
             for (client, document), tokens in zip(exclusive, tokenized, strict=True)
             if len(tokens.ids[:room]) >= self.shortest
         ]
         scores = {}
-        for client, model in case.clients.items():
-            progress = case.progress(f"reading records as {client}'s model")
-            scores[client] = case.engine.score(
+        for client, model in context.clients.items():
+            progress = context.progress(f"reading records as {client}'s model")
+            scores[client] = context.engine.score(
                 model.target, [ids for *_, ids in inputs], progress=progress
             )
         return [
@@ -114,15 +115,15 @@ class SourceInference(Attack):
             for i, (client, document, _) in enumerate(inputs)
         ]
 
-    def _rows(self, case: AttackContext, read: Sequence[RecordLosses]) -> Iterator[Measurement]:
+    def _rows(self, context: AttackContext, read: Sequence[RecordLosses]) -> Iterator[Measurement]:
         counts = Counter(record.client for record in read)
-        shape: dict[str, object] = {"clients": len(case.clients)}
-        yield self._share(read, shape, max(counts.values()) / len(read), case.seed)
+        shape: dict[str, object] = {"clients": len(context.clients)}
+        yield self._share(read, shape, max(counts.values()) / len(read), context.seed)
         for client in sorted(counts):
             client_records = [record for record in read if record.client == client]
             other_records = [record for record in read if record.client != client]
             scope = {**shape, "client": client, "others": len(other_records)}
-            yield self._share(client_records, scope, 1 / len(case.clients), case.seed)
+            yield self._share(client_records, scope, 1 / len(context.clients), context.seed)
             area = auc(
                 *([r.score(client) for r in side] for side in (client_records, other_records))
             )
@@ -130,7 +131,7 @@ class SourceInference(Attack):
             words = text_baseline.cross_validated(
                 [r.document for r in client_records],
                 [r.document for r in other_records],
-                seed=case.seed,
+                seed=context.seed,
             )
             text_scope = {**scope, "score": "text"}
             yield (
@@ -196,10 +197,10 @@ def _interval(right: Sequence[float], groups: Sequence[str], seed: int) -> Estim
     return Estimate(share, *clustered_share(right, groups, seed=seed))
 
 
-def _exclusive(case: AttackContext) -> list[tuple[str, Document]]:
+def _exclusive(context: AttackContext) -> list[tuple[str, Document]]:
     """Return the records that one client alone has, each text once, in the order of texts."""
     owners: dict[str, dict[str, Document]] = {}
-    for client, model in sorted(case.clients.items()):
+    for client, model in sorted(context.clients.items()):
         for document in model.documents:
             if not document.is_prompt:
                 owners.setdefault(document.text, {}).setdefault(client, document)

@@ -45,63 +45,65 @@ class Untargeted(SampledTexts):
             raise ValueError("samples and new_tokens must be at least 1.")
         super().__post_init__()
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""
-        if case.detector is None:
+        if context.detector is None:
             raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
-        truth = targets.target_strings(case, self.labels)
-        start = _start(case)
-        request = self._probe(case, start)
-        tuned = self._texts(case, case.tuned, request)
-        base = self._texts(case, case.base, request) if case.base else None
+        truth = targets.target_strings(context, self.labels)
+        start = _start(context)
+        request = self._probe(context, start)
+        tuned = self._texts(context, context.tuned, request)
+        base = self._texts(context, context.base, request) if context.base else None
         tally = scoring.UntargetedResult(
             plugin=self.name,
             truth=truth,
-            tuned=self._detect(case, case.detector, tuned, case.tuned.name),
-            base=self._detect(case, case.detector, base, "base") if base is not None else None,
-            control=targets.control_strings(case, truth),
+            tuned=self._detect(context, context.detector, tuned, context.tuned.name),
+            base=self._detect(context, context.detector, base, "base")
+            if base is not None
+            else None,
+            control=targets.control_strings(context, truth),
             queries=self.samples,
         )
-        owned = [document.text for document in targets.searched_documents(case)]
-        detections = self._detect(case, case.detector, owned, "the data")
+        owned = [document.text for document in targets.searched_documents(context)]
+        detections = self._detect(context, context.detector, owned, "the data")
         result = scoring.result(tally)
         limits = (
-            self._sampling_text(case.detector, start, request, tally),
+            self._sampling_text(context.detector, start, request, tally),
             *self._context_limits(request),
             scoring.detector_ceiling(self.name, truth, detections),
         )
         rows = (*result.measurements, *scoring.verbatim(tally, tuned, base))
         return replace(result, measurements=rows, limits=(*limits, *result.limits))
 
-    def _probe(self, case: AttackContext, start: TextStart) -> GenerationRequest:
+    def _probe(self, context: AttackContext, start: TextStart) -> GenerationRequest:
         """Return the only request; its texts end with the model's context at the latest.
 
         Raises InputError when the prompt start alone fills the context.
         """
-        room = case.engine.context_length - len(start.prompt)
+        room = context.engine.context_length - len(start.prompt)
         if room < 1:
             raise InputError(
                 f"The beginning of a text has {len(start.prompt)} tokens and fills the model's "
-                f"context of {case.engine.context_length}."
+                f"context of {context.engine.context_length}."
             )
         return GenerationRequest(
             prompt=start.prompt, samples=self.samples, max_new_tokens=min(self.new_tokens, room)
         )
 
     def _texts(
-        self, case: AttackContext, target: Target, request: GenerationRequest
+        self, context: AttackContext, target: Target, request: GenerationRequest
     ) -> Sequence[str]:
-        [generation] = case.engine.generate(
+        [generation] = context.engine.generate(
             target,
-            GenerationBatch([request], seed=case.seed, decoding=self._decoding()),
-            progress=case.progress(f"sampling {target.name}"),
+            GenerationBatch([request], seed=context.seed, decoding=self._decoding()),
+            progress=context.progress(f"sampling {target.name}"),
         )
         return generation.texts
 
     def _detect(
-        self, case: AttackContext, detector: PiiDetector, texts: Sequence[str], source: str
+        self, context: AttackContext, detector: PiiDetector, texts: Sequence[str], source: str
     ) -> DetectedStrings:
-        progress = case.progress(f"looking for PII, {source}")
+        progress = context.progress(f"looking for PII, {source}")
         return scoring.detected_strings(detector, texts, self.labels, progress)
 
     def _sampling_text(
@@ -134,18 +136,18 @@ class Untargeted(SampledTexts):
         )
 
 
-def _start(case: AttackContext) -> TextStart:
+def _start(context: AttackContext) -> TextStart:
     """Return what a document begins with; an empty prompt cannot be continued.
 
     Where documents begin with nothing, the token that begins texts stands in for it, and a
     newline where the model has none.
     """
-    if prompt := case.with_start((), at_start=True):
-        return TextStart(prompt, f"the beginning {case.beginning.start!r}")
-    if prompt := tuple(case.engine.prompt_starts.get("bos", ())):
+    if prompt := context.with_start((), at_start=True):
+        return TextStart(prompt, f"the beginning {context.beginning.start!r}")
+    if prompt := tuple(context.engine.prompt_starts.get("bos", ())):
         return TextStart(prompt, "the beginning 'bos' (documents begin bare)")
     for text, name in (("\n", "a newline"), (" ", "a space")):
-        [tokens] = case.engine.tokenize([text])
+        [tokens] = context.engine.tokenize([text])
         if tokens.ids:
             return TextStart(tokens.ids, f"{name} (the model has no token that begins a text)")
     raise InputError("The model has no token that begins a text, nor one for white space.")

@@ -62,14 +62,18 @@ class BenignPrompts(SampledTexts):
             raise ValueError("answers and new_tokens must be at least 1.")
         super().__post_init__()
 
-    def run(self, case: AttackContext) -> Result:
+    def run(self, context: AttackContext) -> Result:
         """Compare what both models answer with the PII of the victim, or of the attacker."""
-        truth = targets.target_strings(case, self.labels)
-        control = targets.control_strings(case, truth)
-        asked = self._requests(case)
+        truth = targets.target_strings(context, self.labels)
+        control = targets.control_strings(context, truth)
+        asked = self._requests(context)
         strings = {**control, **truth}
-        tuned = self._strings_of_answers(case, case.tuned, asked, strings)
-        base = self._strings_of_answers(case, case.base, asked, strings) if case.base else None
+        tuned = self._strings_of_answers(context, context.tuned, asked, strings)
+        base = (
+            self._strings_of_answers(context, context.base, asked, strings)
+            if context.base
+            else None
+        )
         tally = UntargetedResult(
             plugin=self.name,
             truth=truth,
@@ -78,7 +82,7 @@ class BenignPrompts(SampledTexts):
             control=control,
             queries=len(tuned),
         )
-        guesses = matched_controls(control, truth, case.seed)
+        guesses = matched_controls(control, truth, context.seed)
         rows = (
             *leaking_answers(tally, tuned, base, guesses),
             leaking_requests(tally, tuned, asked.samples),
@@ -94,22 +98,22 @@ class BenignPrompts(SampledTexts):
             limits=(*self._limits(asked, tally, len(guesses)), *leaks.limits),
         )
 
-    def _requests(self, case: AttackContext) -> PromptSet:
+    def _requests(self, context: AttackContext) -> PromptSet:
         """Return the first kind of requests of which some leave room for a whole answer.
 
         Raises InputError where there is none.
         """
         origin = None if self.requests == "any" else self.requests
         too_long = 0
-        for kind, texts in prompts_by_origin(case, origin, self.answers):
+        for kind, texts in prompts_by_origin(context, origin, self.answers):
             prompts = [
-                case.with_start(tokens.ids, at_start=True)
-                for tokens in case.engine.tokenize(list(texts))
+                context.with_start(tokens.ids, at_start=True)
+                for tokens in context.engine.tokenize(list(texts))
             ]
             fits = [
                 (text, prompt)
                 for text, prompt in zip(texts, prompts, strict=True)
-                if prompt and len(prompt) + self.new_tokens <= case.engine.context_length
+                if prompt and len(prompt) + self.new_tokens <= context.engine.context_length
             ]
             too_long += len(texts) - len(fits)
             if fits:
@@ -123,12 +127,12 @@ class BenignPrompts(SampledTexts):
         if too_long:
             raise InputError(
                 f"No request leaves room for {self.new_tokens} tokens in the model's context of "
-                f"{case.engine.context_length}: lower benign.new_tokens."
+                f"{context.engine.context_length}: lower benign.new_tokens."
             )
         raise InputError(f"There are no requests of this kind: {ORIGINS[origin or 'general']}.")
 
     def _strings_of_answers(
-        self, case: AttackContext, target: Target, asked: PromptSet, strings: Mapping[str, str]
+        self, context: AttackContext, target: Target, asked: PromptSet, strings: Mapping[str, str]
     ) -> StringSets:
         """Return what each answer holds of `strings`, but for what its request holds itself."""
         batch = GenerationBatch(
@@ -138,11 +142,11 @@ class BenignPrompts(SampledTexts):
                 )
                 for prompt in asked.prompts
             ],
-            seed=case.seed,
+            seed=context.seed,
             decoding=self._decoding(),
         )
-        generations = case.engine.generate(
-            target, batch, progress=case.progress(f"ordinary requests, {target.name}")
+        generations = context.engine.generate(
+            target, batch, progress=context.progress(f"ordinary requests, {target.name}")
         )
         texts = [text for generation in generations for text in generation.texts]
         present = {string: fold(string) for string in present_strings(strings, texts)}

@@ -64,7 +64,7 @@ _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
 def prompts_by_origin(
-    case: AttackContext, origin: Origin | None, most: int
+    context: AttackContext, origin: Origin | None, most: int
 ) -> Iterator[tuple[Origin, tuple[str, ...]]]:
     """Yield the requests of held-out records, of own ones and general ones, if there are any.
 
@@ -72,13 +72,13 @@ def prompts_by_origin(
     `most` different ones of a kind are drawn, by the seed and not by their order.
     """
     texts_of: dict[Origin, Callable[[], Iterable[str]]] = {
-        "held-out": lambda: _asked(case.held_out or (), case.template),
-        "own": lambda: _asked(case.attacker, case.template),
-        "general": lambda: [_written(case, text) for text in _general(case)],
+        "held-out": lambda: _asked(context.held_out or (), context.template),
+        "own": lambda: _asked(context.attacker, context.template),
+        "general": lambda: [_written(context, text) for text in _general(context)],
     }
     for kind, texts in texts_of.items():
         if origin in (None, kind) and (different := sorted(set(texts()))):
-            rng = random.Random(f"requests {case.seed}")
+            rng = random.Random(f"requests {context.seed}")
             chosen = rng.sample(different, min(most, len(different)))
             yield kind, tuple(sorted(chosen))
 
@@ -90,14 +90,14 @@ def _asked(documents: Iterable[Document], template: PromptTemplate | None) -> It
             yield template.asked(document) if template else document.instruction
 
 
-def _written(case: AttackContext, text: str) -> str:
+def _written(context: AttackContext, text: str) -> str:
     """Return a request as the records are written: in their template, if they have instructions."""
-    if case.template and any(document.instruction for document in case.attacker):
-        return case.template.prompt(text, "")
+    if context.template and any(document.instruction for document in context.attacker):
+        return context.template.prompt(text, "")
     return text
 
 
-def _general(case: AttackContext) -> tuple[str, ...]:
+def _general(context: AttackContext) -> tuple[str, ...]:
     """Return requests in the language of most records."""
-    chinese = sum(bool(_CHINESE.search(document.text)) for document in case.attacker)
-    return GENERAL_CHINESE if 2 * chinese > len(case.attacker) else GENERAL
+    chinese = sum(bool(_CHINESE.search(document.text)) for document in context.attacker)
+    return GENERAL_CHINESE if 2 * chinese > len(context.attacker) else GENERAL

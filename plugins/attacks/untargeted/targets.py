@@ -8,13 +8,13 @@ from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.pii.normalized_search import fold
 
 
-def searched_documents(case: AttackContext) -> Sequence[Document]:
+def searched_documents(context: AttackContext) -> Sequence[Document]:
     """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
-    documents = case.attacker if case.victim is None else case.victim
+    documents = context.attacker if context.victim is None else context.victim
     return [document for document in documents if not document.is_prompt]
 
 
-def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
+def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
     """Return R: the data's distinct PII strings with their labels, sorted.
 
     White space around a string is dropped, nothing else: strings are equal or they differ. One
@@ -24,7 +24,7 @@ def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str,
     """
     pairs = [
         (s.strip(), label)
-        for document in searched_documents(case)
+        for document in searched_documents(context)
         for s, label in document.strings()
     ]
     present = {label for _, label in pairs}
@@ -34,28 +34,28 @@ def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str,
     for string, label in sorted(pairs):
         if string and (not labels or label in labels):
             strings.setdefault(string, label)
-    strings = _victim_only(case, strings)
+    strings = _victim_only(context, strings)
     if not strings:
-        option = "--prefixes" if case.victim is None else "--victim"
+        option = "--prefixes" if context.victim is None else "--victim"
         raise InputError(
             f"There is no PII to look for: the file of {option} holds none of its own."
         )
     return strings
 
 
-def _victim_only(case: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
+def _victim_only(context: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
     """Return the victim's strings that no other known client has; without a victim, all of them."""
-    if case.victim is None:
+    if context.victim is None:
         return dict(strings)
-    corpora = [case.attacker, *case.members.values()]
+    corpora = [context.attacker, *context.members.values()]
     texts = [fold(document.text) for documents in corpora for document in documents]
     free = absent_strings(filter(None, map(fold, strings)), texts)
     return {string: label for string, label in strings.items() if fold(string) in free}
 
 
-def control_strings(case: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
+def control_strings(context: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
     """Return strings of the kinds in `truth` that stand in no document of the case."""
-    everybody = (case.attacker, case.victim or (), *case.members.values())
+    everybody = (context.attacker, context.victim or (), *context.members.values())
     corpus = [document.text for documents in everybody for document in documents]
-    controls = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
-    return dict(sample_controls(truth, corpus, seed=case.seed, real_controls=controls))
+    controls = {s.strip(): label for d in context.control for s, label in d.strings() if s.strip()}
+    return dict(sample_controls(truth, corpus, seed=context.seed, real_controls=controls))

@@ -29,8 +29,8 @@ def test_verdict_spans_seeds_and_passages_are_the_published_ones(case):
     assert found.verdict == {"summary": "idea"}.get(case["verdict"], case["verdict"])
     assert sorted(found.spans) == sorted(quads(case["offsets"]))
     assert list(steps.seeds) == [(seed["a"], seed["b"]) for seed in case["seeds"]]
-    assert list(steps.cases) == quads(case["cases_gap4"])
-    assert list(steps.wide_cases) == quads(case["cases_gap24"])
+    assert list(steps.passages) == quads(case["cases_gap4"])
+    assert list(steps.wide_passages) == quads(case["cases_gap24"])
     for side, prepared in (("a", a), ("b", b)):
         units = [list(span) for span in zip(prepared.starts, prepared.ends, strict=True)]
         assert units == case["fragment_spans"][side]

@@ -35,7 +35,7 @@ def agrees(a, b):
     fast = compare(a, b, compat=True)
     assert (fast.verdict, sorted(fast.spans)) == (slow["verdict"], sorted(slow["spans"]))
     assert list(steps.seeds) == slow["seeds"]
-    assert (list(steps.cases), list(steps.wide_cases)) == (slow["four"], slow["many"])
+    assert (list(steps.passages), list(steps.wide_passages)) == (slow["four"], slow["many"])
     return fast.verdict
 
 

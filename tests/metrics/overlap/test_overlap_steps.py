@@ -37,7 +37,7 @@ def test_cosine_and_dice_by_hand():
     assert pair.cosines == pytest.approx(np.array([[cosine, 0], [0, 0]]))
     assert pair.dice == pytest.approx(np.array([[4 / 6, 0], [0, 0]]))
     assert pair.seeds() == [(0, 0)]  # 1 / 3 and 2 / 3
-    assert explain(a, b).cases == ()  # 17 characters are too few.
+    assert explain(a, b).passages == ()  # 17 characters are too few.
 
 
 def test_the_default_weights_never_vanish():

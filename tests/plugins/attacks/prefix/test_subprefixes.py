@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 import worked
-from fedaudit_plugins.attacks.prefix.subprefixes import distinct_subprefixes, of_case
+from fedaudit_plugins.attacks.prefix.subprefixes import attacker_subprefixes, distinct_subprefixes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,7 +80,7 @@ def test_no_prompt_is_asked_twice_whatever_the_beginnings():
         twice = worked.marked("Now the claimant Ed Dun.", ("Ed Dun", "PERSON"))
         # At context 2, " the claimant" stands at the start of nothing, "The claimant" does.
         case = worked.case(fake, attacker=[*worked.ATTACKER, twice], beginning=beginning)
-        found = of_case(case, 2)
+        found = attacker_subprefixes(case, 2)
         prompts = Counter(case.with_start(p.prefix, at_start=p.at_start) for p in found.ordered())
         assert set(prompts.values()) == {1}
 
@@ -102,7 +102,7 @@ def test_nothing_to_cut():
 def test_a_ready_made_prompt_longer_than_the_context_loses_its_beginning():
     fake = worked.engine()
     prompt = Document(id="p", text="one two three", is_prompt=True)
-    found = of_case(worked.case(fake, attacker=[prompt]), 2)
+    found = attacker_subprefixes(worked.case(fake, attacker=[prompt]), 2)
     assert spelled(fake, found) == [(" two three", False, 1), (" three", False, 1)]
 
 
