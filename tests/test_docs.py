@@ -107,9 +107,9 @@ def test_the_greedy_attack_of_the_plugin_page_runs():
     ]
     code = textwrap.dedent(code)
     engine = FakeEngine(lambda target, prompt, sample: " went home")
-    case = SimpleNamespace(engine=engine, seed=0, tuned=Target(name="tuned", adapter="lora"))
+    context = SimpleNamespace(engine=engine, seed=0, tuned=Target(name="tuned", adapter="lora"))
     prompts = [tokens.ids for tokens in engine.tokenize(["The man", "The man", "A dog"])]
-    place: dict[str, object] = {"case": case, "prompts": prompts}
+    place: dict[str, object] = {"context": context, "prompts": prompts}
     exec(code, place)
     assert place["said"] == " went home"
     assert [request.samples for _, request in engine.asked] == [1, 1]
