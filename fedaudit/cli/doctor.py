@@ -4,7 +4,7 @@
 def doctor() -> int:
     """Check that an audit will find what it needs.
 
-    Plugins, the built-in model, devices, offline detection.
+    It checks plugins, the built-in model, devices and offline detection.
     """
     from fedaudit.api.errors import InputError
     from fedaudit.audit.doctor import checks

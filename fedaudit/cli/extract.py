@@ -45,8 +45,8 @@ def extract(
         list[Path] | None,
         typer.Option(
             "--member",
-            help="Documents of a member beside attacker and victim; may be repeated. The "
-            "federation's own without it.",
+            help="Documents of a member beside attacker and victim; default: the federation's own; "
+            "may be repeated.",
         ),
     ] = None,
     control: Annotated[
@@ -67,7 +67,7 @@ def extract(
         typer.Option(
             "--counterfactual",
             metavar="RUN",
-            help="The federation trained without the victim; one beside the target without it.",
+            help="The federation trained without the victim; default: one beside the target.",
         ),
     ] = None,
     reference: Annotated[
@@ -86,7 +86,7 @@ def extract(
         typer.Option(
             "--clients",
             metavar="FILE [FILE ...]",
-            help="The clients' documents for --matrix; the federation's own without it.",
+            help="The clients' documents for --matrix; default: the federation's own.",
         ),
     ] = None,
     more: Annotated[

@@ -36,7 +36,7 @@ def infer(
     candidates: Annotated[
         list[int] | None,
         typer.Option(
-            "--candidates", help="Candidates for each mask, 50 without it; may be repeated.", min=2
+            "--candidates", help="Candidates for each mask; default: 50; may be repeated.", min=2
         ),
     ] = None,
     target: Target = None,
@@ -64,7 +64,7 @@ def infer(
 ) -> int:
     """Mask personal data, and see how often the model picks it.
 
-    Among candidates, in sentences of one client's records.
+    It picks among candidates, in sentences of one client's records.
 
     Options of the attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     ranking.sentences=300 or ranking.labels=PERSON,ADDRESS.

@@ -45,7 +45,7 @@ def memorize(
         typer.Option(
             "--clients",
             metavar="FILE [FILE ...]",
-            help="The clients' documents, a file each; the federation's own without it.",
+            help="The clients' documents, a file each; default: the federation's own.",
         ),
     ] = None,
     sample: Annotated[
@@ -55,18 +55,27 @@ def memorize(
         int | None,
         typer.Option(
             "--prefix-length",
-            help="Tokens of a text that are shown; 30 without it, fewer where most texts are too "
+            help="Tokens of a text that are shown; default: 30, or fewer where most texts are too "
             "short for that.",
             min=1,
         ),
     ] = None,
     decoding: Annotated[
-        str, typer.Option("--decoding", help="top-k, top-p, temperature or greedy.")
+        str,
+        typer.Option(
+            "--decoding", help="How tokens are drawn: top-k, top-p, temperature or greedy."
+        ),
     ] = "top-k",
-    top_k: Annotated[int, typer.Option("--top-k", help="The k of top-k.", min=1)] = 40,
-    top_p: Annotated[float, typer.Option("--top-p", help="The p of top-p.")] = 0.8,
+    top_k: Annotated[
+        int,
+        typer.Option("--top-k", help="So many of the likeliest tokens top-k draws from.", min=1),
+    ] = 40,
+    top_p: Annotated[
+        float, typer.Option("--top-p", help="The probability of the tokens that top-p draws from.")
+    ] = 0.8,
     temperature: Annotated[
-        float, typer.Option("--temperature", help="The temperature of temperature.")
+        float,
+        typer.Option("--temperature", help="The temperature that --decoding temperature draws at."),
     ] = 1.0,
     new_tokens: Annotated[
         int, typer.Option("--new-tokens", help="Tokens that a continuation has at most.", min=1)
@@ -90,7 +99,7 @@ def memorize(
         bool, typer.Option("--central", help="Measure the centrally trained model as well.")
     ] = False,
     paraphraser: Annotated[
-        str, typer.Option("--paraphraser", help="What scores paraphrases; off without it.")
+        str, typer.Option("--paraphraser", help="What scores paraphrases; default: nothing.")
     ] = "",
     target: Target = None,
     model: Model = None,
@@ -116,8 +125,9 @@ def memorize(
 ) -> int:
     """Measure whose texts a federation's model continues for whom.
 
-    Word for word, or in idea. Options of the scorer of paraphrases and of the detector, which then
-    finds entities, are set as --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
+    A continuation counts if it has a text word for word, as an idea or paraphrased. Options of the
+    scorer of paraphrases and of the detector, which then finds entities, are set as --set
+    NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
     set_, servers = split_server_options(set_)
     options = _options(set_, (detector, paraphraser))

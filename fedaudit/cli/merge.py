@@ -25,12 +25,10 @@ def merge(
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> int:
-    """Make one report of the shards of an audit.
+    """Merge shards into one report, equal to an unsharded audit's.
 
-    It is that of an audit that was made at once.
-
-    The data and the model are read again from where the shards read them. What a shard has asked is
-    asked again of a random sample alone, to see that the shard holds what the model says.
+    A random sample of each shard's questions is asked again, to check that its answers are the
+    model's. Data and model are read from where the shards read them.
     """
     from fedaudit.audit.session import AuditSession
     from fedaudit.cli.audit_runner import run_session

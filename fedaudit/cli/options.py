@@ -71,15 +71,17 @@ Adapter = Annotated[
     str | None, typer.Option("--adapter", help="A LoRA adapter's folder, on the target.")
 ]
 Round = Annotated[
-    int | None, typer.Option("--round", help="The federation's round; the last without it.")
+    int | None, typer.Option("--round", help="The federation's round; default: the last.")
 ]
 Client = Annotated[
     str | None,
-    typer.Option("--client", help="Whose deployed model is asked; the one of the data without it."),
+    typer.Option(
+        "--client", help="Whose deployed model is asked; default: the client of the data."
+    ),
 ]
 Key = Annotated[
     list[str] | None,
-    typer.Option("--key", help="right, wrong, none or other; all without it; may be repeated."),
+    typer.Option("--key", help="right, wrong, none or other; default: all; may be repeated."),
 ]
 Detector = Annotated[
     str, typer.Option("--detector", help="What finds PII in unannotated documents.")

@@ -10,7 +10,7 @@ def plugins(
 ) -> int:
     """List the installed plugins, or show one.
 
-    Of one: what it is, its options with their defaults, its paper.
+    With NAME it shows what the plugin is, its options with their defaults, and its paper.
     """
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry

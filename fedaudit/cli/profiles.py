@@ -13,7 +13,7 @@ def profiles(
 ) -> int:
     """List the profiles, or show one.
 
-    Of one: its paper, settings, study, claims, and what becomes of its tables and figures.
+    With NAME it shows the paper, settings, study, claims, and what becomes of tables and figures.
     """
     from dataclasses import fields, is_dataclass
     from typing import Any

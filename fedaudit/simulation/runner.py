@@ -161,7 +161,7 @@ def prepare(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     form = config.prompt_template
     if ray_cluster.requested_processes(config.engine):
-        raise UsageError("How many clients train at once on this machine, `workers` says.")
+        raise UsageError("To train N clients at once, use --set workers=N, not --engine local:N.")
     if flower_pool.requested_clients(config.engine) is None:
         ray_cluster.check(config.engine, config.device)
     else:

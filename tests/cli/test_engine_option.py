@@ -40,7 +40,7 @@ def test_without_ray_every_command_says_what_to_install(run, monkeypatch, words,
 
 
 def test_clients_are_trained_as_workers_says(run):
-    run.refused(2, *COMMANDS[-1], "--engine", "local:2", says="`workers` says")
+    run.refused(2, *COMMANDS[-1], "--engine", "local:2", says="use --set workers=N")
 
 
 def test_an_audit_goes_on_with_another_engine(tmp_path):

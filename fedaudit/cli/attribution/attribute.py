@@ -55,7 +55,7 @@ Federations = Annotated[
     typer.Option(
         "--federations",
         help="Simulated federations like this one, of each strength, for the report: how often"
-        " somebody innocent is flagged; 100 of few clients and none of many without it.",
+        " somebody innocent is flagged; default: 100, or none above 200 pairs of client and mark.",
         min=0,
     ),
 ]
@@ -167,8 +167,8 @@ def score(
 ) -> int:
     """Take the owner's step: test every estimate for every mark.
 
-    The global model before it is tested, too. It needs the base, the estimates and the key, and no
-    client's update.
+    The global model before each round is tested as well. It needs the base, the estimates and the
+    key, and no client's update.
     """
     from fedaudit.attribution import estimates as files
     from fedaudit.attribution import scores as scores_file

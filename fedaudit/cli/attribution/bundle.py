@@ -47,7 +47,7 @@ def bundle(
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The bundle's folder.")],
     client: Annotated[
-        str, typer.Option("--client", help="Whose Z is printed; that of the flagged without it.")
+        str, typer.Option("--client", help="Whose Z is printed; default: the flagged clients'.")
     ] = "",
     log: Annotated[
         Path | None,

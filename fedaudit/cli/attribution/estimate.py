@@ -26,7 +26,9 @@ def estimate(
     out: Annotated[Path, typer.Option("--out", help="The folder of estimates, for the owner.")],
     log: Annotated[
         Path | None,
-        typer.Option("--log", help="What was asked for, for the server alone; OUT.log.json."),
+        typer.Option(
+            "--log", help="What was asked for, for the server alone; default: OUT.log.json."
+        ),
     ] = None,
     round_: Annotated[
         list[int] | None, typer.Option("--round", help="Only this round; may be repeated.")

@@ -13,33 +13,59 @@ if TYPE_CHECKING:
 
 Protocol = Annotated[
     str,
-    typer.Option("--protocol", help="How sums are asked for: pairs (without it), or shared sets."),
+    typer.Option(
+        "--protocol",
+        help="How sums are asked for: pairs or shared; default: the federation's, or pairs.",
+    ),
 ]
 Others = Annotated[
     int | None,
-    typer.Option("--others", help="pairs: other clients in a set (m); 5 without it.", min=0),
+    typer.Option(
+        "--others",
+        help="pairs: other clients in a set (m); default: the federation's, or 5.",
+        min=0,
+    ),
 ]
 Queries = Annotated[
     int | None,
-    typer.Option("--queries", help="pairs: pairs of sums a client and round (K); 5.", min=0),
+    typer.Option(
+        "--queries",
+        help="pairs: pairs of sums a client and round (K); default: the federation's, or 5.",
+        min=0,
+    ),
 ]
 Sets = Annotated[
     int | None,
-    typer.Option("--sets", help="shared: sets a round (Q); half as many as clients.", min=1),
+    typer.Option(
+        "--sets",
+        help="shared: sets a round (Q); default: the federation's, or half as many as clients.",
+        min=1,
+    ),
 ]
 Limit = Annotated[
     float | None,
-    typer.Option("--limit", help="The largest share of another client's update; 0.4 without it."),
+    typer.Option(
+        "--limit",
+        help="The largest share of another client's update; default: the federation's, or 0.4.",
+    ),
 ]
 Weights = Annotated[
-    str, typer.Option("--weights", help="What sums are of: equal (without it), or by size.")
+    str, typer.Option("--weights", help="How updates weigh in sums: equal or size; default: equal.")
 ]
 Threshold = Annotated[
     int | None,
-    typer.Option("--threshold", help="The fewest clients that a sum may be over; 5.", min=1),
+    typer.Option(
+        "--threshold",
+        help="The fewest clients that a sum may be over; default: the federation's, or 5.",
+        min=1,
+    ),
 ]
 Secure = Annotated[
-    str, typer.Option("--secure-aggregation", help="What adds up plaintext updates; ideal.")
+    str,
+    typer.Option(
+        "--secure-aggregation",
+        help="What adds up plaintext updates; default: the federation's, or ideal.",
+    ),
 ]
 DryRun = Annotated[
     bool,

@@ -39,11 +39,11 @@ def audit(
     adapter: Adapter = None,
     prefixes: Annotated[
         Path | None,
-        typer.Option("--prefixes", help="The attacker's documents; the first client's without it."),
+        typer.Option("--prefixes", help="The attacker's documents; default: the first client's."),
     ] = None,
     victim: Annotated[
         Path | None,
-        typer.Option("--victim", help="The victim's documents; the next client's without it."),
+        typer.Option("--victim", help="The victim's documents; default: the next client's."),
     ] = None,
     held_out: Annotated[
         Path | None,

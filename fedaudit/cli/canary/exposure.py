@@ -54,9 +54,10 @@ def measure(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure how far training moved each planted secret up.
+    """Measure how far training raised each planted secret's rank.
 
-    Among all secrets of its kind.
+    The rank is among all secrets of its kind, or a random sample of them, by how likely the model
+    finds each.
 
     Exit code 1: secrets that were planted stand higher than chance explains.
     """

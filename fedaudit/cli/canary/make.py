@@ -21,7 +21,7 @@ def make(
     ] = 100,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", help="Who gets them, c0 without it; may be repeated."),
+        typer.Option("--client", help="Who gets them; default: c0; may be repeated."),
     ] = None,
     corpus: Annotated[
         list[Path] | None,

@@ -22,7 +22,7 @@ def plant(
 ) -> int:
     """Write a client's records with its canaries to a new file.
 
-    They stand in a new order.
+    All of them are shuffled.
     """
     from fedaudit.canaries import planting_plan
     from fedaudit.cli.console import print_note

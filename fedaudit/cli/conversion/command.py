@@ -30,7 +30,7 @@ def import_(
         ),
     ] = "",
     template: Annotated[
-        str, typer.Option("--template", help="The prompt template; the framework's without it.")
+        str, typer.Option("--template", help="The prompt template; default: the framework's.")
     ] = "",
     quiet: Quiet = False,
 ) -> int:

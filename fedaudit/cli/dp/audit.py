@@ -34,7 +34,7 @@ def audit(
         float | None,
         typer.Option(
             "--epsilon",
-            help="What is claimed; what the simulation's report says without it.",
+            help="The claimed epsilon; default: the one in the simulation's report.",
             min=0,
             callback=refuse_nan,
         ),

@@ -34,7 +34,7 @@ def make(
         typer.Option(
             "--position",
             metavar="outsider|client|server",
-            help="From where the model is seen, client without it; may be repeated.",
+            help="From where the model is seen; default: client; may be repeated.",
         ),
     ] = None,
     any_mechanism: Annotated[
@@ -59,7 +59,7 @@ def make(
 ) -> int:
     """Draw canaries, and toss a fair coin for each.
 
-    It says what they can prove at most.
+    It prints the largest epsilon that they can refute.
 
     Each is a document of its own: a beginning from the --corpus, and an end of random words. The
     commitment that is printed is to be published before anybody trains.
