@@ -1,6 +1,7 @@
 """Imports point one way, modules and folders stay small, and one concept has one name."""
 
 import ast
+import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -262,6 +263,36 @@ def test_a_package_says_what_its_modules_are():
         silent += [f"{package}.{n}" for n in below if not {f"`{n}`", f"`{n}/`"} & set(text.split())
                    and f"`{n}`:" not in text and f"`{n}/`:" not in text]  # fmt: skip
     assert not silent
+
+
+MAP_LINE = re.compile(r"^\* `(\w+)/?`: (.+(?:\n  .+)*)", re.MULTILINE)
+
+
+def map_lines(package: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a package's docstring lists, each with what it says of it."""
+    for module, line in MAP_LINE.findall(text):
+        yield f"{package}.{module}", " ".join(line.split())
+
+
+def first_line(name: str) -> str:
+    """Return the first line of the docstring of a module or package."""
+    tree = TREES[name] if name in TREES else TREES[f"{name}.__init__"]
+    return (ast.get_docstring(tree) or "").partition("\n")[0]
+
+
+def test_a_package_says_of_its_modules_what_they_say_of_themselves():
+    wrong = [
+        f"{name}: {line}"
+        for package in sorted(name for name in NAMES if f"{name}.__init__" in TREES)
+        for name, line in map_lines(package, ast.get_docstring(TREES[f"{package}.__init__"]) or "")
+        if line != first_line(name)
+    ]
+    assert not wrong
+
+
+def test_lines_of_a_package_are_read_whole():
+    text = "A package.\n\n* `one`: What one\n  is.\n* `two/`: What two is.\n"
+    assert [*map_lines("p", text)] == [("p.one", "What one is."), ("p.two", "What two is.")]
 
 
 def defined(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:

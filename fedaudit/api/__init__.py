@@ -6,7 +6,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
 
 * `abilities`: What may be asked of an engine: all of it of a model in memory, less of a server
   over HTTP.
-* `attribution`: What attribution is: which clients trained on watermarked documents.
+* `attribution`: What attribution is: telling which clients trained on watermarked documents.
 * `completion`: What the verdict on completions asks of an attack that lets a model complete
   training records.
 * `defense`: What a defence is: its stages from a client's documents to how the deployed model

@@ -3,10 +3,10 @@
 * `defenses/`: What each installed defence would have bought and cost: the federation trained again
   under it.
 * `attribution_step`: The attribution of marked documents, as one step of an audit.
-* `context`: To whom a model is released, as somebody declares it.
-* `cost`: What each step of an audit asks, before anything is asked.
-* `coverage`: Which classes of attacks an audit ran, and why not the others.
-* `discovery`: What is at hand for an audit: documents, held-out records, canaries, marks.
+* `context`: To whom a model is released, as somebody declares it: nothing of it is ever inferred.
+* `cost`: What each step of an audit will ask the model, known before anything is asked.
+* `coverage`: Which classes of attacks an audit ran, and why the others were not run.
+* `discovery`: What is available for an audit: documents, held-out records, canaries, marks.
 * `library`: The audit of everything from Python: the same as the command, with a report in return.
 * `pipeline`: All steps of an audit on one loaded model, with one journal and one report.
 * `plan`: What an audit will do, what it leaves out, and why.

@@ -7,8 +7,8 @@
 * `estimates`: Estimates on disk: all that the owner of a watermark gets from the server.
 * `measurements`: What attribution measured, as rows of a report.
 * `pipeline`: Attribution from a federation's folder or from scores, to a report.
-* `plaintext`: What the methods that need plaintext are given: a federation's rounds as they were
-  left.
+* `plaintext`: The context of methods that need plaintext: a federation's rounds as they were
+  stored.
 * `report`: An attribution as a report: rows, limits, verdict.
 * `scores`: The owner's scores on disk: what each mark's test found for every estimate of every
   round.

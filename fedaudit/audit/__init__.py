@@ -2,12 +2,13 @@
 
 * `epsilon/`: A claimed epsilon, held against canaries whose coins were committed to before
   training.
-* `exposure/`: Exposure of canaries: how far training moved planted secrets up.
+* `exposure/`: Exposure of canaries: how far training moved planted secrets up among all of their
+  kind.
 * `inputs/`: What an audit reads: documents, clients, held-out records, other members' strings.
 * `memorization/`: Cross-client memorization: whose text the global model continues.
 * `preflight/`: Checks of a target before anything is asked.
 * `verification/`: Reports checked against their measurements and files.
-* `access`: The ways in which one model is asked: as it is, or as deployed and under each kind of
+* `access`: The engine for what is audited, and the ways to ask it: as it is, or as deployed under a
   key.
 * `attack_pipeline`: `fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one
   victim or on anybody.

@@ -11,7 +11,8 @@
 * `loss_coverage`: Which copies of a client's canaries training learns from, told from its batches.
 * `planting_plan`: A client's records with its canaries among them.
 * `ranking`: How likely a model finds each secret among all, or a sample, of its space.
-* `secret_space`: Every secret of one kind, each with a number.
+* `secret_space`: Every secret of one kind, each with a number: a space can be counted, listed and
+  drawn from.
 * `trainer`: For a Trainer of transformers or TRL: whether the canaries that it was given are
   learned.
 """

@@ -11,8 +11,8 @@
   exit code.
 * `console`: What commands show: results on stdout, progress on stderr.
 * `doctor`: fedaudit doctor: is this machine fit.
-* `evidence`: fedaudit report --verify and --attest: what a report says, checked, and vouched for.
-* `exit_handling`: Being asked to stop, and plugins that end a run which nobody asked to stop.
+* `evidence`: fedaudit report --verify and --attest: checking what a report says, and signing it.
+* `exit_handling`: Signals that ask a run to stop, and plugins that end a run unasked.
 * `extract`: fedaudit extract: what private data comes out of the model.
 * `gate`: fedaudit gate: the keys of a deployed defence, and one prompt to try it with.
 * `infer`: fedaudit infer: whether the model tells whose personal data a sentence lacks.

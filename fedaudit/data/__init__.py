@@ -8,8 +8,8 @@
   means.
 * `public_examples`: Public examples: of a file, or of the generator (another domain, or just
   like a client's).
-* `record_scrubbing`: One record without its personal data, in the fields that it has: no string
-  is passed over.
+* `record_scrubbing`: Masking the personal data in all strings of one record, whatever its fields
+  are.
 * `scrubbing`: Scrubbing a data set: every record's personal data masked, and what is known of the
   rest.
 * `tables`: Records in tables: CSV, and Parquet where pyarrow is installed.

@@ -9,8 +9,8 @@ The only package that imports torch with its modules.
   adapters.
 * `lora/`: LoRA adapters: as tensors, attached, merged, several at once, composed into one.
 * `parallel/`: Engines in several processes, on this machine or on a Ray cluster.
-* `remote/`: A model behind an OpenAI-compatible server: asked over HTTP, believed only as far as it
-  shows.
+* `remote/`: A model behind an OpenAI-compatible server: asked over HTTP, trusted as far as probes
+  show.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `vllm/`: A vLLM server that is started for one audit and serves its base with adapters beside it.
@@ -18,16 +18,15 @@ The only package that imports torch with its modules.
 * `device`: Devices: which one and with which dtype, and numbers that go there from the host.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
 * `factory`: From the name of an engine, as --engine has it, to the engine.
-* `fake`: An engine without a model, for tests of plugins: it gives the answers of a function.
+* `fake`: An engine without a model, for tests of plugins: it gives prepared answers.
 * `flops`: Floating-point operations of a model, counted by torch while the model runs.
-* `hidden_states`: Hidden states: what the base makes of a prompt, before it makes words of it.
+* `hidden_states`: Hidden states of the base after a prompt.
 * `local`: The engine for a model in this process: CUDA, bfloat16 or CPU.
 * `memory`: What to do when a batch does not fit into memory: halve it, and remember what fitted.
 * `multi_target`: Several targets that are asked the same: adapters side by side in a batch, or
   merged in turn.
 * `routed`: An engine for a deployed model: its responder chooses the adapter, another engine
   answers.
-* `scheduler`: All of some work, batch by batch, each as large as memory allows.
-* `small_model`: Models so small that their operations are short: what is asked of them in another
-  way.
+* `scheduler`: Running all of a job in batches, each as large as memory allows.
+* `small_model`: Models so small that their operations are short: they are run in another way.
 """

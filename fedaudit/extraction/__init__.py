@@ -9,13 +9,13 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   might have said.
 * `budget_sweep`: Coverage and efficiency against budget and samples, from one run (FedPII,
   figures 4 and 5).
-* `comparison`: Who found what others did not: several attacks of one audit compared (FedPII,
+* `comparison`: Which attacks found what others did not: the attacks of one audit compared (FedPII,
   figure 6).
 * `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
-* `estimator_choice`: Which estimator an extraction takes, and what that goes with.
+* `estimator_choice`: Which estimator an extraction uses, and which attacks it goes with.
 * `leak_tests`: Weighing what came out: the strings that are judged, their rows, and a p value for
   each leak.
-* `matcher`: The strings that answers are looked through for, and answers as what they say of
+* `matcher`: The strings that answers are searched for, and answers reduced to what they say of
   these.
 * `multi_victim`: What one attacker finds of several victims: asked once of each model, and
   compared with each.
@@ -23,7 +23,7 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   what they say.
 * `prefixes`: What stands before personal data in a client's own documents (FedPII, section
   4.1).
-* `query_budget`: As much of a plan as a budget of prefixes pays for.
+* `query_budget`: Limiting a plan to a budget of prefixes.
 * `query_plan`: What an attack asks, in which order: one question a distinct prompt.
 * `recombination`: Strings that look like some others and are nobody's: made of the pieces of a
   corpus.

@@ -5,8 +5,8 @@
 
 * `arrays`: A Flower record of arrays as the tensors of a LoRA adapter, or why it is none.
 * `mods`: The client mod that tells the server a client's name.
-* `rules`: What a strategy of Flower is called here: its rule, its weights, its noise.
-* `run_folder`: The federation's folder of a run that is going on, one round at a time.
+* `rules`: What a Flower strategy is in fedaudit's terms: its rule, its weights, its noise.
+* `run_folder`: Writes the federation folder of a Flower run, one round at a time.
 * `strategy`: The wrapper around a strategy that records what the server sees.
 """
 

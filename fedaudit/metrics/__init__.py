@@ -18,8 +18,8 @@
   memorization).
 * `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.
 * `persons`: How many people an attack exposes, from the strings of each that it finds.
-* `replication`: One number measured with several seeds: their mean, with an interval that holds
-  both chances.
+* `replication`: One number measured with several seeds: the mean, with an interval for both kinds
+  of chance.
 * `significance`: Tests of whether more came out of a model than its base and guessing explain.
 * `spot_check`: Spot checks: how likely a random sample holds at least one of the answers that are
   forged.

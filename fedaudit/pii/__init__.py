@@ -1,10 +1,9 @@
 """Personally identifiable information: spans, checksums, and where it is found in text.
 
 * `checksums`: Check digits of the numbers that people are known by.
-* `lookalikes`: Strings as a reader takes them: in any case and width, by look-alikes, with what
-  hides in them.
-* `masking`: Writing something else where personal data stand, in a record's text and in its
-  fields alike.
+* `lookalikes`: Folds strings as a reader sees them: any case and width, look-alikes, invisible
+  characters.
+* `masking`: Replaces personal data, in a record's text and in its fields alike.
 * `normalized_search`: Finding strings in a text that spells them with other white space or other
   Unicode forms.
 * `pseudonyms`: Pseudonyms: the same string of one label gets the same invented one, and no two

@@ -1,8 +1,10 @@
 """The report: its document, and how it is shown.
 
-* `charts/`: Charts: Z by round, privacy against utility, heat map.
-* `checklist/`: What assessors of data protection ask of an audit, answered or named as open.
-* `index/`: Many reports beside each other: an index of a folder, trends over rounds.
+* `charts/`: Charts, drawn by matplotlib as SVG: curves over rounds and budgets, trade-offs, a heat
+  map.
+* `checklist/`: What assessors of data protection ask of an audit, answered from its report or named
+  as open.
+* `index/`: Many reports beside each other: what is in a folder of runs, and trends over rounds.
 * `renderers/`: A report as HTML, Markdown, terminal text, SARIF, JUnit XML or CSV.
 * `tables/`: The tables of a report.
 * `text/`: What a report says in sentences.
@@ -10,10 +12,12 @@
 * `attribution_parts`: The rows of an attribution, by the part of it that they belong to.
 * `attestation`: A report's attestation: an in-toto Statement v1 in a DSSE envelope, signed with
   ed25519.
-* `baseline`: What an audit shows that an earlier one, the baseline, did not.
+* `baseline`: What an audit shows that an earlier one, the baseline, did not: what a release is
+  gated by.
 * `comparison`: What differs between two reports: numbers with intervals, and leaks that appeared
   or went.
-* `data_frame`: The measurements of a report as flat rows, and as a pandas data frame.
+* `data_frame`: The measurements of a report as flat rows, and as a pandas data frame where there is
+  pandas.
 * `document`: report.json: built from records, checked against its schema, written whole, read
   back.
 * `number_format`: How numbers of a report are spelt for people.

@@ -5,7 +5,7 @@
 * `instruments`: What is measured on a victim beside extraction: inference from candidates, and
   exposure.
 * `memorization`: Cross-client memorization of one variant of a study.
-* `outcome_cache`: What variants came to, kept so that a study that was stopped asks only the rest.
+* `outcome_cache`: Outcomes of variants, kept so that a study that was stopped runs only the rest.
 * `pooling`: Pooling: one row over all clients for the counts that were measured at each.
 * `runner`: Running a study: each federation once, the attacks on it, then claims and figures.
 * `scheduler`: The variants of a study, one after the other or several at a time.

@@ -8,8 +8,8 @@
 * `config`: The settings of a simulated federation; a profile's [scale.*] tables are made of
   these.
 * `context`: What every round of a simulation needs, and what listeners hear of its progress.
-* `counterfactual`: A federation trained again without some of its clients: same seeds, same
-  settings, same others.
+* `counterfactual`: A federation trained again without some clients: same seeds, same settings, same
+  others.
 * `deployment`: After the last round: what defences deploy, what it costs, and how it answers.
 * `initialization`: What a simulation starts from: documents dealt to clients, and the initial
   adapter.

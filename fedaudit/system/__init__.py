@@ -1,8 +1,8 @@
 """Files, locks, processes and sandboxes.
 
 * `files`: Files that are whole or absent, and their fingerprints.
-* `http_client`: JSON over HTTP to servers that may be slow, busy or hostile: asked again, bounded,
-  in one line.
+* `http_client`: JSON over HTTP to servers that may be slow, busy or hostile: retried, bounded,
+  brief in errors.
 * `landlock`: Landlock, the Linux kernel's way for a process to give up rights, for itself and for
   good.
 * `locks`: Locks: one process at a time works in a folder.
@@ -10,5 +10,5 @@
   device.
 * `numbers`: Numbers that strangers' files hold.
 * `processes`: Worker processes that work for one parent and end with it.
-* `sandbox`: What a stranger's file makes of a library, tried in a process that can be ended.
+* `sandbox`: What a library does with an untrusted file, tried in a process that can be killed.
 """

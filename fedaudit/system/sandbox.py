@@ -1,4 +1,4 @@
-"""Trials: what a library does with a stranger's file, in a process that can be ended.
+"""What a library does with an untrusted file, tried in a process that can be killed.
 
 A file of a kilobyte can make a library compute for years, fill the memory, or take its process
 with it. So what is to be done with such a file here is done before in a process with limits: where

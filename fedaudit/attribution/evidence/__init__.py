@@ -2,8 +2,8 @@
 
 * `bundle`: A bundle: what an accused client's expert needs to compute a decision again, in one
   folder.
-* `commitment`: What a decision may believe of the keys: those committed to beforehand, and how
-  many there were.
-* `verification`: An attribution checked by somebody else: everything from the estimates on
+* `commitment`: Which keys a decision may trust: those committed to beforehand, and how many there
+  were.
+* `verification`: An attribution checked by somebody else: everything after the estimates is
   computed again.
 """

@@ -3,8 +3,9 @@
 * `baseline`: What an audit shows against its baseline, printed, written, and as an exit code.
 * `command`: The options of fedaudit audit, and the audit that they ask for.
 * `compare`: fedaudit compare: what differs between two reports.
-* `defenses`: The trainings under defences that an audit is asked for: their plan, and its report
-  with them.
+* `defenses`: Trainings under defences as a part of an audit: their plan, and the report with their
+  results.
 * `plan_text`: The plan of an audit in words, for a terminal.
-* `run_index`: fedaudit report on a folder of many runs: a table, and one page.
+* `run_index`: fedaudit report on a folder of many runs: a table, and one page with links and
+  trends.
 """

@@ -1,4 +1,4 @@
 """fedaudit import: another framework's folder, made a federation's.
 
-* `command`: fedaudit import: the command.
+* `command`: fedaudit import: another framework's folder, made a federation's.
 """

@@ -9,12 +9,12 @@
 * `dumps_process`: What is done with files of torch.save and numpy.savez, in a process with limits.
 * `loader`: From a name to a model in memory: where bases come from, and adapters that really fit
   them.
-* `module_patterns`: Regular expressions of a stranger's adapter, tried in a process that can be
-  ended.
+* `module_patterns`: Regular expressions of an untrusted adapter, tried in a process that can be
+  killed.
 * `prompt_starts`: How prompts may begin under a tokenizer.
-* `quarantine`: A stranger's model, opened first in a process that can be ended.
-* `quarantine_process`: What is tried of a stranger's model, in a process with limits: all that is
-  done with it later.
-* `size_bounds`: A bound on what a configuration has built: no more modules and weights than its
-  files are for.
+* `quarantine`: An untrusted model, opened first in a process that can be killed.
+* `quarantine_process`: The trial of an untrusted model in a process with limits: all that is done
+  with it later.
+* `size_bounds`: Bounds on what a configuration may build: no more modules and weights than its
+  files suggest.
 """

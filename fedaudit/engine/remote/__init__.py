@@ -1,24 +1,20 @@
-"""A model behind an OpenAI-compatible server: asked over HTTP, believed only as far as it shows.
+"""A model behind an OpenAI-compatible server: asked over HTTP, trusted as far as probes show.
 
-* `abilities`: What a server can do, found by what it does: not by what it says, and not by HTTP
+* `abilities`: What a server can do, judged by its behaviour: not by its claims, and not by HTTP
   status 200.
-* `completion_cache`: Answers that a server gave to a piece of questions which it did not get to the
-  end of.
+* `completion_cache`: Answers that a server gave before it failed in the middle of a piece of
+  questions.
 * `connection`: From addresses and names to an engine: estimate, budget, probes, and what must
   agree.
-* `dry_run`: An engine that asks nobody and counts what would be asked.
-* `engine`: The engine for a model behind a server: what a local engine answers, as far as HTTP
-  goes.
+* `dry_run`: An engine that sends no request and counts what would be asked.
+* `engine`: The engine for a model behind a server: answers as a local engine, as far as HTTP
+  allows.
 * `options`: How a server is asked: everything beside its address and the model's name.
-* `probe`: Finding out what a server can: some dozens of short requests about the weather and the
-  like.
-* `seed_watch`: Whether a server that kept to seeds still does: the same is asked again from time
-  to time.
-* `server`: A model by its name behind servers: one question, or many at once, and what was spent
-  on it.
-* `spending`: What an audit of a server costs: requests and tokens, told before, counted, and
-  bounded.
-* `tokenizer`: How texts are cut into tokens for a model that is not here, and put together for its
-  server.
-* `wire`: Requests and answers of the OpenAI-compatible protocol, and what is believed of an answer.
+* `probe`: Finding out what a server can do, by some dozens of short requests about the weather etc.
+* `seed_watch`: Whether a server that kept to seeds still does: the same is asked from time to time.
+* `server`: A named model behind servers: asks one question, or many at once, and counts what is
+  spent.
+* `spending`: What an audit of a server costs: requests and tokens, estimated, counted and bounded.
+* `tokenizer`: Turning texts into tokens, and tokens into text, for a model that is behind a server.
+* `wire`: Requests and answers of the OpenAI-compatible protocol, and the checks of an answer.
 """

@@ -4,10 +4,11 @@
   credible first.
 * `confidence`: How far an attacker may believe its candidates, learnt from strings whose truth it
   knows.
-* `junk_filter`: What no attacker would take for personal data of others, seen from its own.
+* `junk_filter`: Filtering out what no attacker would take for others' personal data, judged by its
+  own.
 * `observations`: What answers give where the attacker's own PII would stand: how often, and
   behind what.
 * `origins`: Where the attacker's own prompts and strings are at home: a string asked for there
   proves little.
-* `support`: How likely a model finds a string behind many prompts of its kind, and its base.
+* `support`: How likely a model, and its base, finds a string behind many prompts of its kind.
 """

@@ -10,7 +10,7 @@
   takes.
 * `measurements`: Expected coverage and efficiency for any number of samples, from one walk of
   each model.
-* `sources`: What an attack would get of both models, and of nobody's data, if it could be
-  computed.
+* `sources`: What an attack would get of both models, and of the control, computed instead of
+  sampled.
 * `walk`: Walking from every prefix of a plan, and adding up what one model gives of each string.
 """

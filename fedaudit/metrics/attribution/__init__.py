@@ -1,6 +1,6 @@
 """Secure sums, estimates and the statistics of attribution (FedAttr).
 
-* `combinations`: An estimate as what it is: a combination of sums over sets of clients.
+* `combinations`: Estimates as combinations of sums over sets of clients.
 * `contamination`: How much of an innocent client's Z may come from marked clients in its
   estimates.
 * `contributions`: What each client itself adds to the scores of a federation, where the designs
@@ -14,14 +14,14 @@
   shares.
 * `shared_law`: What estimates by shared sets hold of other clients, by simulating how such sets
   are drawn.
-* `shared_rule`: What the sets that a round shares are drawn by: how many, within which limit, for
-  whom.
+* `shared_rule`: The rule by which a round's shared sets are drawn: how many, within which limit,
+  for whom.
 * `shared_sets`: Sets of half the clients that the estimates of a whole round share, in place of
   pairs for each.
 * `stouffer`: Scores of several rounds as one statistic, its p-value and the decision (FedAttr,
   section 4.3).
 * `subset_design`: Which sums to ask for one client, and what their difference estimates (FedAttr,
   section 4.1).
-* `weighting`: Masks where sums are of w_j times an update: what an estimate then holds is c_j w_j
-  / w_i.
+* `weighting`: Masks in sums of w_j times an update: an estimate then holds c_j w_j / w_i of another
+  client.
 """

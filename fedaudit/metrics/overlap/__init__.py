@@ -1,7 +1,7 @@
 """What a generated text has of a training text: word for word, as an idea, or paraphrased.
 
-* `classifier`: Word for word, as an idea, or a candidate for paraphrase.
-* `filtering`: Passages that overlap in the training text, and those that are too short, go.
+* `classifier`: Classifies overlaps: word for word, as an idea, or a candidate for paraphrase.
+* `filtering`: Drops passages that overlap in the training text, and those that are too short.
 * `paraphrase`: Candidates that say the same in other words: a paraphrase scorer and an entity
   finder decide.
 * `passages`: Seeds that lie near each other become passages.

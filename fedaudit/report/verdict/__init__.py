@@ -5,16 +5,15 @@
 * `classes`: Which class of attacks a measurement is of, after EDPB Opinion 28/2024, paragraph 55.
 * `completion`: The verdict on answers to training prompts: nearer to the true ones than skill
   explains, or not.
-* `criteria`: What a policy asks of an audit: at most what may come out, and how surely that must
-  be shown.
+* `criteria`: The limits that a policy sets for an audit, and how certain the evidence must be.
 * `epsilon`: The verdict on a claimed epsilon: refuted, not refuted, or no power to refute it.
 * `exposure`: The verdict on canaries: whether training gave planted secrets away.
-* `extraction`: The tests of what an extraction found: against what nobody has, against the base,
-  by string.
+* `extraction`: The tests of what an extraction found: against controls, against the base, and by
+  string.
 * `inference`: The verdict on masked personal data: whether the model picks it more often than its
   base does.
-* `judgement`: One judgement: what a rule makes of one measurement, and the limit that it was held
-  against.
+* `judgement`: One judgement: what a rule concludes from one measurement, and the limit compared
+  with it.
 * `kinds`: The verdict on kinds of data: whether more came out of one of them than its policy
   allows.
 * `membership`: The verdict on membership: whether trained records can be told from others.

@@ -7,8 +7,7 @@
   them.
 * `held_out_gain`: What a model gives of trained records beyond what it gives of others like them,
   as rows.
-* `likelihood`: How likely somebody who was not trained on a document would continue it word for
-  word.
+* `likelihood`: How likely a model that was not trained on a document continues it word for word.
 * `measurements`: Verbatim extraction as rows and findings of a report.
 * `pairs`: Documents cut in two, and how near a model's continuation comes (FedPII, appendix B.4).
 * `training_pairs`: Training pairs, and how much of its answer a model gives when asked

@@ -1,6 +1,6 @@
 """The tables of extraction.
 
-* `budget`: What smaller budgets would have found: a table an attack, and curves for a page.
+* `budget`: What smaller budgets would have found: a table an attack.
 * `candidates`: The table of an attacker without a victim: how often it is right to believe its
   candidates.
 * `discoverable`: The table of discoverable memorization: how much of the true answers comes back,
@@ -10,7 +10,7 @@
 * `overlap`: Tables of who found what others did not, where several attacks were made.
 * `prompted`: The tables of extraction with prompts: how much came out, and of which kinds it is.
 * `untargeted`: The tables of what a model says when nobody asks for it: without prompts, or in
-  anything.
+  ordinary use.
 * `verbatim`: The table of verbatim extraction: how near continuations come to the true text, by
   task.
 """
