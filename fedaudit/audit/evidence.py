@@ -37,6 +37,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*|-?[0-9]{1,3}")
 """What the key of a table may be and stay: a name as programs have it, or a small number."""
 
 _GAP = re.compile(r"[\s_-]+")
+_PIECE = re.compile(r"[\s_-]+|.", re.DOTALL)
 
 
 def mask_findings(findings: Sequence[Finding], redactor: Callable[[], Redactor]) -> list[Finding]:
@@ -141,15 +142,19 @@ class _Masking:
 
     def __post_init__(self) -> None:
         longest = sorted(self.pii, key=lambda s: (-len(s), s))
-        patterns = ("[\\s_-]+".join(map(re.escape, _GAP.split(string))) for string in longest)
-        object.__setattr__(self, "pattern", re.compile("|".join(patterns), re.IGNORECASE))
+        object.__setattr__(self, "pattern", re.compile("|".join(map(re.escape, longest))))
 
     def __call__(self, text: str) -> str:
-        return self.pattern.sub(self._mask_match, text)
-
-    def _mask_match(self, match: re.Match[str]) -> str:
-        string, label = self.pii.get(_fold_text(match[0]), (match[0], "TEXT"))
-        return spell_mask(self.mask(string, label))
+        pieces = list(_PIECE.finditer(text))
+        folded = [_fold_text(piece[0]) for piece in pieces]
+        # Folding makes two letters of some: where each folded one comes from.
+        spans = [p.span() for p, letters in zip(pieces, folded, strict=True) for _ in letters]
+        written, position = "", 0
+        for match in self.pattern.finditer("".join(folded)):
+            start, end = spans[match.start()][0], spans[match.end() - 1][1]
+            written += text[position:start] + spell_mask(self.mask(*self.pii[match[0]]))
+            position = end
+        return written + text[position:]
 
 
 def _rewrite_result(result: ResultT, write: Write) -> ResultT:

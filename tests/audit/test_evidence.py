@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,6 +182,23 @@ def test_of_two_strings_the_longer_one_is_masked():
     assert found.limits == (
         f"{spell_mask(mask('Ann Lee Roy', 'B'))}, {spell_mask(mask('Ann Lee', 'A'))}",
     )
+
+
+@pytest.mark.parametrize("string", ["Hauptstraße 5", "ﬁnch_lane", "İzmir", "Ann  Lee"])
+def test_letters_that_are_several_without_their_case_are_masked(string):
+    documents = [Document(id="1", text=string, pii=(PiiSpan(0, len(string), "PLACE"),))]
+    spellings = [string, string.casefold(), string.upper(), f"ß İ {string}ﬁß"]
+    masked = spell_mask(mask(string, "PLACE"))
+    [found] = mask_results([Result(limits=tuple(spellings))], documents, redactor)
+    assert found.limits == (masked, masked, masked, f"ß İ {masked}ﬁß")
+
+
+def test_a_letter_that_two_strings_share_is_masked_with_both():
+    documents = [
+        Document(id="1", text="Gras sand", pii=(PiiSpan(0, 4, "A"), PiiSpan(5, 9, "B"))),
+    ]
+    [found] = mask_results([Result(limits=("to Graßand.",))], documents, redactor)
+    assert found.limits == (f"to {spell_mask(mask('Gras', 'A'))}{spell_mask(mask('sand', 'B'))}.",)
 
 
 def test_clean_results_stay_as_they_are_and_need_no_key():
