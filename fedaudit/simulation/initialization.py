@@ -96,7 +96,7 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
     dealt = _deal_documents(config, training, base, labels)
-    if empty := [f"c{k}" for k, share in enumerate(dealt) if not share]:
+    if empty := [n for n, share in zip(config.client_names, dealt, strict=True) if not share]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
     return DataSplit(dealt, held_out)
 
@@ -186,7 +186,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         new_manifest = _manifest(config, names, dealt, base, folder, server)
         if treated.marks:  # named by no hash: the server's copy of the folder goes without it
             watermark_keys.write(treated.marks, folder / watermark_keys.OWNER)
-            new_manifest = _with_truth(new_manifest, treated)
+            new_manifest = _with_truth(new_manifest, treated, config.client_names)
         if canaries:
             (folder / canary_file.OWNER).parent.mkdir(exist_ok=True)
             canary_file.write(canaries, folder / canary_file.OWNER)
@@ -271,9 +271,11 @@ def _secure(config: Simulation) -> dict[str, Any] | None:
     return {"name": name, "options": asdict(chosen), "queries": design}
 
 
-def _with_truth(new_manifest: Manifest, watermarked: WatermarkedData) -> Manifest:
-    """Return the manifest with the mark that each client was given."""
-    marks = {f"c{number}": mark for number, mark in watermarked.holders}
+def _with_truth(
+    new_manifest: Manifest, watermarked: WatermarkedData, names: Sequence[str]
+) -> Manifest:
+    """Return the manifest with the mark that each client was given; `names` are of all clients."""
+    marks = {names[number]: mark for number, mark in watermarked.holders}
     clients = tuple(replace(c, watermark=marks.get(c.id, "")) for c in new_manifest.clients)
     return replace(new_manifest, clients=clients)
 

@@ -176,6 +176,16 @@ def test_without_a_watermark_or_anyone_to_carry_it_nothing_changes(plain, base):
         assert treated.marks == treated.holders == ()
 
 
+def test_the_manifest_names_the_holders_where_clients_have_names(plain, pair, tmp_path):
+    names = ["east", "north", "south", "top", "west"]
+    files = {name: str(pair[0] / f"data/c{k}.jsonl") for k, name in enumerate(names)}
+    config = replace(wanted(plain), client_data=files)
+    found = created(config, tmp_path / "run")
+    first, second = watermarking.watermarked_clients(config)
+    holders = {client.id: client.watermark for client in found.clients if client.watermark}
+    assert holders == {names[first]: "mark0", names[second]: "mark1"}
+
+
 def test_marks_that_nobody_trains_on_change_no_document(plain, base):
     found = initialization.documents(plain)
     dealt = [found[:5], found[5:10], found[10:15]]
