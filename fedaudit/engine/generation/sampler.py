@@ -104,10 +104,11 @@ def _draw(
     decoding: SamplingParams,
     rows: np.ndarray | None,
 ) -> torch.Tensor:
-    """Return one token a sample, on the device, without waiting for it; NO_TOKEN for NaN."""
+    """Return one token a sample, on the device, without waiting; NO_TOKEN for NaN and infinity."""
     where = to_device(np.arange(len(uniform)) if rows is None else rows, logits.device)
     if decoding.temperature == 0:
-        return logits.argmax(dim=-1)[where]
+        likeliest = logits.max(dim=-1)
+        return likeliest.indices.where(likeliest.values.isfinite(), NO_TOKEN)[where]
     number = to_device(uniform, logits.device)
     chances = sampling_weights(logits, decoding)
     blocks = torch.nn.functional.pad(chances, (0, -chances.shape[-1] % BLOCK))

@@ -184,10 +184,10 @@ def test_a_decoding_that_is_no_distribution_is_refused(wrong):
         SamplingParams(**wrong)
 
 
-@pytest.mark.parametrize("top_p", [1.0, 0.9])
+@pytest.mark.parametrize("decoding", [{}, {"top_p": 0.9}, {"temperature": 0}], ids=str)
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")], ids=str)
-def test_logits_that_are_no_numbers_are_refused_where_they_are_drawn_from(wrong, top_p):
-    raw, decoding = logits(2, rows=3, vocabulary=200), SamplingParams(top_p=top_p)
+def test_logits_that_are_no_numbers_are_refused_where_they_are_drawn_from(wrong, decoding):
+    raw, decoding = logits(2, rows=3, vocabulary=200), SamplingParams(**decoding)
     raw[1, 70] = wrong
     uniform = np.array([0.2, 0.9])
     for way in (draw, draw_to_host):
