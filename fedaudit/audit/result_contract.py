@@ -41,7 +41,7 @@ def check_attribution(plugin: str, result: object) -> AttributionResult:
     """Return the result of an attribution method; raises ResultError likewise."""
     try:
         if not isinstance(result, AttributionResult):
-            raise ValueError(f"a {type(result).__name__} in place of an Attributed")
+            raise ValueError(f"a {type(result).__name__} in place of an AttributionResult")
         _texts("limits", result.limits)
         for label, client in _label_values("client", result.clients):
             _client_score(label, client)
@@ -146,7 +146,7 @@ def _safe(label: str, finding: Finding) -> None:
 
 def _client_score(label: str, score: object) -> None:
     if not isinstance(score, ClientScore):
-        raise ValueError(f"{label} is a {type(score).__name__}, no Suspicion")
+        raise ValueError(f"{label} is a {type(score).__name__}, no ClientScore")
     _strings(f"the name of {label}", [score.client])
     for name in ("z", "p_value", "score"):
         value = _json(label, name, getattr(score, name))

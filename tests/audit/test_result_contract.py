@@ -171,8 +171,8 @@ CLEAR = ClientScore(client="c0", flagged=False, z=1.0)
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (None, "in place of an Attributed"),
-        (AttributionResult(clients=({"client": "c0"},)), "client 1 is a dict"),
+        (None, "in place of an AttributionResult"),
+        (AttributionResult(clients=({"client": "c0"},)), "client 1 is a dict, no ClientScore"),
         (AttributionResult(clients=(CLEAR, replace(CLEAR, z=math.nan))), "client 2: z"),
         (AttributionResult(clients=(replace(CLEAR, score="high"),)), "client 1: score"),
         (AttributionResult(clients=(replace(CLEAR, client=""),)), "client 1"),
