@@ -40,9 +40,9 @@ def parse(text: str) -> GivenConfig | Mapping[str, Any]:
             raise InputError(f"{text} must hold a JSON object, as adapter_config.json does.")
         return config
     pairs = [setting.partition("=") for setting in text.split(",")]
-    if len({key for key, _, _ in pairs}) < len(pairs):
-        raise UsageError(f"--config {text} says something twice.")
     table: dict[str, Any] = {key.strip(): _value(value.strip()) for key, _, value in pairs}
+    if len(table) < len(pairs):
+        raise UsageError(f"--config {text} says something twice.")
     if isinstance(table.get("targets"), str):
         table["targets"] = tuple(filter(None, table["targets"].split("+")))
     config = build(GivenConfig, table, "--config")

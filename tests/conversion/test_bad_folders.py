@@ -218,6 +218,7 @@ def test_what_is_wrong_is_one_line(run, tmp_path, write, code, says):
         (("--base", "fedaudit-nano", "--config", "rank=4"), 2, "Did you mean"),
         (("--base", "fedaudit-nano", "--config", "r=four"), 2, "r takes int"),
         (("--base", "fedaudit-nano", "--config", "r=4,r=5"), 2, "says something twice"),
+        (("--base", "fedaudit-nano", "--config", "r=4, r=5"), 2, "says something twice"),
         (("--base", "fedaudit-nano", "--config", "r=-4,alpha=2,targets=q"), 2, "above 0"),
         (("--base", "fedaudit-nano", "--config", "lora.json"), 3, "There is no file lora.json"),
         ((*ASKED, "--layout", "flwr"), 2, "Did you mean 'flower'?"),
