@@ -98,6 +98,11 @@ def test_it_is_trained_on_the_same_records_with_another_seed(federation, prepare
     assert not made.config["central"]
 
 
+def test_without_a_seed_nothing_is_planned(federation):
+    with pytest.raises(UsageError, match="defense_seeds is 0"):
+        prepare(federation.path, defenses=["scrub"], defense_seeds=0, device="cpu")
+
+
 def test_what_is_kept_is_not_trained_again(prepared, finished, monkeypatch):
     folder, found, _ = finished
 

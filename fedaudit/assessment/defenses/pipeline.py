@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import Interrupted
+from fedaudit.api.errors import Interrupted, UsageError
 from fedaudit.assessment.defenses.candidates import (
     NONE,
     DefenseCandidate,
@@ -50,8 +50,10 @@ def make_defense_plan(
 ) -> DefensePlan:
     """Return what is to be trained and asked, with every check that needs no training.
 
-    Raises UsageError for what is missing: settings, records, a defence, or an attacker.
+    Raises UsageError for what is missing: settings, records, a seed, a defence, or an attacker.
     """
+    if seeds < 1:
+        raise UsageError(f"defense_seeds is {seeds}; each defence is trained with 1 or more.")
     request = leak_request(plan)
     config = retraining_settings(
         material,
