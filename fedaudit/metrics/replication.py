@@ -25,6 +25,7 @@ def mean_estimate(values: Sequence[Estimate], *, same_records: bool) -> Estimate
         same_records=same_records,
     )
     assert margins is not None  # every value has an interval
+    assert margins[1] is not None
     return Estimate(mean, mean - margins[0], mean + margins[1])
 
 
@@ -34,13 +35,15 @@ def mean_margins(
     highs: Sequence[float | None],
     *,
     same_records: bool,
-) -> tuple[float, float] | None:
+) -> tuple[float, float | None] | None:
     """Return how far the 95 % interval of the mean over seeds reaches below and above it, if any.
 
     The wider of two: Student's t over the values, t(n - 1) s / sqrt(n), which holds what training
     and chance move from seed to seed; and the values' own intervals taken together, which hold what
     records and chance move within one: with the `same_records` for all seeds the mean of the
-    margins, else, of independent ones, the root of the sum of their squares over n.
+    margins, else, of independent ones, the root of the sum of their squares over n. An interval
+    with a low end and no high one is unbounded above: then so is the mean's, and its upper margin
+    is None.
     """
     from scipy.special import stdtrit
 
@@ -55,11 +58,10 @@ def mean_margins(
         return (below, above) if size > 1 else None
     down = [value - low for value, (low, _) in zip(values, intervals, strict=True)]
     up = [
-        (value if high is None else high) - value
-        for value, (_, high) in zip(values, intervals, strict=True)
+        high - value for value, (_, high) in zip(values, intervals, strict=True) if high is not None
     ]
-    below, above = (
-        max(margin, fmean(margins) if same_records else math.hypot(*margins) / size)
-        for margin, margins in ((below, down), (above, up))
-    )
-    return below, above
+
+    def wider(margin: float, margins: Sequence[float]) -> float:
+        return max(margin, fmean(margins) if same_records else math.hypot(*margins) / size)
+
+    return wider(below, down), wider(above, up) if len(up) == size else None

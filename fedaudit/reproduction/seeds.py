@@ -84,14 +84,15 @@ def interval(
 ) -> tuple[float | None, float | None]:
     """Return the interval of the mean over seeds of values with intervals of their own, if any.
 
-    It does not go below 0 where no row does.
+    It does not go below 0 where no row does. Where a row's has no high end, neither has it.
     """
     mean, margins = fmean(values), mean_margins(values, lows, highs, same_records=same_records)
     if margins is None:
         return None, None
     known_lows = [low for low in lows if low is not None]
     least = 0.0 if min((*values, *known_lows)) >= 0 else -math.inf
-    return max(least, mean - margins[0]), mean + margins[1]
+    below, above = margins
+    return max(least, mean - below), None if above is None else mean + above
 
 
 def claims_with_seed_counts(

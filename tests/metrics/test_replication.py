@@ -37,6 +37,13 @@ def test_one_seed_has_its_own_interval_or_none():
         mean_estimate([], same_records=True)
 
 
+@pytest.mark.parametrize("same_records", [True, False])
+def test_an_interval_without_an_upper_end_leaves_the_mean_without_one(same_records):
+    below, above = mean_margins([2.0, 6.0], [-98.0, -94.0], [None, 7.0], same_records=same_records)
+    assert below == pytest.approx(100 if same_records else math.hypot(100, 100) / 2)
+    assert above is None
+
+
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(0, 3)), min_size=1, max_size=5), st.randoms())
 def test_the_order_of_seeds_is_nothing_and_the_mean_lies_within(pairs, rng):
     values = [Estimate(value, value - margin, value + margin) for value, margin in pairs]

@@ -63,6 +63,11 @@ def test_a_share_is_never_above_1():
     assert found.value == pytest.approx((1 + 0.95 + 0.5) / 3)
 
 
+def test_a_number_without_an_upper_end_has_a_mean_without_one():
+    found = mean(row(6.0, low=4.0), row(6.0, low=5.0, high=7.0), same_records=True)
+    assert (found.value, found.low, found.high) == (6.0, 4.5, None)
+
+
 def test_what_one_seed_did_not_measure():
     found = mean(row(0.5, n=4), row(None, n=0, reason="nobody was asked"))
     assert (found.value, found.low, found.n) == (None, None, 4)
