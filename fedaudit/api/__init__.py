@@ -15,6 +15,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
 * `errors`: What can go wrong, and the exit code each becomes.
 * `estimates`: An estimate, and that of a rate: what every room and every plugin may need beside a
   number.
+* `han`: Han characters, which Chinese is written in: there are no spaces between its words.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.
 * `importer`: What an importer is: it knows a layout that another framework leaves a federation in.
 * `plugin`: What a plugin is, and what it may ask of the core.
@@ -82,6 +83,7 @@ from fedaudit.api.errors import (
     unknown_name_error,
 )
 from fedaudit.api.estimates import Estimate, wilson
+from fedaudit.api.han import HAN, has_han
 from fedaudit.api.hooks import hookimpl
 from fedaudit.api.importer import (
     ForeignAdapter,
@@ -142,6 +144,7 @@ __all__ = [
     "COMPLETION_LEVEL",
     "COMPLETION_MARGIN",
     "COMPLETION_POWER",
+    "HAN",
     "KITS",
     "RELATED_HELD_OUT",
     "Ability",
@@ -213,6 +216,7 @@ __all__ = [
     "UsageError",
     "Watermark",
     "decoding_abilities",
+    "has_han",
     "hookimpl",
     "missing_abilities",
     "no_progress",

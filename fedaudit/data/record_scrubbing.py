@@ -1,10 +1,10 @@
 """Masking the personal data in all strings of one record, whatever its fields are."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.api.han import has_han
 from fedaudit.api.records import Document, PiiSpan, Place
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
@@ -18,8 +18,6 @@ from fedaudit.pii.spans import resolve
 FIELDS = ("instruction", "input", "output")
 Chosen = Callable[[str], bool]
 """Whether a label is to be masked."""
-
-_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ def _is_word(text: str, start: int, end: int) -> bool:
         0 < i < len(text)
         and text[i - 1].isalnum()
         and text[i].isalnum()
-        and not _HAN.search(text[i - 1 : i + 1])
+        and not has_han(text[i - 1 : i + 1])
         for i in (start, end)
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from fedaudit.api.abilities import why_lacking
+from fedaudit.api.han import has_han
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
-from fedaudit.extraction.controls import is_han
 from fedaudit.extraction.query_plan import Query, QueryPlan
 
 PROMPTS = 1
@@ -112,7 +112,7 @@ def _score_strings(
     context: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
-    spelt = [string if is_han(string) else f" {string}" for string in strings]
+    spelt = [string if has_han(string) else f" {string}" for string in strings]
     tokens = [t.ids for t in context.engine.tokenize(spelt)]
     room = context.engine.context_length - max(map(len, tokens))
     cut = [prompt[-max(1, room) :] for prompt in prompts]

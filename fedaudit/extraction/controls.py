@@ -1,9 +1,9 @@
 """The guess control: PII of the victim's kinds that is in nobody's data."""
 
 import random
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from fedaudit.api.han import has_han
 from fedaudit.extraction.recombination import Recombiner, words_by_shape
 from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.metrics.extraction import prefix_disjoint
@@ -25,7 +25,6 @@ ENOUGH = 8
 TRIES = 20
 """Guesses for each string that is to be filled in, at most: some kinds have few."""
 
-_HAN = re.compile(r"[㐀-鿿]")
 _FIELDS = {label: field for field, label in LABELS.items()}
 
 
@@ -115,11 +114,6 @@ def fill_candidates(
     return tuple(candidates)
 
 
-def is_han(string: str) -> bool:
-    """Tell whether a string holds Chinese characters: invented ones then do too."""
-    return bool(_HAN.search(string))
-
-
 def _guess(string: str, label: str, strings: Sequence[str], rng: random.Random) -> str:
     if label in _FIELDS:
         return _invent_string(string, label, rng)
@@ -128,7 +122,7 @@ def _guess(string: str, label: str, strings: Sequence[str], rng: random.Random) 
 
 
 def _invent_string(string: str, label: str, rng: random.Random) -> str:
-    person: Person = invent("zh" if is_han(string) else "en", rng)
+    person: Person = invent("zh" if has_han(string) else "en", rng)
     return str(getattr(person, _FIELDS[label]))
 
 

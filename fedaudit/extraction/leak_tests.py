@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from fedaudit.api.han import has_han
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
 from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
-from fedaudit.extraction.controls import is_han
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.significance import LeakTrial
@@ -146,7 +146,7 @@ def _labels_of(truth: TargetSet, strings: Collection[str]) -> dict[str, str]:
 def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
     """Return the strings that an answer has room for, as each is tokenised behind a space."""
     ordered = sorted(strings)
-    spelt = [string if is_han(string) else f" {string}" for string in ordered]
+    spelt = [string if has_han(string) else f" {string}" for string in ordered]
     tokens = context.engine.tokenize(spelt)
     return frozenset(
         string for string, t in zip(ordered, tokens, strict=True) if len(t.ids) <= new_tokens

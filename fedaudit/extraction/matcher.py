@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 
+from fedaudit.api.han import has_han
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
@@ -45,7 +46,7 @@ def ends_word(text: str, position: int) -> bool:
 
 def _in_word(char: str) -> bool:
     """Tell whether a character is part of a word; folding sets accents behind their letters."""
-    if not char or "㐀" <= char <= "鿿":
+    if not char or has_han(char):
         return False
     return char.isalnum() or bool(unicodedata.combining(char))
 

@@ -12,9 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-_PIECE = re.compile(r"\d+|[㐀-鿿]|[^\W\d_㐀-鿿]+|.", re.DOTALL)
-_WORD = re.compile(r"[^\W\d_㐀-鿿]+")
-_HAN = re.compile(r"[㐀-鿿]")
+from fedaudit.api.han import HAN
+
+_PIECE = re.compile(rf"\d+|[{HAN}]|[^\W\d_{HAN}]+|.", re.DOTALL)
+_WORD = re.compile(rf"[^\W\d_{HAN}]+")
+_HAN = re.compile(f"[{HAN}]")
 
 MIN_CHOICES = 5
 """With fewer different words for a place than these, words of the whole corpus may stand there."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.metrics.overlap.sentences import HAN
+from fedaudit.api.han import HAN
 
 K1, B = 1.2, 0.75
 """Lucene's defaults: how soon a repeated word stops counting, and how much length counts."""

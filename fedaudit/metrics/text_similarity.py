@@ -5,6 +5,8 @@ import unicodedata
 from functools import cache
 from typing import Any
 
+from fedaudit.api.han import HAN, has_han
+
 _LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
 _LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")
 _LABELLED_LETTER = re.compile(
@@ -12,9 +14,7 @@ _LABELLED_LETTER = re.compile(
     + _LETTERS
 )
 _SINGLE_LETTER = re.compile(r"\W*([A-Ha-h])\W*")
-_HAN = "㐀-鿿豈-﫿"
-_TOKEN = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
-_CHINESE = re.compile(f"[{_HAN}]")
+_TOKEN = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
 
 
 class _Words:
@@ -42,7 +42,7 @@ def bleu(reference: str, answer: str) -> float:
     are count, and the first order without a match counts as half of one, the next as a quarter
     (Chen and Cherry 2014, method 3).
     """
-    chinese = bool(_CHINESE.search(reference + answer))
+    chinese = has_han(reference + answer)
     return min(100.0, float(_bleu(chinese).sentence_score(answer, [reference]).score))
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
+from fedaudit.api.han import has_han
 from fedaudit.pii.checksums import (
     id_card_check_digit,
     is_id_card,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Maker = Callable[[str, random.Random], str | None]
 
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _TITLE = re.compile(r"(?:mr|mrs|ms|miss|dr|prof|sir|lady|judge)\b\.? +", re.IGNORECASE)
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _MAC = re.compile(r"(?i)[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}")
@@ -60,7 +60,7 @@ def _faker(locale: str) -> "Faker":
 
 def _fake(string: str, rng: random.Random) -> "Faker":
     """Return faker in the language of `string`; what it says next depends on `rng` alone."""
-    fake = _faker("zh_CN" if _HAN.search(string) else "en_GB")
+    fake = _faker("zh_CN" if has_han(string) else "en_GB")
     fake.seed_instance(rng.getrandbits(64))
     return fake
 
@@ -75,7 +75,7 @@ def name(string: str, rng: random.Random) -> str | None:
 
 def _name(old: str, rng: random.Random) -> str:
     fake = _fake(old, rng)
-    if _HAN.search(old):
+    if has_han(old):
         return f"{fake.last_name()}{fake.first_name()}"
     firsts = " ".join(fake.first_name() for _ in range(max(0, min(3, len(old.split()) - 1))))
     last = str(fake.last_name())
@@ -96,7 +96,7 @@ def address(string: str, rng: random.Random) -> str:
     """Return an address; for a place alone, a place."""
     fake = _fake(string, rng)
     has_number = any(char.isdigit() for char in string)
-    if _HAN.search(string):
+    if has_han(string):
         city = f"{fake.city()}{fake.district()}" if len(string) > 4 else f"{fake.city()}"
         return f"{city}{fake.street_name()}{rng.randint(1, 199)}号" if has_number else city
     city = str(fake.city())

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from fedaudit.api import HAN
+
 from .latin_names import LISTED, TITLED, FoundName
 from .name_lists import name_lists
 from .name_words import BEFORE_NAMES, BEHIND_NAMES, NO_GIVEN_NAME
 
-_GIVEN = "[\u4e00-\u9fff]"
+_GIVEN = f"[{HAN}]"
 
 
 def chinese_names(text: str) -> Iterator[FoundName]:

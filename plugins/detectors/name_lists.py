@@ -6,8 +6,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import NamedTuple
 
+from fedaudit.api import HAN
+
 _LATIN = re.compile(r"[A-Z\u00c0-\u00de\u0100-\u024f][^\W\d_]+")
-_HAN = re.compile("[\u4e00-\u9fff]{1,2}")
+_HAN = re.compile(f"[{HAN}]{{1,2}}")
 
 
 class NameLists(NamedTuple):

@@ -3,10 +3,11 @@
 import re
 import string
 
+from fedaudit.api import has_han
+
 ANY = "xx"
 """The language code (spaCy's) of what works on every text."""
 
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 _LATIN = re.compile("[A-Za-z]")
 
 # One code point for one code point, so offsets stay true, as they would not under NFKC.
@@ -24,12 +25,12 @@ def fold(text: str) -> str:
 
 def occurs(language: str, text: str) -> bool:
     """Tell whether `text` holds anything written as `language` is."""
-    return language == ANY or bool((_HAN if language == "zh" else _LATIN).search(text))
+    return language == ANY or (has_han(text) if language == "zh" else bool(_LATIN.search(text)))
 
 
 def can_judge(language: str, text: str) -> bool:
     """Tell whether a model of `language` may judge `text`: Chinese has Han, others not."""
-    return language == ANY or (language == "zh") == bool(_HAN.search(text))
+    return language == ANY or (language == "zh") == has_han(text)
 
 
 def strip_span(text: str, start: int, end: int) -> tuple[int, int]:

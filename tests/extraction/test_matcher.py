@@ -33,6 +33,11 @@ def strictly(text, strings):
     return found
 
 
+def test_between_chinese_characters_any_word_may_end():
+    assert list(StrictMatcher(["吉𠮷"]).hits("吉𠮷𠮷原")) == ["吉𠮷"]
+    assert not list(StrictMatcher(["한"]).hits("한국"))
+
+
 @settings(deadline=None)
 @given(st.lists(STRING, max_size=6), st.text(LETTERS, max_size=10))
 def test_strict_matching_is_that_of_each_string_alone(strings, text):

@@ -21,6 +21,7 @@ def test_pieces_and_shapes_by_hand():
     assert [
         piece_shape(piece) for piece in ("Ann", "ANN", "ann", "A", "12", "原", "-", "McRay")
     ] == [*("Aa", "AA", "aa", "AA", "92", "漢", "-", "Aa")]
+    assert shape_signature("𠮷田") == ("漢", "漢")
     assert shape_signature("Ann-12") == ("Aa", "-", "92")
 
 

@@ -30,6 +30,7 @@ def test_words_in_english_and_chinese():
         "g",
     ]
     assert words("原告张三, Case 12号。") == ["原", "告", "张", "三", "case", "12", "号"]
+    assert words("𠮷田 한국어 말") == ["𠮷", "田", "한국어", "말"]
     assert words("ＡＢＣ１２ ﬁne") == ["abc12", "fine"]  # full width and ligatures
     assert words("naïve Größe") == ["naïve", "größe"]
     assert words(" \n…_!") == []

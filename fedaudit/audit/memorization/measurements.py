@@ -6,12 +6,12 @@ from itertools import product
 from statistics import median
 
 from fedaudit.api.engine import Engine
+from fedaudit.api.han import has_han
 from fedaudit.api.records import Measurement
 from fedaudit.audit.memorization.matching import Clients, MatchedContinuation, ModelContinuations
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
-from fedaudit.metrics.overlap.sentences import has_han
 
 PLUGIN = "memorize"
 ALL = "all"

@@ -13,6 +13,7 @@ from typing import Any
 from fedaudit.api.abilities import decoding_abilities, why_lacking
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, TargetError, TooShortError, UsageError
+from fedaudit.api.han import has_han
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
 from fedaudit.api.records import Measurement, Target
 from fedaudit.audit import evidence, pipeline
@@ -40,7 +41,6 @@ from fedaudit.config import registry
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
-from fedaudit.metrics.overlap.sentences import has_han
 
 KNOWN_TOKENS = 32
 """Tokens of a known text by which the prompts' beginning is chosen."""

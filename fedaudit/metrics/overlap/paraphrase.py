@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from fedaudit.api.han import has_han
 from fedaudit.metrics.overlap.classifier import Overlap
 from fedaudit.metrics.overlap.word_runs import Run
 
-from .sentences import has_han, sentences
+from .sentences import sentences
 
 Category = Literal["verbatim", "idea", "paraphrase_high", "paraphrase_low"]
 

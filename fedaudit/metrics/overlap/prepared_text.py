@@ -8,9 +8,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.api.han import has_han
 from fedaudit.metrics.overlap.tokenization import END, term_codes
 
-from .sentences import has_han, sentences
+from .sentences import sentences
 from .settings import DEFAULT, OverlapSettings
 
 Ints = NDArray[np.int64]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from fedaudit.api.han import HAN
 from fedaudit.metrics.overlap.punkt import (
     CANDIDATE,
     POSSIBLE,
@@ -13,9 +14,6 @@ from fedaudit.metrics.overlap.punkt import (
 
 Span = tuple[int, int]
 
-HAN = r"㐀-䶿一-鿿豈-﫿\U00020000-\U0003ffff"
-"""Chinese characters, for a character class."""
-_HAN = re.compile(f"[{HAN}]")
 _MARKS = "，。、；：！？…”’』」）》】"
 _HAN_END = re.compile(
     f"(?:[。！？；…]+|(?<=[{HAN}])[!?;]+)[”’」』）》】\"')]*|(?<=[{HAN}{_MARKS}])[ \t　]*[\n\r]+"
@@ -31,11 +29,6 @@ def splitter() -> str:
     return (
         "Punkt English" if english_model() else "Punkt's rules, without its list of abbreviations"
     )
-
-
-def has_han(text: str) -> bool:
-    """Tell whether a text has a Chinese character."""
-    return _HAN.search(text) is not None
 
 
 def sentences(text: str, *, han: bool = False) -> list[Span]:

@@ -11,7 +11,8 @@ from functools import cache, lru_cache
 from hashlib import blake2b
 from string import punctuation
 
-from .sentences import HAN
+from fedaudit.api.han import HAN
+
 from .stemming import stem
 from .treebank import tokenize_between
 

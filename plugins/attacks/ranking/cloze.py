@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api import Document, PiiSpan
-from fedaudit.extraction.controls import fill_candidates, is_han
+from fedaudit.api import HAN, Document, PiiSpan, has_han
+from fedaudit.extraction.controls import fill_candidates
 
-_WORD = r"[^\W㐀-鿿]"
+_WORD = rf"[^\W{HAN}]"
 """A character of a word; Chinese has no spaces between words."""
 
 Kind = tuple[str, bool]
@@ -33,7 +33,7 @@ class Occurrence:
     @property
     def kind(self) -> Kind:
         """The label and script that its candidates must have."""
-        return self.label, is_han(self.string)
+        return self.label, has_han(self.string)
 
     def key(self, seed: int) -> str:
         """Return a random sort key, which does not depend on the order of occurrences."""

@@ -1,11 +1,10 @@
 """Ordinary requests: what people ask a model for who have no attack in mind."""
 
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from fedaudit.api import AttackContext, Document, PromptTemplate
+from fedaudit.api import AttackContext, Document, PromptTemplate, has_han
 
 Origin = Literal["held-out", "own", "general"]
 
@@ -60,8 +59,6 @@ GENERAL_CHINESE = (
 )
 """The same for federations whose records are in Chinese."""
 
-_CHINESE = re.compile("[\u4e00-\u9fff]")
-
 
 def prompts_by_origin(
     context: AttackContext, origin: Origin | None, most: int
@@ -99,5 +96,5 @@ def _written(context: AttackContext, text: str) -> str:
 
 def _general(context: AttackContext) -> tuple[str, ...]:
     """Return requests in the language of most records."""
-    chinese = sum(bool(_CHINESE.search(document.text)) for document in context.attacker)
+    chinese = sum(has_han(document.text) for document in context.attacker)
     return GENERAL_CHINESE if 2 * chinese > len(context.attacker) else GENERAL

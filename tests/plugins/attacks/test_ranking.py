@@ -294,6 +294,8 @@ def test_every_mention_of_the_truth_is_masked_but_no_part_of_a_word():
     assert found.sentence("Lee") == "I, Lee, sue Kimberley; Lee signed."
     chinese = marked("原告张三称张三丰", ("张三", "PERSON"))
     assert parts(chinese, "张三").segments == ("原告", "称", "丰")
+    rare = marked("原告张三称𠮷张三𠮷", ("张三", "PERSON"))
+    assert parts(rare, "张三").segments == ("原告", "称𠮷", "𠮷")
     inside = Document(id="i", text="preKimpost and Kim", pii=(PiiSpan(3, 6, "PERSON"),))
     assert parts(inside, "Kim").segments == ("pre", "post and ", "")
 
