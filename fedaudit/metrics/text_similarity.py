@@ -9,8 +9,11 @@ from fedaudit.api.han import HAN, has_han
 
 _LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
 _LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")
+# An article begins a sentence: it stands behind a mark or a line break, and a word follows.
+_NO_ARTICLE = r"(?!(?:(?<=[^\w ])|(?<=[^\w ] ))A\s+[a-z])"
 _LABELLED_LETTER = re.compile(
     r"(?i:\b(?:answer|option|choice|case)|答案|选项?|案例|案件)\W*(?:(?i:is)\b|是|为)?\W*"
+    + _NO_ARTICLE
     + _LETTERS
 )
 _SINGLE_LETTER = re.compile(r"\W*([A-Ha-h])\W*")
@@ -57,7 +60,7 @@ def choice(text: str) -> frozenset[str] | None:
 
     They stand alone or first ("B", "b)", "AC", "B. tort law", "B项"), or behind a word for them
     ("The answer is B", "答案：B", "案例B"): the first such place counts. An A that begins a
-    sentence ("A claim of ...") is no option.
+    sentence ("A claim of ...") is no option, behind such a word and a mark neither.
     """
     text = unicodedata.normalize("NFKC", text).strip()
     match = _SINGLE_LETTER.fullmatch(text) or _LEADING.match(text) or _LABELLED_LETTER.search(text)
