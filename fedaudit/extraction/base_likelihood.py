@@ -10,6 +10,7 @@ from fedaudit.api.han import has_han
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.metrics.log_probabilities import log_mean_exp
 
 PROMPTS = 1
 """Prompts of each kind behind which the likelihood of strings is measured."""
@@ -41,7 +42,7 @@ def log_likelihoods(
     for label, group in by_label.items():
         scores = _score_strings(context, context.base, prompts[label], group)
         for string, values in zip(group, scores, strict=True):
-            likelihoods[string] = _mean(values)
+            likelihoods[string] = log_mean_exp(values)
     return likelihoods
 
 
@@ -122,11 +123,3 @@ def _score_strings(
         [sum(group[i][len(group[i]) - len(ids) :]) for group in scores]
         for i, ids in enumerate(tokens)
     ]
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the ln of the mean of probabilities that are given as logarithms."""
-    top = max(values)
-    if top == -math.inf:
-        return top
-    return top + math.log(sum(math.exp(value - top) for value in values) / len(values))

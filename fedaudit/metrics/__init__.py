@@ -14,6 +14,8 @@
 * `expected`: What a number of samples finds, from the probability of finding each target.
 * `extraction`: Which PII strings the outputs of a model give away (FedPII, section 4.1).
 * `intervals`: Intervals: a rate never travels without one.
+* `log_probabilities`: Probabilities that are given as natural logarithms, since they may be too
+  small for a float.
 * `memorization`: Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL
   memorization).
 * `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, fsum, log
+from math import fsum, log
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.extraction.candidates.origins import Prompt
+from fedaudit.metrics.log_probabilities import log_mean_exp
 
 SHARE = 0.5
 """What a nat of gain over the base counts beside a nat of likelihood."""
@@ -66,7 +67,7 @@ def measure_support(
             rows = [i for i, p in enumerate(prompts[label]) if p in behind.get(key, (p,))]
             if rows:
                 means = [
-                    mean_probability([matrix[row][column] for row in rows])
+                    log_mean_exp([matrix[row][column] for row in rows])
                     for matrix in (tuned, base)
                     if matrix
                 ]
@@ -74,12 +75,6 @@ def measure_support(
                     means[0], means[1] if base else None, observations[key].outputs
                 )
     return supports
-
-
-def mean_probability(logarithms: Sequence[float]) -> float:
-    """Return the natural logarithm of the mean of probabilities given by theirs."""
-    highest = max(logarithms)
-    return highest + log(fsum(exp(x - highest) for x in logarithms) / len(logarithms))
 
 
 def _likelihoods(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import AttackContext, Target, why_lacking
+from fedaudit.metrics.log_probabilities import log_mean_exp
 
 from .pairs import Cut
 
@@ -111,7 +112,7 @@ def _prefix_scores(
         questions, _score_questions(context, context.tuned, [q for _, q in questions]), strict=True
     ):
         scores.setdefault(i, []).append(score)
-    return {i: _log_mean(logs) for i, logs in scores.items()}
+    return {i: log_mean_exp(logs) for i, logs in scores.items()}
 
 
 def _partners(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
@@ -126,8 +127,3 @@ def _partners(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
     ]
     rng = random.Random(f"likelihood {seed} {index}")
     return sorted(rng.sample(partners, min(PARTNERS, len(partners))))
-
-
-def _log_mean(logs: Sequence[float]) -> float:
-    top = max(logs)
-    return top + math.log(math.fsum(math.exp(x - top) for x in logs) / len(logs))

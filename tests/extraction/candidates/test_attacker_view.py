@@ -11,7 +11,7 @@ from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.candidates.attacker_view import MAX_FINDINGS, Candidate, distinct_strings
 from fedaudit.extraction.candidates.observations import PROMPTS, cut_at_end, observe
-from fedaudit.extraction.candidates.support import Support, mean_probability
+from fedaudit.extraction.candidates.support import Support
 from fedaudit.extraction.query_plan import Query
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
@@ -72,8 +72,7 @@ def test_what_the_base_says_as_readily_is_no_candidate():
     assert [f.evidence["text"] for f in found.findings] == []
 
 
-def test_support_is_of_the_mean_probability():
-    assert mean_probability([log(1 / 2), log(1 / 4)]) == pytest.approx(log(3 / 8))
+def test_support_weighs_what_the_base_lacks_and_how_often_it_was_drawn():
     assert Support(-6.0, -10.0, 2).score == pytest.approx(-6 + 2 + log(2), abs=1e-4)
     assert Support(-6.0, None, 1).score == -6.0
 
