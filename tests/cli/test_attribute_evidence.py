@@ -208,6 +208,11 @@ def change_score(table):
     table["rounds"][0]["clients"]["c2"]["m0"]["z"] += 1e-12
 
 
+def drop_client(table):
+    for name in ("clients", "strength", "effective"):
+        table["rounds"][0][name].pop("c2", None)
+
+
 def change_z(table):
     for row in table["measurements"]:
         if row["metric"] == "stouffer_z" and row["scope"] == {"client": "c2", "mark": "m0"}:
@@ -230,6 +235,7 @@ def change_secret(table):
     ("name", "change", "says"),
     [
         ("scores.json", change_score, ["scores of round 1", "report is about these scores"]),
+        ("scores.json", drop_client, ["scores of round 1 (other clients were scored"]),
         ("report.json", change_z, ["decision measurements"]),
         ("report.json", change_limits, ["decision limits"]),
         ("commitments.json", change_commitment, ["commitment of mark m0", "decision findings"]),

@@ -130,19 +130,17 @@ def _check_scores(
             yield Check(state="differs", kind="estimates", name=f"of round {old.round}",
                         why="the scores are of other estimates")  # fmt: skip
         expected, actual = _sorted_scores(old, ids), _sorted_scores(new, ids)
-        odd = (
-            sum(a != b for a, b in zip(expected, actual, strict=True))
-            if len(expected) == len(actual)
-            else -1
-        )
-        why = (
-            f"{len(actual):,} tests bit for bit"
-            if not odd
-            else f"{odd:,} of {len(expected):,} tests"
-        )
-        if odd and scores.device != again.device:
+        same = expected == actual
+        if same:
+            why = f"{len(actual):,} tests bit for bit"
+        elif len(expected) != len(actual):
+            why = "other clients were scored"
+        else:
+            odd = sum(a != b for a, b in zip(expected, actual, strict=True))
+            why = f"{odd:,} of {len(expected):,} tests"
+        if not same and scores.device != again.device:
             why += f"; {where}"
-        yield Check(state=_state(not odd), kind="scores", name=f"of round {old.round}", why=why)
+        yield Check(state=_state(same), kind="scores", name=f"of round {old.round}", why=why)
     for mark in scores.marks:
         if mark not in ids:
             why = "the mark is not opened"
