@@ -22,7 +22,10 @@ def print_verification(path: Path, key: Path | None, root: Path | None) -> int:
 
 
 def sign_report(path: Path, key: Path, root: Path | None) -> int:
-    """Sign a report whose every check holds, and write the attestation beside it."""
+    """Sign a report unless a check differs, and write the attestation beside it.
+
+    What is not at hand or cannot be checked is signed with the digest that the report has.
+    """
     from fedaudit.cli.console import print_note
     from fedaudit.report import attestation
     from fedaudit.system.files import atomic_text

@@ -39,7 +39,12 @@ def report(
     ] = False,
     attest: Annotated[
         Path | None,
-        typer.Option("--attest", metavar="KEY", help="Sign it with an ed25519 key in PEM."),
+        typer.Option(
+            "--attest",
+            metavar="KEY",
+            help="Sign it with an ed25519 key in PEM unless a check differs; "
+            "files that are not at hand are not checked.",
+        ),
     ] = None,
     public_key: Annotated[
         Path | None,

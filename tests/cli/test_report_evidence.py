@@ -180,6 +180,14 @@ def test_a_signature_that_is_asked_for_must_be_there(place, keys, fedaudit):
     assert "differs: attestation report.intoto.json (there is no" in done.out
 
 
+def test_what_is_not_at_hand_hinders_no_signature_and_the_help_says_so(place, keys, fedaudit):
+    done = fedaudit("report", "out", "--attest", "key.pem")
+    assert (done.code, "1 not at hand, 1 not checked." in done.out) == (0, True)
+    assert (place / "out/report.intoto.json").exists()
+    text = " ".join(fedaudit("report", "--help").out.replace("│", " ").split())
+    assert "unless a check differs; files that are not at hand are not checked" in text
+
+
 def test_a_link_in_the_attestations_place_is_left_alone(place, keys, fedaudit):
     (place / "mine").write_text("mine")
     (place / "out/report.intoto.json").symlink_to(place / "mine")
