@@ -16,6 +16,8 @@ _COMPARE = {
     "<=": lambda left, right: left <= right,
 }
 
+NOT_MEASURED = "not measured"
+"""What the detail of a claim without numbers begins with."""
 OVERLAP = "the intervals overlap"
 CONTAINMENT = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
@@ -92,8 +94,8 @@ def _side(side: Select | float, measured: Measured) -> _Side:
     row = find_row(measured.get(side.variant, ()), side.metric, side.scope, side.plugin)
     number: float | None = None if row is None else getattr(row, side.number)
     if row is None or number is None:
-        why = f"not measured: {row.reason}" if row and row.reason else "not measured in this run"
-        return _Side(None, reason=why)
+        why = f": {row.reason}" if row and row.reason else " in this run"
+        return _Side(None, reason=NOT_MEASURED + why)
     if side.number != "value" or row.low is None or row.high is None:
         return _Side(number)
     return _Side(number, (row.low, row.high))

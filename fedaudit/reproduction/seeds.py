@@ -8,7 +8,7 @@ from statistics import fmean
 
 from fedaudit.api.records import Claim, Measurement
 from fedaudit.metrics.replication import mean_margins
-from fedaudit.reproduction.claims import Measured
+from fedaudit.reproduction.claims import NOT_MEASURED, Measured
 
 COUNTS = frozenset({"members", "others", "groups", "beside", "space"})
 """Scope keys that count records, and so differ from seed to seed."""
@@ -98,11 +98,17 @@ def interval(
 def claims_with_seed_counts(
     claims: Iterable[Claim], by_seed: Mapping[int, Mapping[str, Claim]]
 ) -> list[Claim]:
-    """Return claims about means over seeds, each with how many seeds support it alone."""
+    """Return claims about means over seeds, each with how many seeds support it alone.
+
+    A claim that no seed measured has no such count.
+    """
     seeds = ", ".join(map(str, by_seed))
     result = []
     for claim in claims:
         seed_claims = [claims_of[claim.id] for claims_of in by_seed.values()]
+        if all(c.detail.startswith(NOT_MEASURED) for c in seed_claims):
+            result.append(claim)
+            continue
         held_count = sum(c.holds is True for c in seed_claims)
         details = "; ".join(c.detail.split(";")[0] for c in seed_claims)
         detail = (

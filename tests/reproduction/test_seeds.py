@@ -147,6 +147,17 @@ def test_a_claim_says_how_many_seeds_bear_it_out():
     )
 
 
+@pytest.mark.parametrize(
+    "detail",
+    ["not measured in this run", "not measured: not measured with seed 3: nobody was asked"],
+)
+def test_a_claim_that_no_seed_measured_counts_none(detail):
+    open_claims = [claim(None, "not measured in this run"), claim(None, "not measured: nobody was")]
+    by_seed = {seed: {"c": one} for seed, one in enumerate(open_claims, 3)}
+    [found] = claims_with_seed_counts([claim(None, detail)], by_seed)
+    assert found == claim(None, detail)
+
+
 PROFILE = parse(
     {
         "name": "made up",
