@@ -16,8 +16,8 @@ from fedaudit.api.estimates import Estimate
 Array = npt.NDArray[np.float64]
 FIT_FROM = 100
 """Fewer references have no shape to extrapolate."""
-LEAST_SKEW = 0.99
-"""Most of the skewness that a skew normal can have, where a sample has more."""
+MAX_SKEWNESS = 0.99
+"""Of the skew normal that is fitted, where a sample has more: its law can have 0.9953 at most."""
 
 
 def exact(planted: float, space: Sequence[float]) -> float:
@@ -103,7 +103,7 @@ def skew_normal(scores: Array) -> tuple[float, float, float]:
     if not deviation:
         return 0.0, mean, 1e-12
     skew = float(((scores - mean) ** 3).mean() / deviation**3)
-    skew = math.copysign(min(abs(skew), LEAST_SKEW), skew)
+    skew = math.copysign(min(abs(skew), MAX_SKEWNESS), skew)
     root = (abs(skew) * 2 / (4 - math.pi)) ** (1 / 3)
     delta = math.copysign(root / math.sqrt((1 + root**2) * 2 / math.pi), skew)
     scale = deviation / math.sqrt(1 - 2 * delta**2 / math.pi)
