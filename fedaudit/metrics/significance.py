@@ -199,7 +199,7 @@ def needed_against(lost: int, level: float) -> int:
 
     `lost` strings are said by its base only.
     """
-    # Twice as many and 100 more are enough at any level that a float can tell from 0.
+    # Twice as many and 1100 more are enough at any level that a float can tell from 0.
     most = 2 * lost + 1100
     return bisect_left(range(most), True, key=lambda gained: mcnemar(gained, lost) <= level)
 

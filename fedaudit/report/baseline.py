@@ -171,7 +171,7 @@ def _spread(before: Estimate, after: Estimate) -> float:
 
 
 def _tail(increase: float, spread: float) -> float:
-    """Return P(normal >= worse / spread); of two numbers without any spread 1 or 0."""
+    """Return P(normal >= increase / spread); of two numbers without any spread 1 or 0."""
     from scipy.stats import norm
 
     if spread <= 0:

@@ -36,7 +36,7 @@ class SharedSets:
     """The sets of one round, each client's estimate as a combination of their sums."""
 
     participants: tuple[str, ...]
-    """In order; the columns of `shares`."""
+    """In order; the columns of `rows`."""
     sets: tuple[tuple[str, ...], ...]
     """Everybody last, where the sum over everybody is one of them."""
     tries: int = field(compare=False)
