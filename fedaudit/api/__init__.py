@@ -13,7 +13,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
   answers.
 * `engine`: What an engine is: it continues prompts, scores texts and computes exact probabilities.
 * `errors`: What can go wrong, and the exit code each becomes.
-* `estimates`: An estimate, and that of a rate: what every room and every plugin may need beside a
+* `estimates`: An estimate, that of a rate, and that of a difference: what all may need beside a
   number.
 * `han`: Han characters, which Chinese is written in: there are no spaces between its words.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.

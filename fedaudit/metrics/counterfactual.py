@@ -5,19 +5,6 @@ import math
 from fedaudit.api.estimates import Estimate
 
 
-def difference(first: Estimate, second: Estimate) -> Estimate:
-    """Return first - second with its 95 % interval, from the intervals of both.
-
-    Newcombe 1998 (Statistics in Medicine 17:873), method 10: the distances from each value to its
-    own bounds are added in squares. It takes both as independent, so that of numbers that rise and
-    fall together, as of the same strings in two models, the interval is too wide, not too narrow.
-    """
-    value = first.value - second.value
-    below = math.hypot(first.value - first.low, second.high - second.value)
-    above = math.hypot(first.high - first.value, second.value - second.low)
-    return Estimate(value, value - below, value + above)
-
-
 def drawn_chance(count: int) -> Estimate:
     """Return the chance that an audit draws a string at least once, of which it drew `count`.
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedaudit.api.estimates import Z_95, Estimate, wilson
+from fedaudit.api.estimates import Z_95, Estimate, difference, wilson
 
-__all__ = ["Z_95", "Estimate", "bootstrap_mean", "wilson"]
+__all__ = ["Z_95", "Estimate", "bootstrap_mean", "difference", "wilson"]
 
 
 def bootstrap_mean(values: Sequence[float], *, seed: int, draws: int = 1000) -> Estimate:

@@ -2,7 +2,7 @@
 
 A leak is new where the baseline has none with its attack, kind and mask. A number that was judged
 is worse where the one-sided test of its difference says so after Holm over all numbers: the
-difference's interval, that of `comparison.subtract`, is taken as normal around it. A judgement is
+difference's interval, that of `estimates.difference`, is taken as normal around it. A judgement is
 new where it fails and did not. What the baseline fails by itself is known and gates nothing.
 """
 
@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.estimates import Estimate
+from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.checklist.leaks import CAME_OUT, disclosure_modes
 from fedaudit.report.comparison import (
     comparison_notes,
     estimate_of,
     row_key,
-    subtract,
     telling_evidence,
 )
 from fedaudit.report.query import Row
@@ -146,7 +145,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
             name=name,
             before=before.value,
             now=after.value,
-            difference=subtract(before, after),
+            difference=difference(after, before),
             p=p[i],
             adjusted=adjusted[i],
             seen=float(norm.isf(level)) * spreads[i],
@@ -166,8 +165,8 @@ def _spread(before: Estimate, after: Estimate) -> float:
     """Return the standard deviation that the lower half of a difference's interval comes to."""
     from scipy.stats import norm
 
-    difference = subtract(before, after)
-    return (difference.value - difference.low) / float(norm.isf(0.025))
+    gap = difference(after, before)
+    return (gap.value - gap.low) / float(norm.isf(0.025))
 
 
 def _tail(increase: float, spread: float) -> float:

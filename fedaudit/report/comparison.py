@@ -6,12 +6,11 @@ independent numbers, so it is too wide for numbers on the same targets. Leaks ar
 masks, and whether more appeared than disappeared is tested exactly (McNemar).
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.estimates import Estimate
+from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.query import Row
 
 COMPARED_METRICS = frozenset(
@@ -90,14 +89,6 @@ def compare(first: Row, second: Row) -> ReportComparison:
     )
 
 
-def subtract(first: Estimate, second: Estimate) -> Estimate:
-    """Return `second` less `first` with the interval of Zou and Donner, for independent numbers."""
-    difference = second.value - first.value
-    down = math.hypot(second.value - second.low, first.high - first.value)
-    up = math.hypot(second.high - second.value, first.value - first.low)
-    return Estimate(difference, difference - down, difference + up)
-
-
 def mcnemar_two_sided(appeared: int, disappeared: int) -> float:
     """Return 2 P(Binomial(appeared + disappeared, 1/2) >= the larger), at most 1."""
     from fedaudit.metrics.significance import mcnemar
@@ -140,7 +131,7 @@ def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
             scope=row["scope"],
             first=before["value"],
             second=row["value"],
-            difference=subtract(old, new) if old and new else None,
+            difference=difference(new, old) if old and new else None,
         )
 
 

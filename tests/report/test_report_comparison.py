@@ -1,7 +1,6 @@
 """Two reports beside each other: differences with intervals, leaks that appeared or went."""
 
 from dataclasses import replace
-from math import sqrt
 
 import pytest
 from example_report import coverage, example, extraction, findings
@@ -9,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.estimates import Estimate
 from fedaudit.api.records import Finding
-from fedaudit.report.comparison import compare, mcnemar_two_sided, subtract
+from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.tables.comparison.two_reports import comparison_tables
 
 
@@ -24,14 +22,6 @@ def leak(name, label="PERSON"):
     mask = {"label": label, "length": 7, "hmac": name}
     return Finding(id=name, severity="high", label=label, measurement="contextual coverage",
                    evidence=mask)  # fmt: skip
-
-
-def test_a_difference_has_the_interval_of_zou_and_donner():
-    found = subtract(Estimate(0.5, 0.4, 0.6), Estimate(0.2, 0.1, 0.4))
-    # 0.2 - 0.5 = -0.3; down sqrt(0.1^2 + 0.1^2), up sqrt(0.2^2 + 0.1^2)
-    assert found.value == pytest.approx(-0.3)
-    assert found.low == pytest.approx(-0.3 - sqrt(0.02))
-    assert found.high == pytest.approx(-0.3 + sqrt(0.05))
 
 
 def test_of_two_wilson_intervals_it_is_newcombe_s_of_two_proportions():

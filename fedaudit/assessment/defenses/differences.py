@@ -10,9 +10,8 @@ from statistics import fmean
 
 from fedaudit.api.estimates import Estimate
 from fedaudit.assessment.defenses.outcome import DefenseOutcome
-from fedaudit.metrics.intervals import bootstrap_mean
+from fedaudit.metrics.intervals import bootstrap_mean, difference
 from fedaudit.metrics.replication import mean_estimate
-from fedaudit.report.comparison import subtract
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +66,9 @@ def _leak(
     mean = _clip_interval(mean_estimate(shares, same_records=True), 0.0)
     if none is None:
         return MeanChange(mean=mean)
-    # Both are of the same targets, but `subtract` assumes independence: rather too wide.
+    # Both are of the same targets, but `difference` assumes independence: rather too wide.
     gaps = [
-        subtract(before.leaks[attack].share, share)
+        difference(share, before.leaks[attack].share)
         for before, share in zip(none, shares, strict=True)
     ]
     return MeanChange(
@@ -100,7 +99,7 @@ def _loss_gap(before: DefenseOutcome, after: DefenseOutcome) -> Estimate | None:
         return bootstrap_mean(rises, seed=0)
     if before.loss is None or after.loss is None:
         return None
-    return subtract(before.loss, after.loss)
+    return difference(after.loss, before.loss)
 
 
 def _mean(

@@ -11,7 +11,7 @@ from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.api.records import Measurement
 from fedaudit.audit.memorization.matching import Clients, MatchedContinuation
 from fedaudit.audit.memorization.measurements import PLUGIN, ModelMatches
-from fedaudit.metrics.counterfactual import difference
+from fedaudit.metrics.intervals import difference
 from fedaudit.metrics.significance import mcnemar
 
 KIND = "counterfactual"

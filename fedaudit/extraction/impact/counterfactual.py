@@ -13,7 +13,8 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.extraction.leak_tests import share_estimate
 from fedaudit.extraction.targets import ALL, EXCLUSIVE, TargetSet
-from fedaudit.metrics.counterfactual import difference, drawn_chance
+from fedaudit.metrics.counterfactual import drawn_chance
+from fedaudit.metrics.intervals import difference
 from fedaudit.metrics.significance import mcnemar
 
 KIND = "counterfactual"

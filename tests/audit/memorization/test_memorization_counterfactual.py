@@ -7,8 +7,7 @@ from fedaudit.api.records import Target
 from fedaudit.audit.memorization import counterfactual
 from fedaudit.audit.memorization.findings import examples, findings
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.metrics.counterfactual import difference
-from fedaudit.metrics.intervals import wilson
+from fedaudit.metrics.intervals import difference, wilson
 
 A, B = corpus("a"), corpus("b")
 AB = {"a": A, "b": B}
