@@ -9,8 +9,10 @@ from fedaudit.api.han import HAN, has_han
 
 _LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
 _LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")
-# An article begins a sentence: it stands behind a mark or a line break, and a word follows.
-_NO_ARTICLE = r"(?!(?:(?<=[^\w ])|(?<=[^\w ] ))A\s+[a-z])"
+# An article begins a sentence: it stands behind a mark or a line break, and a word follows that
+# does not go on about an option.
+_GOING_ON = "and|as|because|since|for|due|is|was|or|which|with"
+_NO_ARTICLE = rf"(?!(?:(?<=[^\w ])|(?<=[^\w ] ))A\s+(?!(?:{_GOING_ON})\b)[a-z])"
 _LABELLED_LETTER = re.compile(
     r"(?i:\b(?:answer|option|choice|case)|答案|选项?|案例|案件)\W*(?:(?i:is)\b|是|为)?\W*"
     + _NO_ARTICLE

@@ -93,8 +93,8 @@ def _victims(variant: Variant, folder: Path, config: Simulation) -> Path:
     form = config.prompt_template
     every = [
         document
-        for number in range(config.clients)
-        for document in corpus.read(folder / f"data/c{number}.jsonl", form)
+        for client in config.client_names
+        for document in corpus.read(folder / f"data/{client}.jsonl", form)
     ]
     below = folder.parent.parent / "records" / folder.name / "everybody.jsonl"
     corpus.write(below, every)
@@ -128,8 +128,7 @@ def _client_reports(
 ) -> Iterator["Report"]:
     """Yield the reports of clients that are attacked about their own documents."""
     deployed = is_deployed(variant, folder)
-    every = [f"c{number}" for number in range(config.clients)]
-    for client in every if "*" in variant.clients else variant.clients:
+    for client in config.client_names if "*" in variant.clients else variant.clients:
         for name, data in _data(folder, client, variant.corpora, config.template):
             target_client = client if deployed else None
             common = {**common, **_local_adapter_option(variant, folder, config, client)}
