@@ -176,9 +176,9 @@ def engines(base: str, python: str) -> tuple[Any, Any]:
     from fedaudit.engine.parallel.protocol import EngineConfig
     from fedaudit.engine.vllm.options import VllmOptions
 
-    order = EngineConfig(base=base, device="auto", dtype="float32", template=None, batch_size=0)
-    local, _ = factory.make_engine(order, "local")
-    served, _ = factory.make_engine(order, "vllm", VllmOptions(python=python))
+    config = EngineConfig(base=base, device="auto", dtype="float32", template=None, batch_size=0)
+    local, _ = factory.make_engine(config, "local")
+    served, _ = factory.make_engine(config, "vllm", VllmOptions(python=python))
     return local, served
 
 

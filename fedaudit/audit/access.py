@@ -77,7 +77,7 @@ def load_engine(
     """
     from fedaudit.engine.parallel.protocol import EngineConfig
 
-    order = EngineConfig(
+    config = EngineConfig(
         base=audited.base,
         device=request.device,
         dtype=request.dtype,
@@ -86,7 +86,7 @@ def load_engine(
         fetch=audited.federation is None,
     )
     engine, base = factory.make_engine(
-        order, request.engine, request.vllm, lambda: UnfinishedPiece(journal)
+        config, request.engine, request.vllm, lambda: UnfinishedPiece(journal)
     )
     if audited.base_sha256 not in ("", base.sha256, base.earlier):
         raise InputError(

@@ -54,7 +54,7 @@ def startup_note(name: str) -> str:
 
 
 def make_engine(
-    order: "EngineConfig",
+    config: "EngineConfig",
     name: str,
     options: VllmOptions | None = None,
     make_cache: "Callable[[], CacheBackend] | None" = None,
@@ -69,11 +69,11 @@ def make_engine(
     if gpus is None:
         from fedaudit.engine.parallel import engine as parallel
 
-        return parallel.make_engine(order, name)
+        return parallel.make_engine(config, name)
     from fedaudit.engine.vllm.engine import start_engine
 
     cache = make_cache() if make_cache else None
-    return start_engine(order, gpus, options or VllmOptions(), cache)
+    return start_engine(config, gpus, options or VllmOptions(), cache)
 
 
 def finish(engine: "AnyEngine") -> Sequence[str]:

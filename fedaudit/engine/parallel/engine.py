@@ -57,37 +57,37 @@ class RayBackend:
     location = "on the Ray cluster"
     fewer = "--engine ray:1"
 
-    def __init__(self, rays: RayCluster, share: ResourceShare) -> None:
-        self.rays, self.share = rays, share
+    def __init__(self, cluster: RayCluster, share: ResourceShare) -> None:
+        self.cluster, self.share = cluster, share
 
     def start(self) -> tuple[int, "Future[Any]"]:
         """Start a process; its engine is loaded at its first question."""
-        return self.rays.start(self.share)
+        return self.cluster.start(self.share)
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
         """Ask the engine in a process."""
-        return self.rays.ask(worker, *question)
+        return self.cluster.ask(worker, *question)
 
     def stop(self, worker: int) -> None:
         """End a process."""
-        self.rays.stop(worker)
+        self.cluster.stop(worker)
 
 
 class ParallelEngine:
-    """Answers as LocalEngine does, by as many of them as the crew has room for."""
+    """Answers as LocalEngine does, by as many of them as the pool has room for."""
 
-    def __init__(self, crew: WorkerPool, order: EngineConfig, device: str = "auto") -> None:
-        self.crew, self.order, self.device = crew, order, device
-        [(_, info)] = crew.answers([(load_and_describe, order)])
-        self.facts: EngineInfo = info
-        self.context_length = self.facts.context_length
-        self.prompt_starts = self.facts.prompt_starts
+    def __init__(self, pool: WorkerPool, config: EngineConfig, device: str = "auto") -> None:
+        self.pool, self.config, self.device = pool, config, device
+        [(_, info)] = pool.answers([(load_and_describe, config)])
+        self.info: EngineInfo = info
+        self.context_length = self.info.context_length
+        self.prompt_starts = self.info.prompt_starts
 
     @cached_property
     def local(self) -> LocalEngine:
         """An engine of the same base in this process, for what needs the model itself."""
-        dtype = self.facts.dtype.removeprefix("torch.")  # what "auto" is here may be another
-        return replace(self.order, device=self.device, dtype=dtype, threads=0).make()
+        dtype = self.info.dtype.removeprefix("torch.")  # what "auto" is here may be another
+        return replace(self.config, device=self.device, dtype=dtype, threads=0).make()
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -144,19 +144,19 @@ class ParallelEngine:
         least: int = 1,
     ) -> list[Any]:
         """Return every item's answer, in order; `select` returns the items of a piece."""
-        most = min(PIECES * self.crew.size, -(-len(sizes) // least))
+        most = min(PIECES * self.pool.size, -(-len(sizes) // least))
         pieces = split_items(len(sizes), most)
-        files = self.facts.sha256, fingerprint(*target)
+        files = self.info.sha256, fingerprint(*target)
         questions = [
             (
                 execute,
                 EngineCall(
-                    order=self.order, method=method, values=(*target, select(piece)), files=files
+                    config=self.config, method=method, values=(*target, select(piece)), files=files
                 ),
             )
             for piece in pieces
         ]
-        return merge_answers(pieces, self.crew.answers(questions), sizes, progress)
+        return merge_answers(pieces, self.pool.answers(questions), sizes, progress)
 
 
 def _select(items: Sequence[Any]) -> Callable[[Sequence[int]], list[Any]]:
@@ -188,7 +188,7 @@ def merge_answers(
 
 
 def make_engine(
-    order: EngineConfig, name: str
+    config: EngineConfig, name: str
 ) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
     """Return the engine that `name` means, "local[:N]" or "ray[:N]", and its description.
 
@@ -196,46 +196,46 @@ def make_engine(
     ends.
     """
     if children := ray_cluster.requested_processes(name):
-        engine = _among_children(order, children)
+        engine = _among_children(config, children)
     elif (count := ray_cluster.requested_engines(name)) is not None:
-        engine = _on_ray(order, count)
+        engine = _on_ray(config, count)
     else:
-        local = order.make()
+        local = config.make()
         return local, describe(local)
-    return engine, engine.facts
+    return engine, engine.info
 
 
-def _among_children(order: EngineConfig, count: int) -> ParallelEngine:
+def _among_children(config: EngineConfig, count: int) -> ParallelEngine:
     """Return an engine of `count` processes; raises UsageError where that is no use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count > (cores or 1):
         raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
-    if device_for(order.device).type != "cpu":
+    if device_for(config.device).type != "cpu":
         raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
-    staff, threads = ProcessBackend(), max(1, torch.get_num_threads() // count)
-    order = replace(order, device="cpu", threads=threads)
-    return _start_engine(staff, WorkerPool(staff, count), order, "cpu")
+    backend, threads = ProcessBackend(), max(1, torch.get_num_threads() // count)
+    config = replace(config, device="cpu", threads=threads)
+    return _start_engine(backend, WorkerPool(backend, count), config, "cpu")
 
 
-def _on_ray(order: EngineConfig, count: int) -> ParallelEngine:
-    rays = RayCluster(count)
+def _on_ray(config: EngineConfig, count: int) -> ParallelEngine:
+    cluster = RayCluster(count)
     try:
-        size, share = rays.room.shared(count, order.device)
+        size, share = cluster.room.shared(count, config.device)
     except BaseException:
-        rays.close()
+        cluster.close()
         raise
-    worker_config = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
+    worker_config = replace(config, device="cuda" if share.gpus else "cpu", threads=share.cpus)
     return _start_engine(
-        rays, WorkerPool(RayBackend(rays, share), size), worker_config, order.device
+        cluster, WorkerPool(RayBackend(cluster, share), size), worker_config, config.device
     )
 
 
 def _start_engine(
-    backend: "ProcessBackend | RayCluster", crew: WorkerPool, order: EngineConfig, device: str
+    backend: "ProcessBackend | RayCluster", pool: WorkerPool, config: EngineConfig, device: str
 ) -> ParallelEngine:
     """Return an engine that closes its backend when it is garbage-collected."""
     try:
-        engine = ParallelEngine(crew, order, device)
+        engine = ParallelEngine(pool, config, device)
     except BaseException:
         backend.close()
         raise

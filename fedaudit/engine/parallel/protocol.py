@@ -55,16 +55,16 @@ class EngineInfo:
 class EngineCall:
     """A question to an engine: one of its methods, and what it is asked with."""
 
-    order: EngineConfig
+    config: EngineConfig
     method: str
     values: tuple[Any, ...]
     files: tuple[str, str | None]
     """The fingerprints of the base and of the adapter that the question is about."""
 
 
-def load_and_describe(order: EngineConfig) -> EngineInfo:
+def load_and_describe(config: EngineConfig) -> EngineInfo:
     """Return what there is to know of a base, in a process of the cluster."""
-    return describe(_local_engine(order))
+    return describe(_local_engine(config))
 
 
 def describe(engine: LocalEngine) -> EngineInfo:
@@ -78,19 +78,19 @@ def describe(engine: LocalEngine) -> EngineInfo:
     )
 
 
-def execute(question: EngineCall) -> Any:
+def execute(call: EngineCall) -> Any:
     """Return an engine's answer, in a process of the cluster.
 
     Raises InputError where the base or the adapter is another than where it was asked.
     """
-    engine, (base, adapter) = _local_engine(question.order), question.files
+    engine, (base, adapter) = _local_engine(call.config), call.files
     if engine.base.sha256 != base:
-        raise InputError(f"{question.order.base} has changed, or is not the same on all machines.")
+        raise InputError(f"{call.config.base} has changed, or is not the same on all machines.")
     if adapter is not None:
-        folder = question.values[0].adapter
+        folder = call.values[0].adapter
         if _weights(folder) != adapter:
             raise InputError(f"{folder} has changed, or is not the same on all machines.")
-    return getattr(engine, question.method)(*question.values)
+    return getattr(engine, call.method)(*call.values)
 
 
 def fingerprint(target: Target | None = None) -> str | None:
@@ -110,6 +110,6 @@ def _of_files(stamps: tuple[tuple[str, int], ...]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _local_engine(order: EngineConfig) -> LocalEngine:
+def _local_engine(config: EngineConfig) -> LocalEngine:
     """Return this process's engine, kept for the next question."""
-    return order.make()
+    return config.make()

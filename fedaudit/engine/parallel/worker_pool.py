@@ -52,8 +52,8 @@ class _Task:
 class WorkerPool:
     """At most `size` workers, started when there is something for them to do."""
 
-    def __init__(self, staff: WorkerBackend, size: int, *, patience: float = PATIENCE) -> None:
-        self.staff, self.size, self.patience = staff, size, patience
+    def __init__(self, backend: WorkerBackend, size: int, *, patience: float = PATIENCE) -> None:
+        self.backend, self.size, self.patience = backend, size, patience
         self._idle: list[int] = []
         self._tasks: dict[Future[Any], _Task] = {}
         self._failed = 0
@@ -71,28 +71,28 @@ class WorkerPool:
                 while waiting and self._idle:
                     worker, index = self._idle.pop(), waiting.popleft()
                     tries[index] += 1
-                    self._tasks[self.staff.ask(worker, questions[index])] = _Task(worker, index)
-                did, future = self._next()
+                    self._tasks[self.backend.ask(worker, questions[index])] = _Task(worker, index)
+                task, future = self._next()
                 try:
-                    answer = self._result(did, future)
+                    answer = self._result(task, future)
                 except WorkerDied as lost:
                     failed = self._failed
-                    if did.question is not None:
-                        waiting.appendleft(did.question)
-                        failed = tries[did.question]
+                    if task.question is not None:
+                        waiting.appendleft(task.question)
+                        failed = tries[task.question]
                     if failed >= ATTEMPTS:
                         raise self._give_up_error(lost) from None
                     continue
-                if did.question is not None:
+                if task.question is not None:
                     remaining -= 1
-                    yield did.question, answer
+                    yield task.question, answer
         finally:
             # Workers that are still busy go on; their answers are dropped.
             self._tasks = {f: _Task(d.worker, None, d.starting) for f, d in self._tasks.items()}
 
     def _start_workers(self, count: int) -> None:
         while len(self._idle) + len(self._tasks) < min(self.size, count):
-            worker, startup = self.staff.start()
+            worker, startup = self.backend.start()
             self._tasks[startup] = _Task(worker, starting=True)
 
     def _next(self) -> tuple[_Task, "Future[Any]"]:
@@ -101,29 +101,29 @@ class WorkerPool:
         done, _ = wait(self._tasks, self.patience if all_start else None, FIRST_COMPLETED)
         if not done:
             raise TargetError(
-                f"No engine found a place {self.staff.location} within {self.patience:.0f} "
+                f"No engine found a place {self.backend.location} within {self.patience:.0f} "
                 "seconds: are all slots taken?"
             )
         future = next(f for f in self._tasks if f in done)  # the one asked first
         return self._tasks.pop(future), future
 
-    def _result(self, did: _Task, future: "Future[Any]") -> Any:
+    def _result(self, task: _Task, future: "Future[Any]") -> Any:
         """Return an answer; its worker is free again, or gone."""
         try:
             answer = future.result()
         except WorkerDied:
-            self.staff.stop(did.worker)
-            self._failed += did.starting
+            self.backend.stop(task.worker)
+            self._failed += task.starting
             raise
         except BaseException:
-            self._idle.append(did.worker)
+            self._idle.append(task.worker)
             raise
-        self._idle.append(did.worker)
+        self._idle.append(task.worker)
         self._failed = 0
         return answer
 
     def _give_up_error(self, lost: WorkerDied) -> Interrupted:
         return Interrupted(
-            f"An engine {self.staff.location} died {ATTEMPTS} times at the same work ({lost}; out "
-            f"of memory?): fewer engines at a time, as {self.staff.fewer}, need less."
+            f"An engine {self.backend.location} died {ATTEMPTS} times at the same work ({lost}; "
+            f"out of memory?): fewer engines at a time, as {self.backend.fewer}, need less."
         )

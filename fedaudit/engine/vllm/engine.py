@@ -52,7 +52,7 @@ class VllmEngine(RemoteEngine):
         self,
         process: VllmServer,
         model: torch.nn.Module,
-        order: EngineConfig,
+        config: EngineConfig,
         cache: CacheBackend | None = None,
     ) -> None:
         self.vllm, self._model = process, model
@@ -65,7 +65,7 @@ class VllmEngine(RemoteEngine):
                 max_tokens=NO_BOUND,
             )
         )
-        tokenizer = RemoteTokenizer(str(process.args.path), order.template)
+        tokenizer = RemoteTokenizer(str(process.args.path), config.template)
         base = self._named(BASE)
         abilities = probe(base, tokenizer, context=0, longest=MIN_CONTEXT)
         self._names: dict[Version, str] = {}
@@ -150,7 +150,7 @@ class VllmEngine(RemoteEngine):
 
 
 def start_engine(
-    order: EngineConfig, gpus: int, options: VllmOptions, cache: CacheBackend | None = None
+    config: EngineConfig, gpus: int, options: VllmOptions, cache: CacheBackend | None = None
 ) -> tuple[VllmEngine, EngineInfo]:
     """Return an engine that has started a vLLM server, and its base's description.
 
@@ -159,10 +159,10 @@ def start_engine(
     InputError for a folder that holds no causal language model.
     """
     installation = find_vllm(options.python)
-    dtype = installation.dtype if order.dtype == "auto" else order.dtype
+    dtype = installation.dtype if config.dtype == "auto" else config.dtype
     if dtype not in DTYPES:
         raise InputError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
-    path = loader.locate(order.base, fetch=order.fetch)
+    path = loader.locate(config.base, fetch=config.fetch)
     model = empty_model(path)
     sha256, earlier = checkpoint.fingerprints(path)
     args = ServerArgs(
@@ -175,7 +175,7 @@ def start_engine(
     process = VllmServer(args, options)
     process.start()
     try:
-        engine = VllmEngine(process, model, order, cache)
+        engine = VllmEngine(process, model, config, cache)
     except BaseException:
         process.close()
         raise

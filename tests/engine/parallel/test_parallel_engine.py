@@ -94,18 +94,18 @@ def test_what_is_known_of_the_base(several, local):
     assert several.context_length == local.context_length
     assert several.prompt_starts == local.prompt_starts
     assert set(several.prompt_starts) == {"bare", "bos", "template"}
-    assert (several.facts.sha256, several.facts.dtype) == (local.base.sha256, "torch.float32")
+    assert (several.info.sha256, several.info.dtype) == (local.base.sha256, "torch.float32")
 
 
 def test_the_same_tokens(several, local):
     assert several.tokenize(TEXTS) == local.tokenize(TEXTS)
     assert several.tokenize([]) == []
-    staff = several.crew.staff
-    before = staff.asked
+    backend = several.pool.backend
+    before = backend.asked
     several.tokenize(TEXTS)
-    assert staff.asked == before + 1  # so few are not worth more than one way there
+    assert backend.asked == before + 1  # so few are not worth more than one way there
     assert several.tokenize(TEXTS * 40) == local.tokenize(TEXTS * 40)
-    assert staff.asked >= before + 3
+    assert backend.asked >= before + 3
 
 
 def test_the_same_continuations(several, local, target):
@@ -180,10 +180,10 @@ def test_a_mistake_is_the_same_mistake(several, local):
 
 
 def test_other_weights_elsewhere_are_refused(several, tuned, monkeypatch):
-    several.facts = replace(several.facts, sha256="0" * 64)
+    several.info = replace(several.info, sha256="0" * 64)
     with pytest.raises(InputError, match="fedaudit-nano has changed, or is not"):
         several.tokenize(["x"])
-    several.facts = replace(several.facts, sha256=protocol._local_engine(ORDER).base.sha256)
+    several.info = replace(several.info, sha256=protocol._local_engine(ORDER).base.sha256)
     monkeypatch.setattr(engine, "fingerprint", lambda target: "another")
     with pytest.raises(InputError, match="lora has changed, or is not"):
         several.score(tuned, [(1, 2)])

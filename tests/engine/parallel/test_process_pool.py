@@ -18,42 +18,42 @@ from fedaudit.system import processes
 
 
 @pytest.fixture
-def crew():
-    staff = ProcessBackend()
-    yield WorkerPool(staff, 2)
-    staff.close()
+def pool():
+    backend = ProcessBackend()
+    yield WorkerPool(backend, 2)
+    backend.close()
 
 
-def test_questions_are_answered_and_mistakes_come_back(crew):
-    found = dict(crew.answers([(square, number) for number in (5, 6, 7)]))
+def test_questions_are_answered_and_mistakes_come_back(pool):
+    found = dict(pool.answers([(square, number) for number in (5, 6, 7)]))
     assert found == {0: 25, 1: 36, 2: 49}
     with pytest.raises(InputError, match="-3 is negative"):
-        list(crew.answers([(square, -3)]))
-    assert dict(crew.answers([(square, 9)])) == {0: 81}
+        list(pool.answers([(square, -3)]))
+    assert dict(pool.answers([(square, 9)])) == {0: 81}
 
 
-def test_an_error_that_does_not_travel_is_told(crew):
+def test_an_error_that_does_not_travel_is_told(pool):
     with pytest.raises(RuntimeError, match="StaysError: cannot travel"):
-        list(crew.answers([(stays, None)]))
+        list(pool.answers([(stays, None)]))
 
 
-def test_a_process_that_dies_is_replaced(crew, tmp_path):
+def test_a_process_that_dies_is_replaced(pool, tmp_path):
     questions = [(square, 4), (dies_once, str(tmp_path / "seen")), (square, 5)]
-    assert dict(crew.answers(questions)) == {0: 16, 1: "alive", 2: 25}
+    assert dict(pool.answers(questions)) == {0: 16, 1: "alive", 2: 25}
 
 
-def test_a_process_that_dies_with_nothing_to_do_is_replaced(crew):
-    assert dict(crew.answers([(square, 2)])) == {0: 4}
-    [pool] = crew.staff._pools.values()
-    [process] = pool._processes.values()
+def test_a_process_that_dies_with_nothing_to_do_is_replaced(pool):
+    assert dict(pool.answers([(square, 2)])) == {0: 4}
+    [executor] = pool.backend._pools.values()
+    [process] = executor._processes.values()
     process.kill()
     process.join()
-    assert dict(crew.answers([(square, 3)])) == {0: 9}
+    assert dict(pool.answers([(square, 3)])) == {0: 9}
 
 
-def test_work_that_kills_whoever_does_it_ends(crew):
+def test_work_that_kills_whoever_does_it_ends(pool):
     with pytest.raises(Interrupted, match=r"of its own died 3 times .* --engine local"):
-        list(crew.answers([(dies, None)]))
+        list(pool.answers([(dies, None)]))
 
 
 def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
@@ -67,11 +67,11 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
         made.append(pool)
         return pool
 
-    order = EngineConfig(
+    config = EngineConfig(
         base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0
     )
-    several, known = engine.make_engine(order, "local:2")
-    local, told = engine.make_engine(order, "local")
+    several, known = engine.make_engine(config, "local:2")
+    local, told = engine.make_engine(config, "local")
     assert known == told
     assert (several.device, several.local.base.model.device.type) == ("cpu", "cpu")
     ids = [tokens.ids for tokens in local.tokenize(["Ann Lee of Leeds", "The bank", "paid the"])]
@@ -93,9 +93,9 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
 
 
 def test_more_processes_than_cores_are_refused():
-    order = EngineConfig(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
+    config = EngineConfig(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
     with pytest.raises(UsageError, match=r"local:9999 needs as many cores"):
-        engine.make_engine(order, "local:9999")
+        engine.make_engine(config, "local:9999")
 
 
 @pytest.mark.parametrize(

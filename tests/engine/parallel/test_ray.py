@@ -29,7 +29,7 @@ ORDER = EngineConfig(
 
 
 @pytest.fixture(scope="module")
-def rays():
+def cluster():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
         made = RayCluster(4)
@@ -39,8 +39,8 @@ def rays():
 
 
 @pytest.fixture(scope="module")
-def several(rays):
-    return ParallelEngine(WorkerPool(RayBackend(rays, ResourceShare(1)), 2), ORDER)
+def several(cluster):
+    return ParallelEngine(WorkerPool(RayBackend(cluster, ResourceShare(1)), 2), ORDER)
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +89,10 @@ def test_two_actors_answer_as_one_engine(several, local, requests, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_actor_that_dies_changes_nothing(several, local, rays, requests, adapter, capfd):
-    workers = several.crew._idle
+def test_an_actor_that_dies_changes_nothing(several, local, cluster, requests, adapter, capfd):
+    workers = several.pool._idle
     assert len(workers) == 2
-    pids = [rays.ask(worker, os.getpid).result() for worker in workers]
+    pids = [cluster.ask(worker, os.getpid).result() for worker in workers]
     killed = []
 
     def kill(done, total):
@@ -104,15 +104,15 @@ def test_an_actor_that_dies_changes_nothing(several, local, rays, requests, adap
     found = several.generate(target, GenerationBatch(requests, seed=2), progress=kill)
     assert found == local.generate(target, GenerationBatch(requests, seed=2))
     assert killed
-    idle = {rays.ask(worker, os.getpid).result() for worker in several.crew._idle}
+    idle = {cluster.ask(worker, os.getpid).result() for worker in several.pool._idle}
     assert idle
     assert pids[0] not in idle
     assert capfd.readouterr() == ("", "")
 
 
-def test_clients_train_there_to_the_same_bytes(rays, federation, monkeypatch, tmp_path):
-    monkeypatch.setattr(ray_cluster, "RayCluster", lambda count: rays)
-    monkeypatch.setattr(rays, "close", lambda: None)
+def test_clients_train_there_to_the_same_bytes(cluster, federation, monkeypatch, tmp_path):
+    monkeypatch.setattr(ray_cluster, "RayCluster", lambda count: cluster)
+    monkeypatch.setattr(cluster, "close", lambda: None)
     settings = replace(federation.config, engine="ray:2", workers=0)
     assert settings.sha256() == federation.config.sha256()
     simulate(settings, tmp_path / "run", listener=lambda event: None)
@@ -121,14 +121,14 @@ def test_clients_train_there_to_the_same_bytes(rays, federation, monkeypatch, tm
         assert (tmp_path / "run" / name).read_bytes() == path.read_bytes(), name
 
 
-def test_what_is_asked_does_not_stand_in_rays_logs(rays):
-    process, _ = rays.start(ResourceShare(1))
+def test_what_is_asked_does_not_stand_in_rays_logs(cluster):
+    process, _ = cluster.start(ResourceShare(1))
     secret = "Wilhelmina Featherstonehaugh"
-    assert rays.ask(process, str.upper, secret).result() == secret.upper()
+    assert cluster.ask(process, str.upper, secret).result() == secret.upper()
     with pytest.raises(ValueError, match=secret):
-        rays.ask(process, int, secret).result()
-    rays.stop(process)
-    logs = [path for path in Path(rays._folder).rglob("*") if path.is_file()]
+        cluster.ask(process, int, secret).result()
+    cluster.stop(process)
+    logs = [path for path in Path(cluster._folder).rglob("*") if path.is_file()]
     assert any("log" in path.suffix or "log" in path.name for path in logs)
     for path in logs:
         assert secret.encode() not in path.read_bytes(), path

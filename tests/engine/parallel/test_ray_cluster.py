@@ -29,7 +29,7 @@ def fake(monkeypatch):
 
 
 @pytest.fixture
-def rays(fake):
+def cluster(fake):
     made = RayCluster(3)
     yield made
     made.close()
@@ -102,56 +102,56 @@ def test_a_ray_of_our_own_tells_nobody_and_asks_for_a_token(tmp_path):
     assert "RAY_TMPDIR" not in ray_cluster.environment(long)
 
 
-def test_a_process_that_stays_and_one_that_does_not(rays, tmp_path, monkeypatch, capfd):
-    assert rays.room.cpus >= 3
-    process, there = rays.start(ONE)
+def test_a_process_that_stays_and_one_that_does_not(cluster, tmp_path, monkeypatch, capfd):
+    assert cluster.room.cpus >= 3
+    process, there = cluster.start(ONE)
     assert there.result() is None
-    pid = rays.ask(process, os.getpid).result()
-    assert pid == rays.ask(process, os.getpid).result() != os.getpid()
-    assert rays.run(ONE, os.getpid).result() != pid
+    pid = cluster.ask(process, os.getpid).result()
+    assert pid == cluster.ask(process, os.getpid).result() != os.getpid()
+    assert cluster.run(ONE, os.getpid).result() != pid
     # Both work where this process does, when it asks.
     monkeypatch.chdir(tmp_path)
-    assert rays.ask(process, os.getcwd).result() == str(tmp_path)
-    assert rays.run(ONE, os.getcwd).result() == str(tmp_path)
+    assert cluster.ask(process, os.getcwd).result() == str(tmp_path)
+    assert cluster.run(ONE, os.getcwd).result() == str(tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
-def test_errors_are_answers(rays, monkeypatch):
-    process, _ = rays.start(ONE)
+def test_errors_are_answers(cluster, monkeypatch):
+    process, _ = cluster.start(ONE)
     with pytest.raises(ValueError, match="invalid literal") as error:
-        rays.ask(process, int, "x").result()
+        cluster.ask(process, int, "x").result()
     assert "On the Ray cluster:" in error.value.__notes__[0]
     with pytest.raises(TargetError, match="cannot work: ray::run failed: SystemExit"):
-        rays.ask(process, sys.exit, "bye").result()
+        cluster.ask(process, sys.exit, "bye").result()
     monkeypatch.setattr(ray_cluster, "__version__", "0.0.1")
     with pytest.raises(InputError, match=r"has fedaudit .*, not 0\.0\.1 as this one"):
-        rays.ask(process, abs, -1).result()
+        cluster.ask(process, abs, -1).result()
 
 
-def test_a_folder_that_only_we_have(rays, monkeypatch, tmp_path):
-    process, _ = rays.start(ONE)
+def test_a_folder_that_only_we_have(cluster, monkeypatch, tmp_path):
+    process, _ = cluster.start(ONE)
     gone = tmp_path / "gone"
     monkeypatch.setattr(ray_cluster.Path, "cwd", lambda: gone)
     with pytest.raises(InputError, match=r"has no folder .*gone: all need the same files"):
-        rays.ask(process, abs, -1).result()
+        cluster.ask(process, abs, -1).result()
 
 
-def test_a_dead_process_is_lost_and_a_dead_training_done_again(rays, tmp_path):
-    process, _ = rays.start(ONE)
+def test_a_dead_process_is_lost_and_a_dead_training_done_again(cluster, tmp_path):
+    process, _ = cluster.start(ONE)
     with pytest.raises(WorkerDied, match="ActorDiedError"):
-        rays.ask(process, os._exit, 3).result()
-    rays.stop(process)
+        cluster.ask(process, os._exit, 3).result()
+    cluster.stop(process)
     # A training that dies twice and then does not: mkdir fails where the folder is.
     script = (
         "import os, sys; from pathlib import Path; here = Path(sys.argv[1])\n"
         "(here / str(len(list(here.iterdir())))).touch(); len(list(here.iterdir())) < 3 and os.kill"
         "(os.getppid(), 9)"
     )
-    done = rays.run(ONE, subprocess.call, [sys.executable, "-c", script, str(tmp_path)])
+    done = cluster.run(ONE, subprocess.call, [sys.executable, "-c", script, str(tmp_path)])
     assert done.result() == 0
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(WorkerDied, match="WorkerCrashedError"):
-        rays.run(ONE, os._exit, 3).result()
+        cluster.run(ONE, os._exit, 3).result()
 
 
 def test_a_training_that_always_dies_is_an_interruption(fake):
@@ -164,22 +164,22 @@ def test_a_training_that_always_dies_is_an_interruption(fake):
 
 
 def test_nothing_is_left_when_it_is_closed(fake):
-    rays = RayCluster(2)
-    folder, child = rays._folder, rays._child
+    cluster = RayCluster(2)
+    folder, child = cluster._folder, cluster._child
     assert folder.stat().st_mode & 0o777 == 0o700
-    asleep = rays.run(ONE, time.sleep, 600)
-    rays.close()
+    asleep = cluster.run(ONE, time.sleep, 600)
+    cluster.close()
     assert not folder.exists()
     assert child.returncode == -signal.SIGKILL
     with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
         asleep.result()
     with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
-        rays.start(ONE)
+        cluster.start(ONE)
 
 
-def test_its_end_without_us_is_an_interruption(rays):
-    asleep = rays.run(ONE, time.sleep, 600)
-    rays._child.kill()
+def test_its_end_without_us_is_an_interruption(cluster):
+    asleep = cluster.run(ONE, time.sleep, 600)
+    cluster._child.kill()
     with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
         asleep.result(60)
 
@@ -187,8 +187,8 @@ def test_its_end_without_us_is_an_interruption(rays):
 KILLED = """
 import os, sys
 from fedaudit.engine.parallel.ray_cluster import RayCluster
-rays = RayCluster(1)
-print(rays._folder, rays._child.pid, flush=True)
+cluster = RayCluster(1)
+print(cluster._folder, rays._child.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 
@@ -229,19 +229,19 @@ def test_a_ray_that_does_not_come(fake, wrong, joined, message):
 
 def test_a_ray_that_starts_late(fake):
     fake.setenv("FAKE_RAY", "late")
-    rays = RayCluster(2)
-    assert rays.run(ONE, abs, -3).result() == 3
-    rays.close()
+    cluster = RayCluster(2)
+    assert cluster.run(ONE, abs, -3).result() == 3
+    cluster.close()
 
 
 def test_a_running_cluster_is_joined_as_it_is(fake):
     fake.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     fake.setenv("RAY_AUTH_TOKEN", "theirs")
-    rays = RayCluster(2)
+    cluster = RayCluster(2)
     try:
-        assert rays.room.cpus == 64  # what there is, not what we would have set up
-        assert rays.run(ONE, os.getenv, "RAY_AUTH_TOKEN").result() == "theirs"
-        assert rays.run(ONE, os.getenv, "RAY_TMPDIR").result() == os.getenv("RAY_TMPDIR")
+        assert cluster.room.cpus == 64  # what there is, not what we would have set up
+        assert cluster.run(ONE, os.getenv, "RAY_AUTH_TOKEN").result() == "theirs"
+        assert cluster.run(ONE, os.getenv, "RAY_TMPDIR").result() == os.getenv("RAY_TMPDIR")
     finally:
-        rays.close()
-    assert not rays._folder.exists()
+        cluster.close()
+    assert not cluster._folder.exists()

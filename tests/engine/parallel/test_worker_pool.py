@@ -11,7 +11,7 @@ from fedaudit.api.errors import InputError, Interrupted, TargetError
 from fedaudit.engine.parallel.worker_pool import ATTEMPTS, WorkerDied, WorkerPool
 
 
-class Staff:
+class FakeBackend:
     """Workers that answer at once with the square; `fate` tells what becomes of an asking."""
 
     location, fewer = "on the Ray cluster", "--engine ray:1"
@@ -47,26 +47,28 @@ class Staff:
 
 
 def test_every_question_has_its_answer_once():
-    staff = Staff()
-    found = list(WorkerPool(staff, 3).answers([5, 6, 7, 8, 9]))
+    backend = FakeBackend()
+    found = list(WorkerPool(backend, 3).answers([5, 6, 7, 8, 9]))
     assert sorted(found) == [(0, 25), (1, 36), (2, 49), (3, 64), (4, 81)]
-    assert staff.started == 3
-    assert staff.stopped == []
+    assert backend.started == 3
+    assert backend.stopped == []
 
 
 def test_who_was_asked_first_is_heard_first():
     for _ in range(20):  # the addresses of the futures differ each time
-        assert [place for place, _ in WorkerPool(Staff(), 4).answers(range(9))] == list(range(9))
+        assert [place for place, _ in WorkerPool(FakeBackend(), 4).answers(range(9))] == list(
+            range(9)
+        )
 
 
 def test_no_more_start_than_there_is_to_do_and_they_stay():
-    staff = Staff()
-    crew = WorkerPool(staff, 8)
-    assert list(crew.answers([])) == []
-    assert staff.started == 0
-    assert sorted(crew.answers([1, 2])) == [(0, 1), (1, 4)]
-    assert sorted(crew.answers([3])) == [(0, 9)]
-    assert staff.started == 2
+    backend = FakeBackend()
+    pool = WorkerPool(backend, 8)
+    assert list(pool.answers([])) == []
+    assert backend.started == 0
+    assert sorted(pool.answers([1, 2])) == [(0, 1), (1, 4)]
+    assert sorted(pool.answers([3])) == [(0, 9)]
+    assert backend.started == 2
 
 
 @given(deaths=st.sets(st.integers(1, 12), max_size=6), size=st.integers(1, 5))
@@ -78,19 +80,21 @@ def test_whoever_dies_another_answers(deaths, size):
         dies = asked in deaths and tries[question] < ATTEMPTS
         return WorkerDied("killed") if dies else None
 
-    staff = Staff(fate)
-    found = sorted(WorkerPool(staff, size).answers(range(10)))
+    backend = FakeBackend(fate)
+    found = sorted(WorkerPool(backend, size).answers(range(10)))
     assert found == [(i, i * i) for i in range(10)]
-    died = len(staff.asked) - 10
-    assert len(staff.stopped) == len(set(staff.stopped)) == died
-    assert staff.started - died <= size
+    died = len(backend.asked) - 10
+    assert len(backend.stopped) == len(set(backend.stopped)) == died
+    assert backend.started - died <= size
 
 
 def test_a_question_at_which_all_die_is_given_up():
-    staff = Staff(lambda asked, question: WorkerDied("OutOfMemoryError") if question == 7 else None)
+    backend = FakeBackend(
+        lambda asked, question: WorkerDied("OutOfMemoryError") if question == 7 else None
+    )
     with pytest.raises(Interrupted, match=r"died 3 times .* \(OutOfMemoryError;.*ray:1") as error:
-        list(WorkerPool(staff, 2).answers([1, 7, 2, 3]))
-    assert Counter(question for _, question in staff.asked)[7] == ATTEMPTS == 3
+        list(WorkerPool(backend, 2).answers([1, 7, 2, 3]))
+    assert Counter(question for _, question in backend.asked)[7] == ATTEMPTS == 3
     assert error.value.exit_code == 6
 
 
@@ -101,53 +105,55 @@ def test_deaths_at_different_questions_do_not_add_up():
         tries[question] += 1
         return WorkerDied("killed") if tries[question] < ATTEMPTS else None
 
-    assert sorted(WorkerPool(Staff(fate), 2).answers(range(20))) == [(i, i * i) for i in range(20)]
+    assert sorted(WorkerPool(FakeBackend(fate), 2).answers(range(20))) == [
+        (i, i * i) for i in range(20)
+    ]
 
 
 @pytest.mark.parametrize("stillborn", [2, 3])
 def test_starting_is_tried_three_times(stillborn):
-    staff = Staff(stillborn=stillborn)
+    backend = FakeBackend(stillborn=stillborn)
     if stillborn < ATTEMPTS:
-        assert list(WorkerPool(staff, 1).answers([4])) == [(0, 16)]
+        assert list(WorkerPool(backend, 1).answers([4])) == [(0, 16)]
     else:
         with pytest.raises(Interrupted, match="died 3 times"):
-            list(WorkerPool(staff, 1).answers([4]))
-    assert staff.stopped == list(range(1, stillborn + 1))
+            list(WorkerPool(backend, 1).answers([4]))
+    assert backend.stopped == list(range(1, stillborn + 1))
 
 
 def test_without_a_place_it_does_not_wait_for_ever():
     with pytest.raises(TargetError, match=r"No engine found a place .* within 0 seconds"):
-        list(WorkerPool(Staff(places=0), 2, patience=0.05).answers([1]))
+        list(WorkerPool(FakeBackend(places=0), 2, patience=0.05).answers([1]))
 
 
 def test_one_place_is_enough():
     # The second worker never finds a place; the first does everything.
-    staff = Staff(places=1)
-    assert sorted(WorkerPool(staff, 2, patience=0.05).answers([1, 2, 3])) == [
+    backend = FakeBackend(places=1)
+    assert sorted(WorkerPool(backend, 2, patience=0.05).answers([1, 2, 3])) == [
         (0, 1),
         (1, 4),
         (2, 9),
     ]
-    assert {worker for worker, _ in staff.asked} == {1}
+    assert {worker for worker, _ in backend.asked} == {1}
 
 
 def test_an_error_comes_through_and_the_workers_stay():
-    staff = Staff(lambda asked, question: InputError("too long") if question == 2 else None)
-    crew = WorkerPool(staff, 1)
+    backend = FakeBackend(lambda asked, question: InputError("too long") if question == 2 else None)
+    pool = WorkerPool(backend, 1)
     with pytest.raises(InputError, match="too long"):
-        list(crew.answers([1, 2, 3]))
-    assert list(crew.answers([5])) == [(0, 25)]
-    assert staff.started == 1
+        list(pool.answers([1, 2, 3]))
+    assert list(pool.answers([5])) == [(0, 25)]
+    assert backend.started == 1
 
 
 def test_what_is_left_over_from_before_is_nobodys_answer():
-    staff = Staff(lambda asked, question: "never" if question == 6 else None)
-    crew = WorkerPool(staff, 2)
-    answers = crew.answers([6, 3, 4])
+    backend = FakeBackend(lambda asked, question: "never" if question == 6 else None)
+    pool = WorkerPool(backend, 2)
+    answers = pool.answers([6, 3, 4])
     assert next(answers) in {(1, 9), (2, 16)}
     answers.close()
-    [(worker, late)] = staff.open.items()
+    [(worker, late)] = backend.open.items()
     late.set_result(-1)
-    assert sorted(crew.answers([5, 7, 8])) == [(0, 25), (1, 49), (2, 64)]
-    assert staff.started == 2
+    assert sorted(pool.answers([5, 7, 8])) == [(0, 25), (1, 49), (2, 64)]
+    assert backend.started == 2
     assert worker in {1, 2}
