@@ -72,7 +72,7 @@ class LocalEngine:
         self._limits = shared_prefix.AdaptiveBatchLimits(
             shared_prefix.BatchLimits(self.rows, self.tokens, self._logits())
         )
-        self._spellings = AutomatonCache(base)
+        self._automata = AutomatonCache(base)
         self.small = is_small(base.model)
         """What is attached later does not count."""
         self.merging = MergedWeights(base.model, small=self.small)
@@ -98,9 +98,9 @@ class LocalEngine:
         texts: list[list[str]] = [[""] * request.samples for request in batch.requests]
         done, total = 0, sum(request.samples for request in batch.requests)
         stop = self._stop_strings(batch.stop_strings)
-        work = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
+        job = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
         with self.apply_target(target) as model:
-            for pieces, outputs in scheduler.generate_all(model, work, self.room):
+            for pieces, outputs in scheduler.generate_all(model, job, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True))
                 for piece in pieces:
                     for sample in range(piece.first, piece.last):
@@ -129,9 +129,9 @@ class LocalEngine:
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
         completions: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
-        work = SamplingJob(requests if targets else [], 0, decoding, self.base.end_tokens)
+        job = SamplingJob(requests if targets else [], 0, decoding, self.base.end_tokens)
         done = 0
-        with contextlib.closing(multi_target.generate_for_targets(self, targets, work)) as answered:
+        with contextlib.closing(multi_target.generate_for_targets(self, targets, job)) as answered:
             for rows, outputs in answered:
                 texts = self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True)
                 for (target_index, index), text, tokens in zip(rows, texts, outputs, strict=True):
@@ -217,15 +217,15 @@ class LocalEngine:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
         for prompt in request.prompts:
             self._check_length(len(prompt), request.max_new_tokens)
-        walk = SearchConfig(
-            spelling=self._spellings.get(request.strings, self.base.end_tokens),
-            new=request.max_new_tokens,
+        config = SearchConfig(
+            automaton=self._automata.get(request.strings, self.base.end_tokens),
+            max_new_tokens=request.max_new_tokens,
             decoding=request.decoding,
             threshold=request.threshold,
         )
         chances: dict[int, PrefixProbabilities] = {}
         with self.apply_target(target) as model:
-            for indices, results in scheduler.search_all(model, request, walk, self._limits):
+            for indices, results in scheduler.search_all(model, request, config, self._limits):
                 chances |= zip(indices, results, strict=True)
                 progress(len(chances), len(request))
         return [chances[index] for index in range(len(request))]
@@ -253,7 +253,7 @@ class LocalEngine:
         if strings is None:
             return None
         try:
-            return StopStrings(strings, self._spellings.table(self.base.end_tokens))
+            return StopStrings(strings, self._automata.table(self.base.end_tokens))
         except InputError:
             return None
 
@@ -262,13 +262,13 @@ class LocalEngine:
         vocabulary = int(self.base.model.config.get_text_config().vocab_size)
         return max(1, memory.logits_at_once(self.base.model, LOGITS) // vocabulary)
 
-    def _check_length(self, prompt: int, new: int) -> None:
-        if prompt == 0 and new:
+    def _check_length(self, prompt: int, max_new_tokens: int) -> None:
+        if prompt == 0 and max_new_tokens:
             raise InputError("A prompt is empty, and this model has no token that begins a text.")
-        if prompt + new > self.context_length:
+        if prompt + max_new_tokens > self.context_length:
             raise InputError(
-                f"A prompt of {prompt} tokens and {new} new ones is longer than the context of "
-                f"{self.base.name}, {self.context_length} tokens."
+                f"A prompt of {prompt} tokens and {max_new_tokens} new ones is longer than the "
+                f"context of {self.base.name}, {self.context_length} tokens."
             )
 
     @contextlib.contextmanager

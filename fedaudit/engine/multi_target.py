@@ -40,20 +40,20 @@ class TargetEngine(Protocol):
 
 
 def generate_for_targets(
-    engine: TargetEngine, targets: Sequence[Target], work: SamplingJob
+    engine: TargetEngine, targets: Sequence[Target], job: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
-    if len(work.requests) >= MIN_MERGED_QUESTIONS and all(
+    if len(job.requests) >= MIN_MERGED_QUESTIONS and all(
         _merges(engine, target) for target in targets
     ):
         for target_index, target in enumerate(targets):
             with engine.apply_target(target) as model:
-                for pieces, tokens in scheduler.generate_all(model, work, engine.room):
+                for pieces, tokens in scheduler.generate_all(model, job, engine.room):
                     yield [(target_index, piece.index) for piece in pieces], tokens
         return
     with engine.apply_target(BASE) as model:
         adapters = _side_by_side(model, targets)
-        for pieces, tokens in scheduler.generate_together(model, work, adapters, engine.room):
+        for pieces, tokens in scheduler.generate_together(model, job, adapters, engine.room):
             yield [(t, p.index) for t in range(len(targets)) for p in pieces], tokens
 
 

@@ -132,7 +132,7 @@ class RoutedEngine(EngineWrapper):
         Prompts of one call that it makes equal are asked as one, with as many draws as all of
         them: by themselves they would all get the same draws, which count once.
         """
-        from fedaudit.engine.exact.scattered import (
+        from fedaudit.engine.exact.shared_prompts import (
             scatter_probabilities,  # draws as the sampler does, with torch
         )
 

@@ -38,19 +38,19 @@ class Capacity:
     """What was found to be too large."""
 
 
-def generate_all(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator[Answered]:
+def generate_all(model: PreTrainedModel, job: SamplingJob, room: Capacity) -> Iterator[Answered]:
     """Yield the samples of all requests, in the order in which they end.
 
     Where memory runs out, the samples that have not ended start again, fewer at once.
     """
-    for all_ in _by_new(work.requests):
+    for all_ in _by_new(job.requests):
         waiting = all_
         while waiting:
-            length = _length(work.requests, waiting)  # the longest is the first
+            length = _length(job.requests, waiting)  # the longest is the first
             rows = min(room.rows, room.tokens // length, rows_of(waiting))
             rows = room.memory.fewer(length, rows)
             waiting = [chunk for piece in waiting for [chunk] in split_batch([piece], rows)]
-            waiting = yield from _until_full(model, work, waiting, rows, room.memory)
+            waiting = yield from _until_full(model, job, waiting, rows, room.memory)
 
 
 def _by_new(requests: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
@@ -63,7 +63,7 @@ def _by_new(requests: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
 
 def _until_full(
     model: PreTrainedModel,
-    work: SamplingJob,
+    job: SamplingJob,
     waiting: list[SampleRange],
     rows: int,
     memory: BatchSizeFinder,
@@ -71,7 +71,7 @@ def _until_full(
     """Yield the samples that end until memory runs out; return those that have not ended."""
     finished = set[SampleRange]()
     try:
-        for ranges, tokens in decoding.decode_refilled(model, work, waiting, rows):
+        for ranges, tokens in decoding.decode_refilled(model, job, waiting, rows):
             finished.update(ranges)
             yield ranges, tokens
         return []
@@ -79,23 +79,23 @@ def _until_full(
         if not is_out_of_memory(error):
             raise
     remaining = [piece for piece in waiting if piece not in finished]
-    memory.failed(_length(work.requests, remaining), rows)
+    memory.failed(_length(job.requests, remaining), rows)
     return remaining
 
 
 def generate_together(
-    model: PreTrainedModel, work: SamplingJob, adapters: multi.MultiLora, room: Capacity
+    model: PreTrainedModel, job: SamplingJob, adapters: multi.MultiLora, room: Capacity
 ) -> Iterator[Answered]:
     """Yield the samples of all requests under each of `adapters`: adapter by adapter in a batch."""
 
     def draw(chunk: list[SampleRange]) -> list[list[int]]:
         replicas = chunk * adapters.count
         with adapters.active(len(replicas)):
-            return decoding.decode_batch(model, work, replicas, adapters.keep_rows)
+            return decoding.decode_batch(model, job, replicas, adapters.keep_rows)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
-    for batch in sample_batches(work.requests, rows, tokens):
-        yield from room.memory.run(_length(work.requests, batch) * adapters.count, batch, draw)
+    for batch in sample_batches(job.requests, rows, tokens):
+        yield from room.memory.run(_length(job.requests, batch) * adapters.count, batch, draw)
 
 
 def score_all(
@@ -157,7 +157,7 @@ def scored_groups(
         }
         try:
             for members, rows in shared_prefix.log_probabilities(
-                model, groups, remaining, limits.bounds
+                model, groups, remaining, limits.current
             ):
                 scores = {(m.group, m.index): row for m, row in zip(members, rows, strict=True)}
                 new = [key for key in scores if key not in finished]
@@ -174,7 +174,7 @@ def scored_groups(
 def search_all(
     model: PreTrainedModel,
     request: PrefixProbabilityRequest,
-    walk: SearchConfig,
+    config: SearchConfig,
     limits: shared_prefix.AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
     """Yield indices of prompts and their probabilities.
@@ -187,7 +187,7 @@ def search_all(
         finished = set[int]()
         try:
             for batch, results in probabilities.prefix_probabilities(
-                model, request.select(remaining), walk, limits.bounds
+                model, request.select(remaining), config, limits.current
             ):
                 finished.update(batch)
                 yield [remaining[index] for index in batch], results

@@ -61,38 +61,40 @@ class SearchLevel:
 def prefix_probabilities(
     model: PreTrainedModel,
     request: PrefixProbabilityRequest,
-    walk: SearchConfig,
-    bounds: BatchLimits,
+    config: SearchConfig,
+    limits: BatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
-    """Yield prompts and P(a continuation begins with s) for the strings that `walk` spells.
+    """Yield prompts and P(a continuation begins with s) for the strings that `config` spells.
 
     `least` is the mass that was followed to the end, `most` adds all that was given up on branches
     which might have spelt the string. Batches are of prompts of one padded length; a prompt is
     named by its index.
     """
-    indices = {string: index for index, string in enumerate(walk.spelling.strings)}
+    indices = {string: index for index, string in enumerate(config.automaton.strings)}
     columns = np.array([indices[string] for string in request.strings], dtype=np.int64)
-    for batch in _batches(request.prompts, walk.new, bounds):
+    for batch in _batches(request.prompts, config.max_new_tokens, limits):
         batch_request = request.select(batch)
-        sums = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
-        room = _room(padded_length(len(batch_request.prompts[0])) + walk.new, bounds)
-        rows = max(1, bounds.logits // TABLES)
-        BatchSearch(model=model, walk=walk, totals=sums, room=room, rows=rows).run(batch_request)
-        yield batch, list(sums.chances(columns))
+        totals = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
+        room = _room(padded_length(len(batch_request.prompts[0])) + config.max_new_tokens, limits)
+        rows = max(1, limits.logits // TABLES)
+        BatchSearch(model=model, config=config, totals=totals, room=room, rows=rows).run(
+            batch_request
+        )
+        yield batch, list(totals.probabilities(columns))
 
 
-def _batches(prompts: TokenRows, new: int, bounds: BatchLimits) -> Iterator[list[int]]:
+def _batches(prompts: TokenRows, max_new_tokens: int, limits: BatchLimits) -> Iterator[list[int]]:
     """Yield the indices of prompts of one padded length, longest first."""
     widths = [padded_length(len(prompt)) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
         alike = [index for index, w in enumerate(widths) if w == width]
-        room = _room(width + new, bounds)
+        room = _room(width + max_new_tokens, limits)
         for start in range(0, len(alike), room):
             yield alike[start : start + room]
 
 
-def _room(width: int, bounds: BatchLimits) -> int:
-    return max(1, min(bounds.rows, bounds.tokens // width))
+def _room(width: int, limits: BatchLimits) -> int:
+    return max(1, min(limits.rows, limits.tokens // width))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ class BatchSearch:
     """The search for one batch of prompts of one padded length."""
 
     model: PreTrainedModel
-    walk: SearchConfig
+    config: SearchConfig
     totals: SearchTotals
     room: int
     """Rows that go through the model at once."""
@@ -125,10 +127,10 @@ class BatchSearch:
         rows, tokens, longer = list[Integers](), list[Integers](), list[SearchBranches]()
         for start in range(0, len(branches), self.rows):
             chunk = slice(start, start + self.rows)
-            table = distribution(logits[chunk], self.walk)
-            is_last = used + 1 == self.walk.new
+            table = distribution(logits[chunk], self.config)
+            is_last = used + 1 == self.config.max_new_tokens
             row, token, children = expand_branches(
-                table, branches[chunk], self.walk, self.totals, is_last=is_last
+                table, branches[chunk], self.config, self.totals, is_last=is_last
             )
             rows.append(row + start)
             tokens.append(token)

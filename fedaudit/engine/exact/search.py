@@ -36,8 +36,8 @@ _STEP, _DRAW, _LAUNCH = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE
 class SearchConfig:
     """What is walked: the strings, how continuations are drawn, and from where on it matters."""
 
-    spelling: TokenAutomaton
-    new: int
+    automaton: TokenAutomaton
+    max_new_tokens: int
     """Tokens that a continuation may have."""
     decoding: SamplingParams
     threshold: float
@@ -45,7 +45,7 @@ class SearchConfig:
 
     def followed(self, branches: "SearchBranches") -> Chosen:
         """Say which branches are likely enough to be followed."""
-        spelt = self.spelling.depths[branches.nodes]
+        spelt = self.automaton.depths[branches.nodes]
         return np.asarray(branches.mass >= self.threshold * RATE**spelt)
 
 
@@ -109,7 +109,7 @@ class SearchTotals:
         np.add.at(self._lost, (lost.prompts, start), lost.mass)
         np.add.at(self._lost, (lost.prompts, end), -lost.mass)
 
-    def chances(self, columns: Integers) -> Iterator[PrefixProbabilities]:
+    def probabilities(self, columns: Integers) -> Iterator[PrefixProbabilities]:
         """Yield the bounds of every prompt; sums of rounded numbers stay between 0 and 1."""
         least = self._least.clip(0, 1)
         most = (least + self._lost[:, :-1].cumsum(axis=1)).clip(least, 1)
@@ -120,19 +120,19 @@ class SearchTotals:
             )
 
 
-def distribution(logits: torch.Tensor, walk: SearchConfig) -> torch.Tensor:
+def distribution(logits: torch.Tensor, config: SearchConfig) -> torch.Tensor:
     """Return what tokens are drawn from, float64 (rows, tokens in the spelling's order)."""
-    order = to_device(walk.spelling.words.order, logits.device)
-    if walk.decoding.temperature == 0:
+    order = to_device(config.automaton.vocabulary.order, logits.device)
+    if config.decoding.temperature == 0:
         likeliest = logits.float().argmax(dim=-1, keepdim=True)
         return (order[None] == likeliest).double()
-    return probabilities(logits.float(), walk.decoding)[:, order]
+    return probabilities(logits.float(), config.decoding)[:, order]
 
 
 def expand_branches(
     table: torch.Tensor,
     branches: SearchBranches,
-    walk: SearchConfig,
+    config: SearchConfig,
     totals: SearchTotals,
     *,
     is_last: bool,
@@ -142,7 +142,7 @@ def expand_branches(
     What completes a string is added up, whether it goes on or not, and so is what is given up.
     `is_last` says that no token follows the next one.
     """
-    steps = [walk.spelling.steps(node) for node in branches.nodes.tolist()]
+    steps = [config.automaton.steps(node) for node in branches.nodes.tolist()]
     rows = np.repeat(np.arange(len(steps)), [len(step.strings) for step in steps])
     first, last = (np.concatenate([getattr(step, n) for step in steps]) for n in ("first", "last"))
     # A run of tokens has the mass of the sum up to its end less that up to its beginning.
@@ -166,12 +166,12 @@ def expand_branches(
         drawn=before.drawn,
         keys=splitmix64(before.keys + tokens.astype(np.uint64) * _STEP),
     )
-    follow = np.where(before.drawn, tokens == token[rows], walk.followed(longer))
+    follow = np.where(before.drawn, tokens == token[rows], config.followed(longer))
     given_up = np.flatnonzero(~follow & ~before.drawn)
-    totals.lose(longer[given_up], walk.spelling.below())
+    totals.lose(longer[given_up], config.automaton.below())
     out, launched = _launch_draws(longer[given_up], totals)
     chosen = np.concatenate([np.flatnonzero(follow), given_up[out]])
-    ids = walk.spelling.words.order[tokens[chosen]]
+    ids = config.automaton.vocabulary.order[tokens[chosen]]
     return rows[chosen], ids, SearchBranches.joined([longer[follow], launched])
 
 

@@ -138,8 +138,8 @@ class TokenAutomaton:
     white space (ValueError).
     """
 
-    def __init__(self, strings: Collection[str], words: Vocabulary) -> None:
-        self.words = words
+    def __init__(self, strings: Collection[str], vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
         self.strings = sorted(set(strings), key=_encode)
         if any(not string or string[0].isspace() for string in self.strings):
             raise ValueError("A string to spell is empty or begins with white space.")
@@ -184,8 +184,8 @@ class TokenAutomaton:
         return self._steps[node]
 
     def _build_steps(self, start: int) -> TokenSteps:
-        spelt = self.words.spelt
-        leads = [(position, start) for position in self.words.silent]
+        spelt = self.vocabulary.spelt
+        leads = [(position, start) for position in self.vocabulary.silent]
         completes: list[tuple[int, int, int]] = []
         open_ = [(start, b"", 0, len(spelt))]
         while open_:
@@ -195,7 +195,7 @@ class TokenAutomaton:
                 leads += [(position, node) for position in range(low, stop)]
             for byte, child in self._children[node].items():
                 longer = so_far + bytes([byte])
-                begin, end = self.words.run(longer, low, high)
+                begin, end = self.vocabulary.run(longer, low, high)
                 if begin < end:
                     if self._string[child] >= 0:
                         completes.append((begin, end, self._string[child]))
@@ -210,7 +210,7 @@ class AutomatonCache:
 
     def __init__(self, base: LoadedBase) -> None:
         self._base = base
-        self._words: dict[tuple[int, ...], Vocabulary] = {}
+        self._vocabularies: dict[tuple[int, ...], Vocabulary] = {}
         self._tables: dict[tuple[int, ...], list[bytes]] = {}
         self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], TokenAutomaton] = {}
 
@@ -226,9 +226,11 @@ class AutomatonCache:
         """Return the bytes of every token by its number; those of `end_tokens` write nothing."""
         stops = tuple(sorted(set(end_tokens)))
         if stops not in self._tables:
-            words = self._vocabulary(stops)
+            vocabulary = self._vocabulary(stops)
             table = [b""] * self._size
-            for token, spelt in zip(words.order[: len(words.spelt)], words.spelt, strict=True):
+            for token, spelt in zip(
+                vocabulary.order[: len(vocabulary.spelt)], vocabulary.spelt, strict=True
+            ):
                 table[token] = spelt
             self._tables[stops] = table
         return self._tables[stops]
@@ -238,10 +240,10 @@ class AutomatonCache:
         return int(self._base.model.config.get_text_config().vocab_size)
 
     def _vocabulary(self, stops: tuple[int, ...]) -> Vocabulary:
-        if stops not in self._words:
+        if stops not in self._vocabularies:
             base = self._base
-            self._words[stops] = vocabulary(base.tokenizer, self._size, stops, base.name)
-        return self._words[stops]
+            self._vocabularies[stops] = vocabulary(base.tokenizer, self._size, stops, base.name)
+        return self._vocabularies[stops]
 
 
 def _encode(string: str) -> bytes:

@@ -26,7 +26,7 @@ from fedaudit.engine.generation.sequences import (
 
 KeepCallback = Callable[[torch.Tensor], None]
 
-ENTRIES = 256
+MAX_GROUP_TOKENS = 256
 """How many drawn tokens the samples that share their prompt's keys may have together."""
 
 
@@ -56,23 +56,23 @@ class DecodeRows(Protocol):
 
 @torch.inference_mode()
 def decode_batch(
-    model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], on_keep: KeepCallback
+    model: PreTrainedModel, job: SamplingJob, batch: Sequence[SampleRange], on_keep: KeepCallback
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an end token.
 
     All prompts have one padded length and one number of new tokens. `on_keep` is called
     whenever the rows change, with the earlier row (at first, the prompt) that each continues.
     """
-    course = DecodeLoop(model, work, batch, on_keep)
-    course.admit(batch)
-    while course.is_running:
-        course.step()
-    return course.drawn.tokens()
+    loop = DecodeLoop(model, job, batch, on_keep)
+    loop.admit(batch)
+    while loop.is_running:
+        loop.step()
+    return loop.drawn.tokens()
 
 
 @torch.inference_mode()
 def decode_refilled(
-    model: PreTrainedModel, work: SamplingJob, waiting: Sequence[SampleRange], rows: int
+    model: PreTrainedModel, job: SamplingJob, waiting: Sequence[SampleRange], rows: int
 ) -> Iterator[Answered]:
     """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
 
@@ -81,26 +81,26 @@ def decode_refilled(
     samples has left, others are admitted: all samples of a prompt leave together, and what they do
     not share stays until then.
     """
-    course, position = DecodeLoop(model, work, waiting, lambda rows: None), 0
-    while position < len(waiting) or course.is_running:
-        while position < len(waiting) and course.takes(rows):
-            batch = _next_batch(work, islice(waiting, position, None), rows - course.sample_count())
+    loop, position = DecodeLoop(model, job, waiting, lambda rows: None), 0
+    while position < len(waiting) or loop.is_running:
+        while position < len(waiting) and loop.takes(rows):
+            batch = _next_batch(job, islice(waiting, position, None), rows - loop.sample_count())
             if not batch:
                 break
             position += len(batch)
-            course.admit(batch)
-        if course.is_running:
-            course.step()
-        yield from course.drawn.take_finished()
+            loop.admit(batch)
+        if loop.is_running:
+            loop.step()
+        yield from loop.drawn.take_finished()
 
 
-def _next_batch(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
+def _next_batch(job: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
     """Return as many of the first pieces as have one padded length and at most `room` samples."""
     batch: list[SampleRange] = []
     widths = set[int]()
     for piece in waiting:
         room -= piece.last - piece.first
-        widths.add(padded_length(len(work.requests[piece.index].prompt)))
+        widths.add(padded_length(len(job.requests[piece.index].prompt)))
         if room < 0 or len(widths) > 1:
             break
         batch.append(piece)
@@ -113,19 +113,19 @@ class DecodeLoop:
     def __init__(
         self,
         model: PreTrainedModel,
-        work: SamplingJob,
+        job: SamplingJob,
         pieces: Sequence[SampleRange],
         on_keep: KeepCallback,
     ) -> None:
         """Start without samples; `pieces` are all that may be admitted."""
-        self._model, self._work, self._kept = model, work, on_keep
-        new = work.requests[pieces[0].index].max_new_tokens
-        self._most = max(1, ENTRIES // new)
+        self._model, self._job, self._kept = model, job, on_keep
+        max_new_tokens = job.requests[pieces[0].index].max_new_tokens
+        self._most = max(1, MAX_GROUP_TOKENS // max_new_tokens)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
-        self._entries = largest * (new - 1)
+        self._entries = largest * (max_new_tokens - 1)
         self._refills = shared_prefix.supports_grouping(model)
         self._samples: RunningSequences | None = None
-        self.drawn = OutputBuffer(work, new, rows_of(pieces))
+        self.drawn = OutputBuffer(job, max_new_tokens, rows_of(pieces))
 
     @property
     def is_running(self) -> bool:
@@ -155,9 +155,9 @@ class DecodeLoop:
             self._begin()
         sizes = [piece.last - piece.first for piece in batch]
         group, owner = shared_prefix.group_samples(sizes, self._most)
-        prompts = [self._work.requests[piece.index].prompt for piece in batch]
+        prompts = [self._job.requests[piece.index].prompt for piece in batch]
         logits, mask, cache = prefill(self._model, prompts)
-        new = RunningSequences.start(self._work, batch, self.drawn.add(batch), group, owner[group])
+        new = RunningSequences.start(self._job, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)
         first = self._rows.join(cache, mask, owner)
         new.row[:] += first

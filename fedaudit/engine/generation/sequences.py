@@ -26,7 +26,7 @@ class SamplingJob:
     seed: int
     decoding: SamplingParams
     end: Sequence[int]
-    sought: StopStrings | None = None
+    stop_strings: StopStrings | None = None
     """If given, only which of these strings a sample begins with counts."""
 
 
@@ -58,11 +58,11 @@ class RunningSequences:
 
     @staticmethod
     def start(
-        work: SamplingJob, batch: Sequence[SampleRange], first: int, group: Integers, row: Integers
+        job: SamplingJob, batch: Sequence[SampleRange], first: int, group: Integers, row: Integers
     ) -> "RunningSequences":
         """Return all samples of a batch before their first draw, in order, counted from `first`."""
         sizes = [piece.last - piece.first for piece in batch]
-        keys = [probe_key(work.seed, work.requests[piece.index].prompt) for piece in batch]
+        keys = [probe_key(job.seed, job.requests[piece.index].prompt) for piece in batch]
         return RunningSequences(
             keys=np.repeat(np.array(keys, dtype=np.uint64), sizes),
             numbers=np.concatenate([np.arange(piece.first, piece.last) for piece in batch]),
@@ -77,58 +77,58 @@ class RunningSequences:
 class OutputBuffer:
     """What all samples have drawn so far, piece by piece, and of which pieces all have ended."""
 
-    def __init__(self, work: SamplingJob, new: int, samples: int) -> None:
-        """Make room for so many samples of `new` tokens."""
-        self._work, self._new = work, new
-        self._stop = {-1, *work.end}
-        self._listening = StopState(work.sought) if work.sought else None
+    def __init__(self, job: SamplingJob, max_new_tokens: int, samples: int) -> None:
+        """Make room for so many samples of `max_new_tokens` tokens."""
+        self._job, self._max_new_tokens = job, max_new_tokens
+        self._stop = {-1, *job.end}
+        self._stop_state = StopState(job.stop_strings) if job.stop_strings else None
         self._pieces: list[SampleRange] = []
         self._starts: list[int] = []
-        self._tokens = np.full((samples, new), -1, dtype=np.int32)
+        self._tokens = np.full((samples, max_new_tokens), -1, dtype=np.int32)
         """Tokens (all samples, new), -1 where a sample has ended."""
         self._piece = np.zeros(samples, dtype=np.int64)
-        self._begun = 0
-        self._left: list[int] = []
+        self._sample_count = 0
+        self._remaining: list[int] = []
         """Samples that have not ended, by piece."""
-        self._over: list[int] = []
+        self._finished: list[int] = []
 
     def add(self, batch: Sequence[SampleRange]) -> int:
         """Begin the samples of further pieces; return the number of the first."""
-        first = self._begun
+        first = self._sample_count
         sizes = [piece.last - piece.first for piece in batch]
-        self._begun += sum(sizes)
+        self._sample_count += sum(sizes)
         self._starts += list(first + np.cumsum([0, *sizes[:-1]]))
         places = np.repeat(np.arange(len(batch)) + len(self._pieces), sizes)
-        self._piece[first : self._begun] = places
+        self._piece[first : self._sample_count] = places
         self._pieces += batch
-        self._left += sizes
+        self._remaining += sizes
         return first
 
     def draw(self, samples: RunningSequences, logits: torch.Tensor) -> RunningSequences:
         """Draw the next token of each, and return those samples that go on."""
         number = uniforms(samples.keys, samples.numbers, samples.step)
-        tokens: Integers = draw_to_host(logits, number, self._work.decoding, samples.row)
+        tokens: Integers = draw_to_host(logits, number, self._job.decoding, samples.row)
         self._tokens[samples.index, samples.step] = tokens
-        stay = ~np.isin(tokens, list(self._work.end)) & (samples.step < self._new - 1)
-        if self._listening:
-            stay &= self._listening.open(samples.index, tokens)
-        over = self._piece[samples.index[~stay]]
-        for piece, count in zip(*np.unique(over, return_counts=True), strict=True):
-            self._left[piece] -= int(count)
-            if not self._left[piece]:
-                self._over.append(int(piece))
+        stay = ~np.isin(tokens, list(self._job.end)) & (samples.step < self._max_new_tokens - 1)
+        if self._stop_state:
+            stay &= self._stop_state.open(samples.index, tokens)
+        finished = self._piece[samples.index[~stay]]
+        for piece, count in zip(*np.unique(finished, return_counts=True), strict=True):
+            self._remaining[piece] -= int(count)
+            if not self._remaining[piece]:
+                self._finished.append(int(piece))
         samples.step[:] += 1
         samples.token[:] = tokens
         return samples.select(stay)
 
     def take_finished(self) -> Iterator[Answered]:
         """Yield the pieces that have ended since the last time, if any, all at once."""
-        over, self._over = sorted(self._over), []
-        if over:
-            pieces = [self._pieces[index] for index in over]
+        finished, self._finished = sorted(self._finished), []
+        if finished:
+            pieces = [self._pieces[index] for index in finished]
             spans = [
                 slice(self._starts[index], self._starts[index] + piece.last - piece.first)
-                for index, piece in zip(over, pieces, strict=True)
+                for index, piece in zip(finished, pieces, strict=True)
             ]
             yield pieces, self._cut(np.concatenate([self._tokens[span] for span in spans]))
 

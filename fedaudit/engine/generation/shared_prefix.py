@@ -70,7 +70,7 @@ class SharedPrefixRows:
         self._model, self._kept, self._room = model, on_keep, room
         self._groups: KVCache | None = None
         self._count = 0
-        self._left = np.zeros(0, dtype=np.int64)
+        self._present = np.zeros(0, dtype=np.int64)
         """The groups that are remembered, in order."""
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
@@ -81,13 +81,13 @@ class SharedPrefixRows:
         else:
             first = len(self._groups.seen)
             self._groups.join(groups)
-        self._left = np.concatenate([self._left, self._count + np.arange(len(owner))])
+        self._present = np.concatenate([self._present, self._count + np.arange(len(owner))])
         self._count += len(owner)
         return first
 
     def remembered(self) -> Integers:
         """Return the groups that take room."""
-        return self._left
+        return self._present
 
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
@@ -95,11 +95,11 @@ class SharedPrefixRows:
         """Let each sample read its token; return logits, and which row of them is its own."""
         assert self._groups is not None
         alive = np.unique(group)
-        if 4 * len(alive) <= 3 * len(self._left):
-            self._groups.leave(np.searchsorted(self._left, alive))
-            self._left = alive
+        if 4 * len(alive) <= 3 * len(self._present):
+            self._groups.leave(np.searchsorted(self._present, alive))
+            self._present = alive
         # Samples of one group that drew the same from the same row are one row from now on.
-        triples = np.stack([np.searchsorted(self._left, group), row, tokens])
+        triples = np.stack([np.searchsorted(self._present, group), row, tokens])
         (group, parents, tokens), inverse = np.unique(triples, axis=1, return_inverse=True)
         self._kept(torch.as_tensor(parents))
         return self._forward(parents, group, tokens), inverse.reshape(-1)

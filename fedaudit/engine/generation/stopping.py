@@ -61,8 +61,8 @@ def _without_accents(text: str) -> str:
 class StopState:
     """The text of each sample so far, while it is open."""
 
-    def __init__(self, sought: StopStrings) -> None:
-        self._sought = sought
+    def __init__(self, stop_strings: StopStrings) -> None:
+        self._stop_strings = stop_strings
         self._said: dict[int, tuple[bytes, bool]] = {}
         self._known: dict[tuple[bytes, bool], bool] = {}
 
@@ -73,12 +73,12 @@ class StopState:
         )
 
     def _append_token(self, sample: int, token: int) -> bool:
-        last = self._sought.table[token]
+        last = self._stop_strings.table[token]
         before, spelling = self._said.get(sample, (b"", False))
         # What writes nothing is left out before decoding, so that it ends no run of bytes.
         now = before + last, len(last) == 1 or (spelling and not last)
         if now not in self._known:
-            self._known[now] = self._sought.open(now[0], spelling=now[1])
+            self._known[now] = self._stop_strings.open(now[0], spelling=now[1])
         self._said[sample] = now
         if not self._known[now]:
             del self._said[sample]

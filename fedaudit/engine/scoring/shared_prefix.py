@@ -36,22 +36,22 @@ class BatchLimits:
 class AdaptiveBatchLimits:
     """The current limits, halved each time that memory runs out."""
 
-    bounds: BatchLimits
+    current: BatchLimits
 
     def __post_init__(self) -> None:
-        self._first = self.bounds
+        self._first = self.current
 
     def halve(self) -> None:
         """Halve every bound; raises BatchTooLargeError where there is nothing left to halve.
 
         Later work starts with the first limits again: something else may fit.
         """
-        before = self.bounds
-        self.bounds = BatchLimits(
+        before = self.current
+        self.current = BatchLimits(
             *(max(1, n // 2) for n in (before.rows, before.tokens, before.logits))
         )
-        if self.bounds == before:
-            self.bounds = self._first
+        if self.current == before:
+            self.current = self._first
             raise BatchTooLargeError("A single row does not fit into memory.")
 
 
@@ -101,14 +101,14 @@ def log_probabilities(
     model: PreTrainedModel,
     groups: Sequence[Sequences],
     begins: Mapping[int, tuple[int, ...]],
-    bounds: BatchLimits,
+    limits: BatchLimits,
 ) -> Iterator[tuple[list[GroupMember], list[list[float]]]]:
     """Yield sequences with ln p(token | tokens before it) of all their tokens but the first.
 
     Only groups that begin with something in `begins` are scored. Softmax runs in float32.
     """
     chosen = [g for g, begin in begins.items() if begin]
-    for batch in _batches([len(begins[g]) - 1 for g in chosen], bounds):
+    for batch in _batches([len(begins[g]) - 1 for g in chosen], limits):
         batch_groups = [chosen[index] for index in batch]
         read = _read(model, {g: begins[g] for g in batch_groups})
         members = [
@@ -116,26 +116,26 @@ def log_probabilities(
             for g in batch_groups
             for index, sequence in enumerate(groups[g])
         ]
-        for chunk in _chunks(members, read.mask.shape[1], bounds):
+        for chunk in _chunks(members, read.mask.shape[1], limits):
             rests = _rests(model, chunk, read)
             heads = [read.scores[read.row[member.group]] for member in chunk]
             yield chunk, [head + tail for head, tail in zip(heads, rests, strict=True)]
 
 
-def _batches(lengths: Sequence[int], bounds: BatchLimits) -> Iterator[list[int]]:
+def _batches(lengths: Sequence[int], limits: BatchLimits) -> Iterator[list[int]]:
     """Yield the indices of prefixes of one padded length."""
-    for batch in by_length(lengths, min(bounds.tokens, bounds.logits)):
-        for start in range(0, len(batch), bounds.rows):
-            yield batch[start : start + bounds.rows]
+    for batch in by_length(lengths, min(limits.tokens, limits.logits)):
+        for start in range(0, len(batch), limits.rows):
+            yield batch[start : start + limits.rows]
 
 
 def _chunks(
-    members: Sequence[GroupMember], behind: int, bounds: BatchLimits
+    members: Sequence[GroupMember], behind: int, limits: BatchLimits
 ) -> Iterator[list[GroupMember]]:
     """Yield members of one padded length, as many as may stand behind `behind` cached tokens."""
     for width in sorted({member.width for member in members}, reverse=True):
         alike = [member for member in members if member.width == width]
-        room = min(bounds.rows, bounds.logits // width, bounds.tokens // (behind + width))
+        room = min(limits.rows, limits.logits // width, limits.tokens // (behind + width))
         for start in range(0, len(alike), max(1, room)):
             yield alike[start : start + max(1, room)]
 

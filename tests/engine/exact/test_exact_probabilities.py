@@ -103,9 +103,9 @@ def test_few_distributions_are_in_memory_at_once(bytes_base, monkeypatch):
     rows, logits = [], []
     distribution, read = probabilities.distribution, probabilities._read
 
-    def counted(table, walk):
+    def counted(table, config):
         rows.append(len(table))
-        return distribution(table, walk)
+        return distribution(table, config)
 
     def forgotten(model, level):
         assert not [one for one in logits if one() is not None]
@@ -122,7 +122,7 @@ def test_few_distributions_are_in_memory_at_once(bytes_base, monkeypatch):
     assert max(rows) > 3
     assert len(logits) > 3
     rows.clear()
-    engine._limits.bounds = replace(engine._limits.bounds, logits=3 * probabilities.TABLES + 1)
+    engine._limits.current = replace(engine._limits.current, logits=3 * probabilities.TABLES + 1)
     same(
         engine.prefix_probabilities(
             BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, max_new_tokens=4, threshold=1e-3)

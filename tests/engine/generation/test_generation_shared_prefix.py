@@ -174,11 +174,11 @@ def test_neither_the_size_of_groups_nor_the_cut_matters(llama, sizes, first, mos
         for prompt, size in zip(PROMPTS, sizes, strict=False)
     ]
     batch = [SampleRange(index, first, request.samples) for index, request in enumerate(requests)]
-    before, generate.ENTRIES = generate.ENTRIES, most
+    before, generate.MAX_GROUP_TOKENS = generate.MAX_GROUP_TOKENS, most
     try:
         found = asked(llama, requests, batch, SamplingParams(temperature=0.7))
     finally:
-        generate.ENTRIES = before
+        generate.MAX_GROUP_TOKENS = before
     wanted = [
         slow(llama, requests[piece.index], sample, SamplingParams(temperature=0.7))
         for piece in batch
@@ -316,9 +316,9 @@ def taken_in(monkeypatch, rows):
 @pytest.mark.parametrize("rows", [4, 6, 8, 12, 200])
 def test_others_take_the_place_of_what_has_ended(llama, wanted, monkeypatch, rows):
     told = taken_in(monkeypatch, rows)
-    work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
+    job = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
-    for pieces, tokens in generate.decode_refilled(llama, work, whole(MANY), rows):
+    for pieces, tokens in generate.decode_refilled(llama, job, whole(MANY), rows):
         answers = iter(tokens)
         for piece in pieces:
             assert MANY[piece.index] not in found
@@ -337,10 +337,10 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
         SampleRange(12, 0, 4),
         SampleRange(0, 0, 1),
     ]
-    work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
+    job = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = [
         (piece, row)
-        for pieces, tokens in generate.decode_refilled(llama, work, parts, 4)
+        for pieces, tokens in generate.decode_refilled(llama, job, parts, 4)
         for piece, row in zip(
             [p for p in pieces for _ in range(p.first, p.last)], tokens, strict=True
         )
@@ -352,9 +352,9 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
 def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
     monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
     told = taken_in(monkeypatch, 12)
-    work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
+    job = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
-    for pieces, tokens in generate.decode_refilled(llama, work, whole(MANY), 12):
+    for pieces, tokens in generate.decode_refilled(llama, job, whole(MANY), 12):
         answers = iter(tokens)
         for piece in pieces:
             found[MANY[piece.index]] = [next(answers) for _ in range(piece.last)]
