@@ -107,7 +107,7 @@ def run(task: Task, out: Path, work: Path) -> str:
     config = variant_config(study, "nano", variant, settings)
     digest = hashlib.sha256(repr(config).encode()).hexdigest()[:16]
     place, steps = work / "federations" / digest, work / "steps" / task.name
-    with simulation.alone_in(place):
+    with simulation.lock_run(place):
         simulation.simulate(config, place, listener=lambda _: None, verdicts=work / "verdicts")
     wish = build(query_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name)
     limit = config.queries.limit if wish.limit is None else wish.limit

@@ -71,7 +71,7 @@ def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, flo
     """Ask everything, or go on with what is kept; return what it took."""
     started = time.process_time()
     kept = load(place, write=True) or Journal(place, {"run": "benchmark", "config": {}})
-    known, engine = kept.known, Engine(often)
+    known, engine = kept.loaded_answers, Engine(often)
     case = AttackContext(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
     truth = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
     query_params = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())

@@ -83,6 +83,12 @@ sealed>encryption several>multi_target sought>stopping spelling>token_automaton 
 story>summary sweeps>budget_sweep together>attack_runner trial>plaintext tried>attacks
 tuning>finetune turns>local_round views>keyed walking>walk
 """)
+# Parameters and fields that have another name now where they are of this type.
+OLD_PARAMETERS = renamed("""
+order>EngineConfig crew>WorkerPool staff>WorkerBackend manner>QueryParams wish>ProtocolConfig
+trial>AttributionContext case>AttackContext walk>SearchConfig bounds>BatchLimits
+course>TrainingSession party>ClientState
+""")
 # Words of every day that do not say what a variable or a parameter is.
 EVERYDAY = words("""
 able alone among apart asked at began begun best better both by came drawn each ended ends few
@@ -325,6 +331,24 @@ def test_old_words_are_gone():
             if node.name in words:
                 old.append(f"{name}.{node.name}: {words[node.name]}")
     assert not old
+
+
+def annotated(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the name and the annotation of each parameter and of each annotated field."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            yield node.arg, ast.unparse(node.annotation)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, ast.unparse(node.annotation)
+
+
+def test_old_names_of_parameters_are_gone():
+    assert not [
+        f"{module}: {name}: {annotation}"
+        for module, tree in TREES.items()
+        for name, annotation in annotated(tree)
+        if name in OLD_PARAMETERS and OLD_PARAMETERS[name] in annotation
+    ]
 
 
 def variables(tree: ast.Module) -> Iterator[str]:

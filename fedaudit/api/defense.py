@@ -188,7 +188,7 @@ class Defense(Plugin):
         """
         return {}
 
-    def train(self, course: TrainingSession) -> float | None:
+    def train(self, session: TrainingSession) -> float | None:
         """Train the shared adapter in place of the ordinary steps and return the mean loss.
 
         None, with nothing changed, leaves it to the ordinary steps.

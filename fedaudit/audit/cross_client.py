@@ -77,7 +77,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
     check = staticmethod(check)
     _clients: dict[str, InputFile] = field(init=False)
     _control: InputFile | None = field(init=False)
-    _everybody: InputFile = field(init=False)
+    _pooled_documents: InputFile = field(init=False)
 
     def read_inputs(self) -> Sequence[InputFile]:
         """Read the documents of all clients."""
@@ -86,12 +86,12 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
             client.name: read(Path(client.path), form, request) for client in request.clients
         }
         self._control = read(request.control, form, request) if request.control else None
-        self._everybody = _pool_documents(self._clients)
+        self._pooled_documents = _pool_documents(self._clients)
         return [*self._clients.values(), *([self._control] if self._control else [])]
 
     def measure(self, engine: Engine) -> AuditResults:
         """Run every attack for every client, under every kind of key."""
-        request, everybody = self.request, self._everybody
+        request, pooled = self.request, self._pooled_documents
         attacks = _attacks(request)
         memory = attack_runner.response_cache(attacks)
         views = model_views(engine, self.audited, request.keys)
@@ -100,18 +100,18 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         start: prompt_start.PromptStartScores | None = None
         for view in views:
             start = start or prompt_start.choose_prompt_start(
-                view.engine, view.tuned, pii_occurrences(view.engine, everybody.documents, CONTEXT)
+                view.engine, view.tuned, pii_occurrences(view.engine, pooled.documents, CONTEXT)
             )
             context, before = prepare(
-                view, self.audited, everybody, None, request, self.watch, start_scores=start
+                view, self.audited, pooled, None, request, self.watch, start_scores=start
             )
             context = replace(context, control=self._control.documents if self._control else ())
             context = share_responses(context, memory, self.journal)
-            results += _everybody(attacks, context, self._clients, request.budget, view)
+            results += _attack_every_pair(attacks, context, self._clients, request.budget, view)
             measured = measured or before
         self.finish_asking()
         names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
-        results = evidence.mask_results(results, everybody.documents, self.redactor, names)
+        results = evidence.mask_results(results, pooled.documents, self.redactor, names)
         query_count = attack_runner.count_queries(results, memory, views)
         return AuditResults(
             results=results, usage={"queries": _queries(attacks, query_count)}, **measured
@@ -137,7 +137,7 @@ def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
     return InputFile(path=first.path, documents=documents, annotation=first.annotation)
 
 
-def _everybody(
+def _attack_every_pair(
     attacks: Sequence[PrefixAttack],
     context: AttackContext,
     files: Mapping[str, InputFile],

@@ -37,8 +37,8 @@ def endpoint_target(request: "AuditRequest") -> AuditTarget:
         "--client": request.client,
         "--key": request.keys,
         "--engine": request.engine != "local",
-        "--counterfactual": request.compared_run,
-        "--reference": request.reference_runs,
+        "--counterfactual": request.counterfactual_path,
+        "--reference": request.reference_paths,
     }
     if option := next((name for name, value in file_options.items() if value), None):
         raise UsageError(

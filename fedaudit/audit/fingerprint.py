@@ -26,7 +26,7 @@ from fedaudit.system.files import sha256
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
-FREE = ("batch_size", "workers", "device", "engine", "vllm")
+SETTINGS_WITHOUT_EFFECT = ("batch_size", "workers", "device", "engine", "vllm")
 """Settings that change results by rounding at most: a run may be resumed with others. That it is
 vLLM that answers is a fact of its own."""
 
@@ -51,7 +51,9 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
     clients = [Path(client.path) for client in request.participants]
     hashes = {path: sha256(path) for path in dict.fromkeys((*files, *clients))}
     table, adapter = _settings(request), access.fingerprint(audited)
-    fixed_settings = {key: value for key, value in table.items() if key not in FREE}
+    fixed_settings = {
+        key: value for key, value in table.items() if key not in SETTINGS_WITHOUT_EFFECT
+    }
     if isinstance(how := fixed_settings.get("endpoint"), dict):
         fixed_settings["endpoint"] = {name: how[name] for name in IDENTITY}
     facts = {
@@ -142,9 +144,11 @@ def _short(table: Mapping[str, str], name: str) -> str:
 def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
     """Return every file of documents that an audit reads, but those of a matrix's clients."""
     members = member_files(request, audited).values()
-    unseen = held_out.held_out_path(request, audited)
+    held_out_file = held_out.held_out_path(request, audited)
     return [
-        p for p in (request.input_path, request.victim_path, *members, request.control, unseen) if p
+        p
+        for p in (request.input_path, request.victim_path, *members, request.control, held_out_file)
+        if p
     ]
 
 

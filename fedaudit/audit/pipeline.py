@@ -126,7 +126,7 @@ class AuditPipeline(ABC, Generic[R]):
         return federation.template if federation else template(self.request.template)
 
     def finish_asking(self) -> None:
-        """Say that everything was asked; raises PartAsked where that is one shard's part."""
+        """Say that everything was asked; raises ShardComplete where that is one shard's part."""
         if self.journal:
             self.journal.finish_check()
 
@@ -231,7 +231,7 @@ def check(request: AuditRequest) -> AuditTarget:
     factory.check(request.engine, request.device, request.vllm)
     held_out.check(request)
     reference_models.check(request)
-    for path in filter(None, (request.input_path, request.victim_path, request.unseen)):
+    for path in filter(None, (request.input_path, request.victim_path, request.held_out_path)):
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     check_files(request)

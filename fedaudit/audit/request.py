@@ -88,17 +88,17 @@ class AuditRequest(ABC):
         return None
 
     @property
-    def unseen(self) -> Path | None:
+    def held_out_path(self) -> Path | None:
         """Documents like the victim's that nobody trained on, where the auditor names some."""
         return None
 
     @property
-    def compared_run(self) -> Path | None:
+    def counterfactual_path(self) -> Path | None:
         """The federation trained without the victim, where the auditor names one."""
         return None
 
     @property
-    def reference_runs(self) -> tuple[Path, ...]:
+    def reference_paths(self) -> tuple[Path, ...]:
         """Federations trained alike on other records, where the auditor names some."""
         return ()
 
@@ -130,17 +130,17 @@ class ExtractionRequest(AuditRequest):
         return self.victim
 
     @property
-    def unseen(self) -> Path | None:
+    def held_out_path(self) -> Path | None:
         """Documents like the victim's that nobody trained on."""
         return self.held_out
 
     @property
-    def compared_run(self) -> Path | None:
+    def counterfactual_path(self) -> Path | None:
         """The federation trained without the victim."""
         return self.counterfactual
 
     @property
-    def reference_runs(self) -> tuple[Path, ...]:
+    def reference_paths(self) -> tuple[Path, ...]:
         """Federations trained alike on other records."""
         return self.reference_folders
 

@@ -37,7 +37,7 @@ from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
 from fedaudit.engine.vllm.options import VllmOptions
 from fedaudit.journal.journal import FILE
-from fedaudit.journal.shards import AuditJournal, PartAsked, ShardJournal
+from fedaudit.journal.shards import AuditJournal, ShardComplete, ShardJournal
 from fedaudit.journal.shards import shard as parse_shard
 from fedaudit.journal.spot_checks import SHARE
 from fedaudit.report.document import Report, read, write
@@ -180,7 +180,7 @@ class AuditSession:
         with locked(self.folder / LOCK, busy), self._open_journal() as journal:
             try:
                 audit = self._measure(journal, watching or nullcontext(no_watcher), tell)
-            except PartAsked:
+            except ShardComplete:
                 journal.finish()
                 if resume.was_stopped(self.folder):
                     (self.folder / REPORT).unlink()

@@ -93,26 +93,39 @@ def resolve(
             "`fedaudit simulate --profile fed_pii` first."
         )
     if is_federation(path):
-        opened = _federation(open_federation(path), adapter, number)
-        if adapter is None and number is None:
-            opened = _apply_deployment(opened, client, victim or data)
-        elif client is not None:
-            raise UsageError("--client goes with neither --round nor --adapter.")
+        opened = _resolve_federation(path, adapter, number, client, victim or data)
         return replace(opened, discovered=target is None, last=target is None and around is None)
     if number is not None or client is not None:
         option = "--client" if number is None else "--round"
         raise UsageError(f"{option} goes with a federation's folder as --target.")
+    return _resolve_base(str(target), path, adapter)
+
+
+def _resolve_federation(
+    path: Path, adapter: str | None, number: int | None, client: str | None, data: Path | None
+) -> AuditTarget:
+    """Return a federation's adapter, or what is deployed of it where neither option is given."""
+    opened = _federation(open_federation(path), adapter, number)
+    if adapter is None and number is None:
+        return _apply_deployment(opened, client, data)
+    if client is not None:
+        raise UsageError("--client goes with neither --round nor --adapter.")
+    return opened
+
+
+def _resolve_base(target: str, path: Path, adapter: str | None) -> AuditTarget:
+    """Return a base, a folder or a hub id, with --adapter on top of it."""
     if path.is_dir() and (path / adapters.CONFIG).exists():
         raise UsageError(
             f"{path} is an adapter: name its base with --target and it with --adapter {path}."
         )
-    if target != nano.BASE and not path.exists() and _is_path(str(target)):
+    if target != nano.BASE and not path.exists() and _is_path(target):
         raise InputError(f"There is no target {target}.{suggest_neighbour(path)}")
     if path.is_file():
         raise InputError(f"{path} is a file; a target is a folder or a hub id.")
     if path.is_dir() and not (path / "config.json").exists():
         raise InputError(f"{path} is neither a federation (federation.json) nor a model.")
-    return AuditTarget(base=str(target), adapter=_adapter(adapter))
+    return AuditTarget(base=target, adapter=_adapter(adapter))
 
 
 def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:

@@ -24,7 +24,7 @@ FEWEST_WORDS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoinOrder:
+class CoinRequest:
     """Which canaries to make. Raises UsageError for what cannot be made."""
 
     corpus: Path
@@ -51,26 +51,27 @@ class CoinOrder:
             raise UsageError("A canary needs a word of prefix and a token of suffix at least.")
 
 
-def make(order: CoinOrder, vocabulary: Sequence[str]) -> CoinSet:
+def make(request: CoinRequest, vocabulary: Sequence[str]) -> CoinSet:
     """Return new canaries, none of which the corpus holds, with fair independent coins.
 
     `vocabulary` has the text of every token. Raises InputError for a corpus that has no text to
     begin with, and for a vocabulary with too few words.
     """
-    check_name(order.client, Path("--client"), "the client")
-    rng = random.SystemRandom() if order.seed is None else random.Random(f"coins {order.seed}")
-    texts = [document.text for document in corpus.read(order.corpus, template(order.template))]
-    starts = [" ".join(words) for text in texts if (words := text.split()[: order.prefix_words])]
+    check_name(request.client, Path("--client"), "the client")
+    rng = random.SystemRandom() if request.seed is None else random.Random(f"coins {request.seed}")
+    texts = [document.text for document in corpus.read(request.corpus, template(request.template))]
+    starts = [" ".join(words) for text in texts if (words := text.split()[: request.prefix_words])]
     if not starts:
-        raise InputError(f"{order.corpus} holds no text that a canary could begin with.")
+        raise InputError(f"{request.corpus} holds no text that a canary could begin with.")
     words = whole_words(vocabulary)
     if len(words) < FEWEST_WORDS:
         raise InputError(
-            f"{order.base} has {len(words)} tokens that are whole words; {FEWEST_WORDS} are needed."
+            f"{request.base} has {len(words)} tokens that are whole words; {FEWEST_WORDS} are "
+            "needed."
         )
     corpus_texts, canaries = set(texts), dict[str, CoinCanary]()
-    while len(canaries) < order.count:
-        suffix = "".join(rng.choice(words) for _ in range(order.suffix_tokens))
+    while len(canaries) < request.count:
+        suffix = "".join(rng.choice(words) for _ in range(request.suffix_tokens))
         canary = CoinCanary(
             prefix=rng.choice(starts), suffix=suffix, included=bool(rng.getrandbits(1))
         )
@@ -80,12 +81,12 @@ def make(order: CoinOrder, vocabulary: Sequence[str]) -> CoinSet:
         return CoinSet(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             salt=f"{rng.getrandbits(256):064x}",
-            client=order.client,
-            delta=order.delta,
-            level=order.level,
-            positions=order.positions,
-            estimator=order.estimator,
-            shares=order.shares,
+            client=request.client,
+            delta=request.delta,
+            level=request.level,
+            positions=request.positions,
+            estimator=request.estimator,
+            shares=request.shares,
             canaries=tuple(canaries.values()),
         )
     except ValueError as error:

@@ -15,7 +15,7 @@ from fedaudit.system.files import existing_parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoinPlantOrder:
+class CoinPlantRequest:
     """A client's records, and where they go with its canaries."""
 
     coins: Path
@@ -28,23 +28,23 @@ class CoinPlantOrder:
     """Whoever knows it knows which places the canaries got; None draws what nobody can guess."""
 
 
-def plant(order: CoinPlantOrder) -> PlantedRecords:
+def plant(request: CoinPlantRequest) -> PlantedRecords:
     """Write a client's records, and each canary that is in once, shuffled, into a new file.
 
     Raises InputError for a place where something is and for records that hold a canary already,
     and UsageError for another client's.
     """
-    coins = coin_file.read(order.coins)
-    if order.client and order.client != coins.client:
-        raise UsageError(f"{order.coins.name} is for {coins.client}, not for {order.client}.")
-    if order.out.exists() or order.out.is_symlink():
-        raise InputError(f"{order.out} exists already; choose another place for the records.")
-    existing_parent(order.out.absolute().parent)
-    records = list(corpus.read_records(order.records, template(order.template)))
+    coins = coin_file.read(request.coins)
+    if request.client and request.client != coins.client:
+        raise UsageError(f"{request.coins.name} is for {coins.client}, not for {request.client}.")
+    if request.out.exists() or request.out.is_symlink():
+        raise InputError(f"{request.out} exists already; choose another place for the records.")
+    existing_parent(request.out.absolute().parent)
+    records = list(corpus.read_records(request.records, template(request.template)))
     texts = Counter(record.document.text for record in records)
     if count := sum(canary.text in texts for canary in coins.canaries):
-        raise InputError(f"{order.records} holds {count:,} of the canaries already.")
-    rng = random.SystemRandom() if order.seed is None else random.Random(f"plant {order.seed}")
+        raise InputError(f"{request.records} holds {count:,} of the canaries already.")
+    rng = random.SystemRandom() if request.seed is None else random.Random(f"plant {request.seed}")
     ids = {record.document.id for record in records}
     annotated = all(record.document.pii is not None for record in records)
     group = _corpus({record.document.group.partition("/") for record in records})
@@ -55,7 +55,7 @@ def plant(order: CoinPlantOrder) -> PlantedRecords:
     ]
     mixed = [*(record.fields for record in records), *planted]
     rng.shuffle(mixed)
-    corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
+    corpus.write_fields(request.out, mixed, array=corpus.is_array(request.records))
     return PlantedRecords(len(mixed), len(planted), len(planted))
 
 

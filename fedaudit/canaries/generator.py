@@ -30,7 +30,7 @@ NUMBERS = range(100_000, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryOrder:
+class CanaryRequest:
     """Which canaries to make. Raises UsageError for what cannot be made."""
 
     kind: str = "phone"
@@ -70,25 +70,27 @@ class CanaryOrder:
             )
 
 
-def make(order: CanaryOrder, known_texts: Iterable[str] = ()) -> CanarySet:
-    """Return new canaries, of which no corpus of the order and no known text holds a secret.
+def make(request: CanaryRequest, known_texts: Iterable[str] = ()) -> CanarySet:
+    """Return new canaries, of which no corpus of the request and no known text holds a secret.
 
     Secrets are drawn uniformly from those of their space that no corpus holds, without a seed by
     the operating system's generator.
     """
-    for client in order.clients:
+    for client in request.clients:
         check_name(client, Path("--client"), "the client")
-    kind = find_kind(order.kind, order.language)
-    rng = random.SystemRandom() if order.seed is None else random.Random(f"canaries {order.seed}")
-    read = (text for path in order.corpora for text in _texts(path, order.template))
+    kind = find_kind(request.kind, request.language)
+    rng = (
+        random.SystemRandom() if request.seed is None else random.Random(f"canaries {request.seed}")
+    )
+    read = (text for path in request.corpora for text in _texts(path, request.template))
     corpus_text = _fold_texts(chain(known_texts, read))
-    space = _space(order, kind, corpus_text)
-    planted, controls = _secrets(space, order, rng, corpus_text)
-    sentences = [check_sentence(sentence) for sentence in order.formats or kind.sentences]
-    texts = _contexts(sentences, order.count, rng)
+    space = _space(request, kind, corpus_text)
+    planted, controls = _secrets(space, request, rng, corpus_text)
+    sentences = [check_sentence(sentence) for sentence in request.formats or kind.sentences]
+    texts = _contexts(sentences, request.count, rng)
     planted_canaries = [
         Canary(text=text, secret=secret, client=client, times=times)
-        for text, secret, (client, times) in zip(texts, planted, _shares(order), strict=True)
+        for text, secret, (client, times) in zip(texts, planted, _shares(request), strict=True)
     ]
     # A control stands in the sentence of a planted secret: a place that training has changed.
     control_canaries = [
@@ -97,40 +99,40 @@ def make(order: CanaryOrder, known_texts: Iterable[str] = ()) -> CanarySet:
     return CanarySet(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         salt=f"{rng.getrandbits(256):064x}",
-        kind=order.kind,
-        language=order.language,
+        kind=request.kind,
+        language=request.language,
         label=kind.label,
         space=space,
-        instruction=order.instruction,
+        instruction=request.instruction,
         canaries=(*planted_canaries, *control_canaries),
     )
 
 
-def _shares(order: CanaryOrder) -> list[tuple[str, int]]:
+def _shares(request: CanaryRequest) -> list[tuple[str, int]]:
     """Return the client and the copies of each canary: all multiplicities for each in turn."""
-    cycle, shares = len(order.times), []
-    for index in range(order.count):
-        client = order.clients[index // cycle % len(order.clients)]
-        shares.append((client, order.times[index % cycle]))
+    cycle, shares = len(request.times), []
+    for index in range(request.count):
+        client = request.clients[index // cycle % len(request.clients)]
+        shares.append((client, request.times[index % cycle]))
     return shares
 
 
-def _space(order: CanaryOrder, kind: SecretKind, corpus_text: str) -> SecretSpace:
+def _space(request: CanaryRequest, kind: SecretKind, corpus_text: str) -> SecretSpace:
     """Return the secrets to draw from; of a list, those that no corpus holds."""
-    if bool(order.names) != (kind.space is None):
+    if bool(request.names) != (kind.space is None):
         need = "needs --names FILE" if kind.space is None else "takes no --names"
-        raise UsageError(f"--kind {order.kind} {need}.")
-    if order.names is None:
+        raise UsageError(f"--kind {request.kind} {need}.")
+    if request.names is None:
         assert kind.space is not None
-        if not order.pattern:
+        if not request.pattern:
             return kind.space
-        return build(SecretSpace, {"pattern": order.pattern}, "--pattern")
-    if order.pattern:
+        return build(SecretSpace, {"pattern": request.pattern}, "--pattern")
+    if request.pattern:
         raise UsageError("--pattern and --names cannot be given together.")
-    names = dict.fromkeys(filter(None, map(str.strip, _lines(order.names))))
+    names = dict.fromkeys(filter(None, map(str.strip, _lines(request.names))))
     words = tuple(name for name in names if not _holds(corpus_text, name))
     if len(words) < 2:
-        raise InputError(f"{order.names} has fewer than two names that no corpus holds.")
+        raise InputError(f"{request.names} has fewer than two names that no corpus holds.")
     return build(SecretSpace, {"words": words}, "--names")
 
 
@@ -146,11 +148,11 @@ def _lines(path: Path) -> list[str]:
 
 
 def _secrets(
-    space: SecretSpace, order: CanaryOrder, rng: random.Random, corpus_text: str
+    space: SecretSpace, request: CanaryRequest, rng: random.Random, corpus_text: str
 ) -> tuple[list[str], list[str]]:
     """Return secrets to plant and controls, of which no corpus holds any."""
     # Some secrets are nobody's: without references there is no rank.
-    total = order.count + max(order.controls, REFERENCES)
+    total = request.count + max(request.controls, REFERENCES)
     drawn_secrets, secrets = set[str](), list[str]()
     while len(secrets) < total:
         try:
@@ -158,11 +160,11 @@ def _secrets(
         except ValueError:
             raise UsageError(
                 f"The {space.size:,} secrets of this kind, less those that a corpus holds, are too "
-                f"few for {order.count:,} canaries and {order.controls:,} controls."
+                f"few for {request.count:,} canaries and {request.controls:,} controls."
             ) from None
         drawn_secrets.update(batch)
         secrets += [secret for secret in batch if not _holds(corpus_text, secret)]
-    return secrets[: order.count], secrets[order.count : order.count + order.controls]
+    return secrets[: request.count], secrets[request.count : request.count + request.controls]
 
 
 def _contexts(sentences: Sequence[str], count: int, rng: random.Random) -> list[str]:

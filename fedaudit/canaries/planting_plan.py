@@ -17,7 +17,7 @@ ID_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlantOrder:
+class PlantRequest:
     """A client's records, and where they go with its canaries."""
 
     canaries: Path
@@ -39,35 +39,35 @@ class PlantedRecords:
     copies: int
 
 
-def plant(order: PlantOrder) -> PlantedRecords:
+def plant(request: PlantRequest) -> PlantedRecords:
     """Write a client's records and the copies of its canaries, shuffled, into a new file.
 
     The records stay as they stand in their file. Raises InputError for a place where something is,
     for records that hold one of the secrets already, and UsageError for a client that has none.
     """
-    canaries = canary_file.read(order.canaries)
-    client_canaries = [canary for canary in canaries.planted if canary.client == order.client]
+    canaries = canary_file.read(request.canaries)
+    client_canaries = [canary for canary in canaries.planted if canary.client == request.client]
     if not client_canaries:
         clients = dict.fromkeys(canary.client for canary in canaries.planted)
-        raise unknown_name_error(f"client of {order.canaries.name}", order.client, clients)
-    if order.out.exists() or order.out.is_symlink():
-        raise InputError(f"{order.out} exists already; choose another place for the records.")
-    existing_parent(order.out.absolute().parent)
-    form = template(order.template)
-    records = list(corpus.read_records(order.records, form))
+        raise unknown_name_error(f"client of {request.canaries.name}", request.client, clients)
+    if request.out.exists() or request.out.is_symlink():
+        raise InputError(f"{request.out} exists already; choose another place for the records.")
+    existing_parent(request.out.absolute().parent)
+    form = template(request.template)
+    records = list(corpus.read_records(request.records, form))
     count = sum(
         any(c.secret in record.document.text for c in client_canaries) for record in records
     )
     if count:
-        raise InputError(f"{order.records} holds canaries of {order.client} already.")
-    rng = random.SystemRandom() if order.seed is None else random.Random(f"plant {order.seed}")
+        raise InputError(f"{request.records} holds canaries of {request.client} already.")
+    rng = random.SystemRandom() if request.seed is None else random.Random(f"plant {request.seed}")
     annotated = all(record.document.pii is not None for record in records)
     ids = {record.document.id for record in records}
     fields = [record.fields for record in records]
-    copies = canary_records(canaries, order.client, form, ids, rng, annotated=annotated)
+    copies = canary_records(canaries, request.client, form, ids, rng, annotated=annotated)
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
-    corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
+    corpus.write_fields(request.out, mixed, array=corpus.is_array(request.records))
     return PlantedRecords(len(mixed), len(client_canaries), len(copies))
 
 

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.cli.options import settings_by_plugin
+
 if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Watcher
     from fedaudit.audit.request import AuditRequest
@@ -15,17 +17,12 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     """Return options by plugin; a key must name an attack that runs, or the detector."""
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
-    from fedaudit.config.options import parse_settings
 
-    table = parse_settings(set_ or [])
     plugin_names = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
     for name in plugins:
         if name not in plugin_names:
             raise unknown_name_error("attack or detector", name, plugin_names)
-    for name, chosen in table.items():
-        if name not in plugins or not isinstance(chosen, dict):
-            raise unknown_name_error("attack or detector in use", name, plugins)
-    return table
+    return settings_by_plugin(set_, "attack or detector in use", plugins)
 
 
 def split_server_options(
@@ -47,22 +44,6 @@ def split_server_options(
         plugin_settings = [setting for setting in plugin_settings if setting not in own]
         found[name] = build(kinds[name], parse_settings(own)[name], name) if own else None
     return plugin_settings, found
-
-
-def plugin_tables(
-    set_: list[str] | None, kinds: Sequence[str] = ("attack", "detector")
-) -> dict[str, Any]:
-    """Return options by plugin; every key must name an installed plugin of these kinds."""
-    from fedaudit.api.errors import unknown_name_error
-    from fedaudit.config import registry
-    from fedaudit.config.options import parse_settings
-
-    table = parse_settings(set_ or [])
-    plugin_names = [name for kind in kinds for name in registry.plugins(kind)]
-    for name, chosen in table.items():
-        if name not in plugin_names or not isinstance(chosen, dict):
-            raise unknown_name_error(" or ".join(kinds), name, plugin_names)
-    return table
 
 
 def run_audit(

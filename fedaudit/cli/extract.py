@@ -167,7 +167,7 @@ def extract(
     run_options: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
     run_options |= {"resume": resume, "shard": shard}
     if matrix:
-        _everybody(
+        _refuse_single_client_options(
             {
                 "--prefixes": prefixes,
                 "--victim": victim,
@@ -205,7 +205,7 @@ def _every_pair(
     return attacking.run_audit(request, **run_options)
 
 
-def _everybody(named: Mapping[str, object]) -> None:
+def _refuse_single_client_options(named: Mapping[str, object]) -> None:
     """Refuse options about a single attacker or victim together with --matrix."""
     if option := next((name for name, value in named.items() if value), None):
         raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.cli.audit_runner import run_audit, split_server_options
 from fedaudit.cli.options import (
     Adapter,
@@ -27,6 +27,7 @@ from fedaudit.cli.options import (
     Shard,
     Target,
     Template,
+    settings_by_plugin,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def memorize(
     NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
     set_, servers = split_server_options(set_)
-    options = _options(set_, (detector, paraphraser))
+    plugins = [*filter(None, (detector, paraphraser))]
+    options = settings_by_plugin(set_, "paraphraser or detector in use", plugins)
     protocol = {
         "sample": sample,
         **({"prefix_length": prefix_length} if prefix_length else {}),
@@ -173,17 +175,6 @@ def memorize(
         resume=resume,
         shard=shard,
     )
-
-
-def _options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
-    """Return options by plugin; a key must name a plugin in use."""
-    from fedaudit.config.options import parse_settings
-
-    table = parse_settings(set_ or [])
-    for name, chosen in table.items():
-        if name not in plugins or not isinstance(chosen, dict):
-            raise unknown_name_error("paraphraser or detector in use", name, filter(None, plugins))
-    return table
 
 
 def _request(

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from collections.abc import Collection
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,7 +122,7 @@ Recheck = Annotated[
 ]
 
 
-def nothing_before(context: typer.Context) -> None:
+def refuse_options_before_subcommand(context: typer.Context) -> None:
     """Refuse options that stand before a step: the step would not see them."""
     for name in context.params:
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
@@ -131,15 +132,24 @@ def nothing_before(context: typer.Context) -> None:
             raise UsageError(f"Give {option} behind {context.invoked_subcommand}, not before it.")
 
 
-def plugin_options(set_: list[str] | None) -> dict[str, Any]:
-    """Return options by plugin; a key must name an attribution or a watermark."""
+def settings_by_plugin(set_: list[str] | None, kind: str, names: Collection[str]) -> dict[str, Any]:
+    """Return the settings of --set by plugin; each must be of one of `names`, which are of a kind.
+
+    Raises UsageError for any other.
+    """
     from fedaudit.api.errors import unknown_name_error
-    from fedaudit.config import registry
     from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
-    plugin_names = [*registry.plugins("attribution"), *registry.plugins("watermark")]
     for name, chosen in table.items():
-        if name not in plugin_names or not isinstance(chosen, dict):
-            raise unknown_name_error("attribution or watermark", name, plugin_names)
+        if name not in names or not isinstance(chosen, dict):
+            raise unknown_name_error(kind, name, names)
     return table
+
+
+def settings_by_installed_plugin(set_: list[str] | None, *kinds: str) -> dict[str, Any]:
+    """Return the settings of --set by plugin; each must be of an installed one of these kinds."""
+    from fedaudit.config import registry
+
+    names = [name for kind in kinds for name in registry.plugins(kind)]
+    return settings_by_plugin(set_, " or ".join(kinds), names)

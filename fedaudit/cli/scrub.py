@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.options import Detector, Quiet, Set, Template
+from fedaudit.cli.options import Detector, Quiet, Set, Template, settings_by_plugin
 
 if TYPE_CHECKING:
     from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
@@ -56,43 +56,31 @@ def scrub(
     from fedaudit.data import scrubbing
     from fedaudit.data.corpus import unread_caveat
 
-    order = scrubbing.ScrubRequest(
+    request = scrubbing.ScrubRequest(
         source=source,
         out=out,
         style=style,
         detector=detector,
-        options=_options(set_, detector),
+        options=settings_by_plugin(set_, "detector in use", [detector]).get(detector, {}),
         only=tuple(only or ()),
         excluding=tuple(excluding or ()),
         template=template,
         seed=seed,
         force=force,
     )
-    scrubbing.check(order)
-    _check_json(json, order)
+    scrubbing.check(request)
+    _check_json(json, request)
     with progress_bars(quiet) as bar:
-        done = scrubbing.scrub(order, bar)
+        done = scrubbing.scrub(request, bar)
     if json:
-        _save(json, order, done)
-    _show(order, done)
-    for line in unread_caveat(order.source, done.unread):
+        _save(json, request, done)
+    _show(request, done)
+    for line in unread_caveat(request.source, done.unread):
         print_note(f"{line}; scrub keeps and masks them.", quiet=quiet)
     return 1 if strict and (done.remaining or done.pii_in_ids) else 0
 
 
-def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
-    """Return the detector's options; a key must name the detector."""
-    from fedaudit.api.errors import unknown_name_error
-    from fedaudit.config.options import parse_settings
-
-    table = parse_settings(set_ or [])
-    for name, chosen in table.items():
-        if name != detector or not isinstance(chosen, dict):
-            raise unknown_name_error("detector in use", name, [detector])
-    return dict(table.get(detector, {}))
-
-
-def _check_json(json: Path | None, order: "ScrubRequest") -> None:
+def _check_json(json: Path | None, request: "ScrubRequest") -> None:
     from fedaudit.api.errors import InputError
     from fedaudit.system.files import check_target, existing_parent
 
@@ -101,34 +89,35 @@ def _check_json(json: Path | None, order: "ScrubRequest") -> None:
     if json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
     check_target(json)
-    if json.resolve() in (order.source.resolve(), order.out.resolve()):
+    if json.resolve() in (request.source.resolve(), request.out.resolve()):
         raise InputError(f"{json} cannot hold both the records and the counts.")
     existing_parent(json.absolute().parent)
 
 
-def _save(path: Path, order: "ScrubRequest", done: "ScrubResult") -> None:
+def _save(path: Path, request: "ScrubRequest", done: "ScrubResult") -> None:
     from fedaudit.data.scrubbing import table
     from fedaudit.report.document import dumps
     from fedaudit.system.files import atomic_text
 
-    atomic_text(path, dumps(table(order, done)))
+    atomic_text(path, dumps(table(request, done)))
 
 
-def _show(order: "ScrubRequest", done: "ScrubResult") -> None:
+def _show(request: "ScrubRequest", done: "ScrubResult") -> None:
     """Print what was done, a fact a line, so that it reads well at 80 columns."""
     import textwrap
 
     from fedaudit.cli.console import WIDTH
     from fedaudit.report.redaction import make_visible
 
-    for fact in _facts(order, done):
+    for fact in _facts(request, done):
         fill = textwrap.TextWrapper(width=WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         print("\n".join(fill.wrap(make_visible(fact))) if len(fact) > WIDTH else make_visible(fact))
 
 
-def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
+def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     pieces = _number(sum(done.masked.values()), "piece")
-    yield f"{order.out}: {_number(done.records, 'record')}, {pieces} of PII masked ({order.style})"
+    records = _number(done.records, "record")
+    yield f"{request.out}: {records}, {pieces} of PII masked ({request.style})"
     width = max(map(len, (*done.masked, *done.kept)), default=0)
     for status, counts in (("masked", done.masked), ("kept", done.kept)):
         for label, count in counts.items():

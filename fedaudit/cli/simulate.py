@@ -50,7 +50,7 @@ def simulate(
     """
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.config import profile as profiles
-    from fedaudit.simulation import counterfactual, runner
+    from fedaudit.simulation import counterfactual, preparation, runner
     from fedaudit.system.files import check_target, make_folder
 
     if json:
@@ -61,11 +61,11 @@ def simulate(
         chosen.settings(scale), given_settings(set_ or [], seed, device, dtype, engine)
     )
     folder = out or Path("runs") / chosen.name
-    runner.prepare(config, folder)  # names what is wrong with a plugin before anything else
+    preparation.prepare(config, folder)  # names what is wrong with a plugin before anything else
     if without:
         config, folder = counterfactual.settings(config, without, folder)
         make_folder(folder.parent)
-    with runner.alone_in(folder):
+    with runner.lock_run(folder):
         done = _train(config, folder, start_time, resume=resume, quiet=quiet)
     if json:
         _copy(folder / "report.json", json)

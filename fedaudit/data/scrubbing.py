@@ -74,44 +74,44 @@ class ScrubResult:
     """How many records have an unknown field, which may hold personal data, by its name."""
 
 
-def check(order: ScrubRequest) -> None:
+def check(request: ScrubRequest) -> None:
     """Raise UsageError or InputError for what can be found before anything is read or written."""
-    if order.style not in masking.STYLES:
-        raise unknown_name_error("style", order.style, masking.STYLES)
-    if order.only and order.excluding:
+    if request.style not in masking.STYLES:
+        raise unknown_name_error("style", request.style, masking.STYLES)
+    if request.only and request.excluding:
         raise UsageError("--only and --except cannot be given together.")
-    registry.create("detector", order.detector, order.options)
-    template(order.template)
-    if not existing_path(order.source, "file").is_file():
-        raise InputError(f"{order.source} is no regular file; a JSONL file is needed.")
-    if order.out.is_dir():
-        raise InputError(f"{order.out} is a folder; a file is needed for the scrubbed records.")
-    if order.out.exists() and os.path.samefile(order.source, order.out):
-        raise InputError(f"{order.out} is the input itself; choose another place for the result.")
-    if order.force:
-        check_target(order.out)
-    if order.out.exists() and not order.force:
-        raise InputError(f"{order.out} exists already; choose another place, or add --force.")
-    existing_parent(order.out.absolute().parent)
+    registry.create("detector", request.detector, request.options)
+    template(request.template)
+    if not existing_path(request.source, "file").is_file():
+        raise InputError(f"{request.source} is no regular file; a JSONL file is needed.")
+    if request.out.is_dir():
+        raise InputError(f"{request.out} is a folder; a file is needed for the scrubbed records.")
+    if request.out.exists() and os.path.samefile(request.source, request.out):
+        raise InputError(f"{request.out} is the input itself; choose another place for the result.")
+    if request.force:
+        check_target(request.out)
+    if request.out.exists() and not request.force:
+        raise InputError(f"{request.out} exists already; choose another place, or add --force.")
+    existing_parent(request.out.absolute().parent)
 
 
 def scrub(
-    order: ScrubRequest, watch: Callable[[str], Progress] = lambda title: no_progress
+    request: ScrubRequest, watch: Callable[[str], Progress] = lambda title: no_progress
 ) -> ScrubResult:
-    """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
-    check(order)
-    records = list(corpus.read_records(order.source, template(order.template)))
-    marked, annotator = _mark_records(records, order, watch("finding PII"))
+    """Write the scrubbed records and return what was done; the input stays as it is."""
+    check(request)
+    records = list(corpus.read_records(request.source, template(request.template)))
+    marked, annotator = _mark_records(records, request, watch("finding PII"))
     everything = [document for m in marked for document in m.documents()]
-    chosen = _label_filter(order, everything)
-    key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
-    style: Any = order.style
+    chosen = _label_filter(request, everything)
+    key = secrets.token_hex(32) if request.seed is None else f"seed {request.seed}"
+    style: Any = request.style
     written = masking.substitution(style, everything, key)
     done = [record_scrubbing.mask_record(m, written, chosen) for m in marked]
     masked = [pair for d in done for pair in d.masked]
     strings = {normalize(string) for string, _ in masked} - {""}
     exact, remaining = _find_remaining(strings, records, done, watch("looking for what is left"))
-    _write(order, _renew_ids(records, done))
+    _write(request, _renew_ids(records, done))
     return ScrubResult(
         records=len(done),
         masked=_sorted_counts(Counter(label for _, label in masked)),
@@ -129,12 +129,12 @@ def scrub(
     )
 
 
-def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
+def table(request: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
     """Return what was done for JSON, without any text of a record and without the key."""
     return {
-        "in": {"path": str(order.source), "sha256": sha256(order.source)},
-        "out": {"path": str(order.out), "sha256": sha256(order.out)},
-        "style": order.style,
+        "in": {"path": str(request.source), "sha256": sha256(request.source)},
+        "out": {"path": str(request.out), "sha256": sha256(request.out)},
+        "style": request.style,
         "records": scrubbed.records,
         "masked": dict(scrubbed.masked),
         "kept": dict(scrubbed.kept),
@@ -154,7 +154,7 @@ def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
 
 
 def _mark_records(
-    records: Sequence[CorpusRecord], order: ScrubRequest, progress: Progress
+    records: Sequence[CorpusRecord], request: ScrubRequest, progress: Progress
 ) -> tuple[list[MarkedRecord], str | None]:
     """Return the records with their personal data marked, and what annotated the unmarked ones.
 
@@ -171,7 +171,7 @@ def _mark_records(
             *(Document(id="", text=text) for strings in around for text in strings.values()),
         ]
         documents = [replace(document, id=str(number)) for number, document in enumerate(bare)]
-        annotated, how = annotate(documents, order.detector, order.options)
+        annotated, how = annotate(documents, request.detector, request.options)
         beside = iter(annotated[len(batch) :])
         for record, document, strings in zip(batch, annotated, around, strict=False):
             text_document = replace(document, id=record.document.id)
@@ -182,29 +182,29 @@ def _mark_records(
     return result, annotator
 
 
-def _label_filter(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:
+def _label_filter(request: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:
     """Return whether a label is to be masked; raises UsageError for one that no record has."""
     present = {span.label for document in documents for span in document.pii or ()}
-    for label in (*order.only, *order.excluding):
+    for label in (*request.only, *request.excluding):
         if label not in present:
             raise unknown_name_error("kind of PII in the data", label, present)
-    if order.only:
-        return lambda label: label in order.only
-    return lambda label: label not in order.excluding
+    if request.only:
+        return lambda label: label in request.only
+    return lambda label: label not in request.excluding
 
 
-def _write(order: ScrubRequest, fields: Sequence[Mapping[str, Any]]) -> None:
+def _write(request: ScrubRequest, fields: Sequence[Mapping[str, Any]]) -> None:
     """Write the result, at no time readable by anybody who may not read the input.
 
     Only its owner can read it until the group that the file system gave it is known.
     """
-    source = order.source.stat()
-    corpus.write_fields(order.out, fields, array=corpus.is_array(order.source))
-    same = order.out.stat().st_gid == source.st_gid
+    source = request.source.stat()
+    corpus.write_fields(request.out, fields, array=corpus.is_array(request.source))
+    same = request.out.stat().st_gid == source.st_gid
     # A group that is shut out of the input would be among the others of a file of another group.
     others_read = 0o004 if same or source.st_mode & 0o040 else 0
     mode = 0o600 | source.st_mode & (others_read | (0o040 if same else 0))
-    order.out.chmod(mode & ~umask())
+    request.out.chmod(mode & ~umask())
 
 
 def _find_remaining(

@@ -25,6 +25,7 @@ The only package that imports torch with its modules.
 * `memory`: What to do when a batch does not fit into memory: halve it, and remember what fitted.
 * `multi_target`: Several targets that are asked the same: adapters side by side in a batch, or
   merged in turn.
+* `padding`: Rows of tokens as one tensor: padded ahead to be continued, or behind to be scored.
 * `routed`: An engine for a deployed model: its responder chooses the adapter, another engine
   answers.
 * `scheduler`: Running all of a job in batches, each as large as memory allows.

@@ -9,6 +9,7 @@ from fedaudit.engine.batching import by_length, padded_length
 from fedaudit.engine.device import device_for, dtype_for
 from fedaudit.engine.loading import checkpoint
 from fedaudit.engine.loading.loader import LoadedBase, load, locate, quiet
+from fedaudit.engine.padding import right_padded
 
 
 def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:
@@ -37,15 +38,9 @@ def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> n
     vectors = np.zeros((len(texts), base.model.config.hidden_size))
     for batch in by_length([len(row) for row in ids], 16_384):
         width = padded_length(max(len(ids[i]) for i in batch))
-        tokens = torch.zeros(len(batch), width, dtype=torch.long)
-        mask = torch.zeros(len(batch), width)
-        for row, index in enumerate(batch):
-            tokens[row, : len(ids[index])] = torch.tensor(ids[index])
-            mask[row, : len(ids[index])] = 1
-        mask = mask.to(base.model.device)
+        tokens, mask = right_padded([ids[i] for i in batch], width, base.model.device)
         # A language model looks back only: padding behind a text changes nothing of it.
-        mask_kwargs = {} if base.model.can_generate() else {"attention_mask": mask.long()}
-        tokens = tokens.to(base.model.device)
+        mask_kwargs = {} if base.model.can_generate() else {"attention_mask": mask}
         hidden = base.model.base_model(input_ids=tokens, **mask_kwargs).last_hidden_state
         means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors[batch] = means.cpu().double().numpy()

@@ -79,15 +79,7 @@ class LocalEngine:
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
-        if not texts:
-            return []
-        encoded = self.base.tokenizer(
-            list(texts), add_special_tokens=False, return_offsets_mapping=True
-        )
-        return [
-            Tokens(tuple(ids), tuple(map(tuple, offsets)))
-            for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        ]
+        return loader.tokenize(self.base.tokenizer, texts)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress

@@ -203,9 +203,11 @@ def _by_adapter(
     for adapter, indices in chosen.items():
         before = len(answers)
 
-        def told(done: int, total: int, before: int = before, size: int = len(indices)) -> None:
+        def report_progress(
+            done: int, total: int, before: int = before, size: int = len(indices)
+        ) -> None:
             progress(before + done * size // max(total, 1), len(routed))
 
         answering = Target(name=target.name, adapter=adapter)
-        answers |= zip(indices, ask(answering, indices, told), strict=True)
+        answers |= zip(indices, ask(answering, indices, report_progress), strict=True)
     return [answers[index] for index in range(len(routed))]

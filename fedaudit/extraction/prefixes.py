@@ -1,6 +1,6 @@
 """What stands before personal data in a client's own documents (FedPII, section 4.1)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.engine import Engine
@@ -37,6 +37,15 @@ def pii_occurrences(
         else:
             occurrences += _in_document(document, tokens.ids, tokens.offsets, prefix_tokens)
     return [occurrence for occurrence in occurrences if occurrence.prefix]
+
+
+def first_token_occurrences(rows: Iterable[Sequence[int]]) -> list[PiiOccurrence]:
+    """Return rows of tokens behind their first token, as it is chosen by how prompts begin."""
+    return [
+        PiiOccurrence(prefix=tuple(row[:1]), tokens=tuple(row[1:]), at_start=True)
+        for row in rows
+        if len(row) > 1
+    ]
 
 
 def _in_document(

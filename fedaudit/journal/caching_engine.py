@@ -20,6 +20,7 @@ from fedaudit.api.engine import (
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, Target
 from fedaudit.journal import chunk_size
+from fedaudit.journal.journal import JournalPass
 from fedaudit.journal.shards import AuditJournal, ShardJournal, target_identity
 
 FIRST = 2**14
@@ -43,7 +44,7 @@ class CachingEngine(EngineWrapper):
 
     def __init__(self, engine: Engine, journal: AuditJournal) -> None:
         super().__init__(engine)
-        self.kept = journal
+        self.journal = journal
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
@@ -58,7 +59,7 @@ class CachingEngine(EngineWrapper):
             return [(completion.texts, completion.tokens) for completion in completions]
 
         stop = () if batch.stop_strings is None else (batch.stop_strings,)
-        answers = self._through(
+        answers = self._answer_through_journal(
             ("generate", *_target_key(target), batch.seed, batch.decoding, *stop),
             requests,
             prompts=[request.prompt for request in requests],
@@ -79,7 +80,7 @@ class CachingEngine(EngineWrapper):
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence."""
-        answers = self._through(
+        answers = self._answer_through_journal(
             ("score", *_target_key(target)),
             sequences,
             prompts=sequences,
@@ -106,7 +107,7 @@ class CachingEngine(EngineWrapper):
                 for s in statistics
             ]
 
-        answers = self._through(
+        answers = self._answer_through_journal(
             ("statistics", *_target_key(target)),
             sequences,
             prompts=sequences,
@@ -117,7 +118,7 @@ class CachingEngine(EngineWrapper):
             progress=progress,
         )
         return [
-            _none_of(sequence) if answer is None else TokenStatistics(*answer)
+            _empty_statistics(sequence) if answer is None else TokenStatistics(*answer)
             for sequence, answer in zip(sequences, answers, strict=True)
         ]
 
@@ -125,7 +126,7 @@ class CachingEngine(EngineWrapper):
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
         """Score every sequence of every group; a group is one question."""
-        answers = self._through(
+        answers = self._answer_through_journal(
             ("groups", *_target_key(target)),
             groups,
             prompts=[group[0] if group else () for group in groups],
@@ -140,7 +141,7 @@ class CachingEngine(EngineWrapper):
             for group, answer in zip(groups, answers, strict=True)
         ]
 
-    def _through(
+    def _answer_through_journal(
         self,
         name: object,
         items: Sequence[Item],
@@ -159,33 +160,49 @@ class CachingEngine(EngineWrapper):
         """
         answers: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
-        for journal in self.kept.shards:
-            stream = journal.stream(name)
-            for piece in _pieces(journal, prompts, sizes):
-                questions = [items[index] for index in piece]
-                digest = blake2b(repr(questions).encode(), digest_size=16).digest()
+        for shard in self.journal.shards:
+            stream = shard.stream(name)
+            for piece in _pieces(shard, prompts, sizes):
                 size, count = (sum(values[index] for index in piece) for values in (sizes, counts))
-                content = stream.next(
-                    digest, chunk_size.journal_bytes(count + 2 * len(piece), size)
+                content = self._answer_piece(
+                    stream,
+                    [items[index] for index in piece],
+                    count=count,
+                    room=chunk_size.journal_bytes(count + 2 * len(piece), size),
+                    ask=ask,
+                    fits=fits,
+                    progress=_share(progress, done, size, total),
                 )
-                if content is None:
-                    content = ask(questions, _share(progress, done, size, total))
-                    stream.add(digest, count, content)
-                elif not _all_fit(fits, questions, content):
-                    raise stream.broken("an answer is none to its question")
-                elif self.kept.recheck:
-                    self.kept.recheck.check(
-                        stream,
-                        digest,
-                        content,
-                        _ask_again(ask, questions),
-                        range(len(questions)),
-                    )
                 for index, answer in zip(piece, content, strict=True):
                     answers[index] = answer
                 done += size
                 progress(done, total)
         return answers
+
+    def _answer_piece(
+        self,
+        stream: JournalPass,
+        questions: Sequence[Item],
+        *,
+        count: int,
+        room: int,
+        ask: Callable[[Sequence[Item], Progress], list[Any]],
+        fits: Callable[[Item, Any], bool],
+        progress: Progress,
+    ) -> list[Any]:
+        """Return the answers to a piece: the journal's, or else new ones, which it keeps."""
+        digest = blake2b(repr(questions).encode(), digest_size=16).digest()
+        content: list[Any] | None = stream.next(digest, room)
+        if content is None:
+            content = ask(questions, progress)
+            stream.add(digest, count, content)
+        elif not _all_fit(fits, questions, content):
+            raise stream.broken("an answer is none to its question")
+        elif recheck := self.journal.recheck:
+            recheck.check(
+                stream, digest, content, _ask_again(ask, questions), range(len(questions))
+            )
+        return content
 
 
 def _pieces(
@@ -245,7 +262,7 @@ def _is_score_row(sequence: Sequence[int], answer: Any) -> bool:
     )
 
 
-def _none_of(sequence: Sequence[int]) -> TokenStatistics:
+def _empty_statistics(sequence: Sequence[int]) -> TokenStatistics:
     """Return empty statistics, for a text of another shard."""
     zeros = _zeros(sequence)
     return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
@@ -267,10 +284,10 @@ def _is_statistics(sequence: Sequence[int], answer: Any) -> bool:
 def _share(progress: Progress, before: int, size: int, total: int) -> Progress:
     """Return a progress function that reports a piece as its share of the total."""
 
-    def told(done: int, piece_total: int) -> None:
+    def report_progress(done: int, piece_total: int) -> None:
         progress(before + size * done // max(piece_total, 1), total)
 
-    return told
+    return report_progress
 
 
 def _target_key(target: Target) -> tuple[str | None, str | None]:

@@ -57,11 +57,11 @@ class Journal:
 
     def __init__(self, folder: Path, header_fields: Mapping[str, Any]) -> None:
         self.place, self.header = folder, dict(header_fields)
-        self.known = 0
+        self.loaded_answers = 0
         """Answers that it held when it was opened."""
         self.answers = 0
         """Answers that it holds now."""
-        self.spent = 0.0
+        self.earlier_seconds = 0.0
         """Seconds that earlier processes worked on it."""
         self.finished = False
         self._since, self._session = time.monotonic(), secrets.randbits(32)
@@ -160,10 +160,10 @@ class Journal:
             self.finished = record.name == _END
             if not self.finished:
                 self._pieces[record.name, record.number].append((frame.start, frame.length))
-                self.known += record.answers
+                self.loaded_answers += record.answers
             session_seconds[record.session] = record.seconds
             self._end = frame.start + frame.length
-        self.spent, self.answers = sum(session_seconds.values()), self.known
+        self.earlier_seconds, self.answers = sum(session_seconds.values()), self.loaded_answers
         if write and not self.finished:
             self._file, self._torn = file, True
         else:

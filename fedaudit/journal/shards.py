@@ -48,7 +48,7 @@ def shard(text: str) -> Shard:
     )
 
 
-class PartAsked(Exception):
+class ShardComplete(Exception):
     """All questions of a shard have answers; there is no report of a single shard."""
 
 
@@ -87,7 +87,7 @@ class AuditJournal:
     @property
     def seconds(self) -> float:
         """Return the seconds that all earlier runs took."""
-        return sum(s.journal.spent for s in self.shards)
+        return sum(s.journal.earlier_seconds for s in self.shards)
 
     @property
     def covers_all(self) -> bool:
@@ -95,9 +95,9 @@ class AuditJournal:
         return len(self.shards) == self.shards[0].shard.of
 
     def finish_check(self) -> None:
-        """Finish the check once all is asked; raises PartAsked where that is only one shard."""
+        """Finish the check once all is asked; raises ShardComplete where that is only one shard."""
         if not self.covers_all:
-            raise PartAsked
+            raise ShardComplete
         if self.recheck:
             self.recheck.finish()
 
@@ -115,7 +115,7 @@ class AuditJournal:
     def resumed(self) -> str | None:
         """Return the id of the run that is resumed; None for a new or a merged one."""
         first = self.shards[0].journal
-        return None if self.merged or not first.known else str(first.header.get("run"))
+        return None if self.merged or not first.loaded_answers else str(first.header.get("run"))
 
 
 def target_identity(target: Target) -> str | None:

@@ -22,7 +22,7 @@ from fedaudit.reproduction.seeds import (
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
-from fedaudit.simulation.runner import prepare
+from fedaudit.simulation.preparation import prepare
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor

@@ -66,7 +66,7 @@ def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
 def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     variant, config, folder = task.variant, task.config, task.folder
     resumed, start_time = folder.exists(), monotonic()
-    with simulation.alone_in(folder):
+    with simulation.lock_run(folder):
         done = simulation.simulate(config, folder, listener=watch.training, verdicts=task.verdicts)
     training = 0.0 if resumed else monotonic() - start_time
     reports = [

@@ -15,6 +15,8 @@
   adapter.
 * `local_baseline`: Local tuning without federation (LocIT): a model of every client's own
   documents alone.
+* `preparation`: The plugins of a simulation, chosen and checked before anything is read or
+  written.
 * `rounds`: The round loop: broadcast, train, aggregate, save; every finished round is kept.
 * `runner`: A simulation from settings to a finished federation with its report.
 """

@@ -22,7 +22,7 @@ from fedaudit.system.files import existing_path, lines_sha256
 
 Decay = Literal["linear", "cosine", "none"]
 
-NO_PART = frozenset({"workers", "judge", "engine"})
+SETTINGS_WITHOUT_EFFECT = frozenset({"workers", "judge", "engine"})
 """Settings that a federation does not depend on."""
 
 
@@ -220,7 +220,9 @@ class Simulation:
 
         A data file, a defence's included, counts by its lines, wherever it is, in any order.
         """
-        table = {key: value for key, value in self.table().items() if key not in NO_PART}
+        table = {
+            key: value for key, value in self.table().items() if key not in SETTINGS_WITHOUT_EFFECT
+        }
         # A setting that is not used counts as it did before it existed: not at all.
         absent = {"few_shot": not self.few_shot.each, "test": not self.test}
         absent["local"] = self.local == "no"

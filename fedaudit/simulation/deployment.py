@@ -21,7 +21,7 @@ from fedaudit.simulation.context import Run
 from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.evaluation import keyed
 from fedaudit.simulation.initialization import file_hashes
-from fedaudit.system.files import atomic_text, for_owner, read_regular
+from fedaudit.system.files import atomic_text, read_regular, restrict_to_owner
 
 MEASURED = "measured.json"
 """What the defences measured when they were deployed, for a run that is looked at again."""
@@ -53,7 +53,7 @@ def deploy(
     if finished.status == "complete":
         return _read(finished, folder / MEASURED)
     shutil.rmtree(folder, ignore_errors=True)
-    for_owner(folder)  # before anything secret is in it
+    restrict_to_owner(folder)  # before anything secret is in it
     state = _state(run, finished, materials, engine, progress)
     results = [defense.deploy(state) for defense in run.defenses]
     settings, responders = _responding(run, state)
@@ -68,7 +68,7 @@ def deploy(
         table = {"measurements": [asdict(row) for row in rows], "limits": limits}
         atomic_text(folder / MEASURED, json.dumps(table, indent=2) + "\n")
     if any(folder.iterdir()):
-        for_owner(folder)
+        restrict_to_owner(folder)
     else:
         folder.rmdir()
     complete = replace(
@@ -116,7 +116,7 @@ def _state(
         folder=run.out / DEPLOYED,
         adapter=run.out / finished.rounds[-1].adapter,
         parties={
-            client: _party(run, finished, client, material)
+            client: _client_state(run, finished, client, material)
             for client, material in materials.items()
             if any(client in r.participants for r in finished.rounds)
         },
@@ -128,7 +128,9 @@ def _state(
     )
 
 
-def _party(run: Run, finished: Manifest, client: str, material: ClientDocuments) -> ClientState:
+def _client_state(
+    run: Run, finished: Manifest, client: str, material: ClientDocuments
+) -> ClientState:
     out, took_part = run.out, [r for r in finished.rounds if client in r.participants]
     last = took_part[-1]
     return ClientState(

@@ -3,7 +3,8 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,10 +96,11 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
-    dealt = _deal_documents(config, training, base, labels)
-    if empty := [n for n, share in zip(config.client_names, dealt, strict=True) if not share]:
+    client_documents = _deal_documents(config, training, base, labels)
+    shares = zip(config.client_names, client_documents, strict=True)
+    if empty := [name for name, share in shares if not share]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
-    return DataSplit(dealt, held_out)
+    return DataSplit(client_documents, held_out)
 
 
 def _read_test(config: Simulation, training: Sequence[Document]) -> list[Document]:
@@ -157,14 +159,33 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     `server` is the rule that the server really follows, which a defence may have changed.
     """
     if config.client_data:
-        dealt = DataSplit(*read_client_files(config))
+        data_split = DataSplit(*read_client_files(config))
     else:
-        dealt = split(config, documents(config), base)
-    treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
-    planted, canaries = plant_canaries(config, treated.clients, dealt.held_out)
-    dealt = replace(dealt, clients=planted)
-    names, remaining = left_out.taking_part(config, dealt.clients)
-    dealt = replace(dealt, clients=remaining)
+        data_split = split(config, documents(config), base)
+    watermarked = plant_watermarks(config, data_split.clients, data_split.held_out, base)
+    planted, canaries = plant_canaries(config, watermarked.clients, data_split.held_out)
+    names, remaining = left_out.taking_part(config, planted)
+    data_split = replace(data_split, clients=remaining)
+    with _replacing_atomically(out) as folder:
+        _write_data(data_split, names, folder)
+        initial_adapter(config, base, folder / INITIAL)
+        if watermarked.marks:  # before training, as an owner would publish them
+            published = [commitments.commitment(mark, mark.options) for mark in watermarked.marks]
+            commitments.write(commitments.Commitments(commitments=tuple(published)), folder)
+        new_manifest = _manifest(config, names, data_split, base, folder, server)
+        if watermarked.marks:  # named by no hash: the server's copy of the folder goes without it
+            watermark_keys.write(watermarked.marks, folder / watermark_keys.OWNER)
+            new_manifest = _with_truth(new_manifest, watermarked, config.client_names)
+        if canaries:
+            (folder / canary_file.OWNER).parent.mkdir(exist_ok=True)
+            canary_file.write(canaries, folder / canary_file.OWNER)
+        manifest.write(new_manifest, folder)
+    return new_manifest
+
+
+@contextmanager
+def _replacing_atomically(out: Path) -> Iterator[Path]:
+    """Give a new folder, which becomes `out` at the end; after an error nothing is left of it."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temp_folders(out)
@@ -172,31 +193,20 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None
     try:
-        (folder / "data").mkdir(mode=0o700)
-        for name, share in zip(names, dealt.clients, strict=True):
-            corpus.write(folder / f"data/{name}.jsonl", share)
-        if dealt.held_out:
-            corpus.write(folder / "data/held_out.jsonl", dealt.held_out)
-        initial_adapter(config, base, folder / INITIAL)
-        if treated.marks:  # before training, as an owner would publish them
-            mark_commitments = [
-                commitments.commitment(mark, mark.options) for mark in treated.marks
-            ]
-            commitments.write(commitments.Commitments(commitments=tuple(mark_commitments)), folder)
-        new_manifest = _manifest(config, names, dealt, base, folder, server)
-        if treated.marks:  # named by no hash: the server's copy of the folder goes without it
-            watermark_keys.write(treated.marks, folder / watermark_keys.OWNER)
-            new_manifest = _with_truth(new_manifest, treated, config.client_names)
-        if canaries:
-            (folder / canary_file.OWNER).parent.mkdir(exist_ok=True)
-            canary_file.write(canaries, folder / canary_file.OWNER)
-        manifest.write(new_manifest, folder)
+        yield folder
         folder.chmod(0o755 & ~umask())
         os.rename(folder, out)  # onto an empty folder too; fails on any other
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return new_manifest
+
+
+def _write_data(data_split: DataSplit, names: Sequence[str], folder: Path) -> None:
+    (folder / "data").mkdir(mode=0o700)
+    for name, share in zip(names, data_split.clients, strict=True):
+        corpus.write(folder / f"data/{name}.jsonl", share)
+    if data_split.held_out:
+        corpus.write(folder / "data/held_out.jsonl", data_split.held_out)
 
 
 def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
@@ -235,18 +245,18 @@ def plain_config(table: Any) -> Any:
 def _manifest(
     config: Simulation,
     names: Sequence[str],
-    dealt: DataSplit,
+    data_split: DataSplit,
     base: Any,
     folder: Path,
     server: Aggregator,
 ) -> Manifest:
-    total = sum(len(d) for d in dealt.clients)
+    total = sum(len(d) for d in data_split.clients)
     form: PromptTemplate = config.prompt_template
     return Manifest(
         base=BaseModel(name=config.base, sha256=base.sha256),
         clients=tuple(
             ManifestClient(id=n, examples=len(d), weight=len(d) / total, data=f"data/{n}.jsonl")
-            for n, d in zip(names, dealt.clients, strict=True)
+            for n, d in zip(names, data_split.clients, strict=True)
         ),
         rounds=(Round(round=0, adapter=INITIAL),),
         secure_aggregation=_secure(config),

@@ -12,11 +12,11 @@ from fedaudit.api.errors import UsageError
 from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.simulation import rounds
-from fedaudit.simulation.client import local_round
+from fedaudit.simulation.client import local_round, training_pool
 from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
 from fedaudit.simulation.context import Event, Listener, Run
 from fedaudit.simulation.initialization import INITIAL
-from fedaudit.system.files import for_owner
+from fedaudit.system.files import restrict_to_owner
 
 LOCAL = "local"
 """The folder of the clients' own models, which no server sees, below the run's folder."""
@@ -29,7 +29,7 @@ def local_adapter(out: Path, client: str, number: int) -> Path:
     return out / LOCAL / client / f"{number:03d}"
 
 
-def train_alone(run: Run, listener: Listener) -> None:
+def train_local_models(run: Run, listener: Listener) -> None:
     """Train every client's own model for as many rounds as the federation has.
 
     Each begins with the federation's initial adapter and goes on from its own, with the settings
@@ -38,13 +38,13 @@ def train_alone(run: Run, listener: Listener) -> None:
     """
     if run.config.local == "no" or not run.config.compares_utility:
         return
-    for_owner(run.out / LOCAL)
+    restrict_to_owner(run.out / LOCAL)
     total, done = run.config.rounds * len(run.tokens.shared), 0
-    with rounds.workers(run.config) as pool:
+    with training_pool.workers(run.config) as pool:
         for number in range(1, run.config.rounds + 1):
             missing = list(_jobs(run, number))
             done += len(run.tokens.shared) - len(missing)
-            for job, loss in rounds.train_jobs(pool, missing):
+            for job, loss in training_pool.train_jobs(pool, missing):
                 _keep(job)
                 done += 1
                 listener(
@@ -52,7 +52,7 @@ def train_alone(run: Run, listener: Listener) -> None:
                         done=done, total=total, model_name=job.model_name, round=number, loss=loss
                     )
                 )
-    for_owner(run.out / LOCAL)
+    restrict_to_owner(run.out / LOCAL)
 
 
 def check(run: Run) -> None:
@@ -90,14 +90,14 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
             seed=rounds.seed_of(config.seed, number, model_name),
             aggregator=registry.create("aggregation", PLAIN),
             defenses=local_defenses(run),
-            sequel=_sequel(run, client, number),
+            follow_up=_follow_up(run, client, number),
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
         )
 
 
-def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
+def _follow_up(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return the follow-up training of a client, where one of its local defences has any."""
     if not (defense := local_round.follow_up_defense(local_defenses(run))):
         return None
@@ -119,7 +119,7 @@ def _keep(job: ClientTraining) -> None:
     if not job.defenses:  # it is there already
         return
     start, adapter = adapters.read(job.start), adapters.read(job.out)
-    places = job.sequel.adapters if job.sequel else {}
+    places = job.follow_up.adapters if job.follow_up else {}
     for defense in job.defenses:
         auxiliary = {name: adapters.read(folder) for name, (folder, _) in places.items()}
         adapter = dict(defense.upload(start, adapter, auxiliary))

@@ -1,11 +1,8 @@
 """The round loop: broadcast, train, aggregate, save; every finished round is kept."""
 
 import hashlib
-import os
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor, as_completed
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -15,22 +12,17 @@ from fedaudit.api.plugin import State
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.simulation.client import local_round, private_state
-from fedaudit.simulation.client.local_round import train
-from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining, forget_model
+from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
+from fedaudit.simulation.client.training_pool import train_jobs, workers
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Event, Listener, Run
 from fedaudit.simulation.data.datasets import Sequences
 from fedaudit.simulation.initialization import INITIAL, file_hashes
 from fedaudit.simulation.server import secure_aggregation
-from fedaudit.simulation.server import state as memory
-from fedaudit.system.processes import processes
+from fedaudit.simulation.server import state as server_state
 
 CENTRAL = "central"
 """The folder of the model that was trained on everybody's documents, below the run's folder."""
-BROKEN = (
-    "A training process ended unexpectedly (out of memory?); give the same command to go on after "
-    "the last finished round, perhaps with --set workers=1."
-)
 
 
 def run_rounds(run: Run, start_manifest: Manifest, listener: Listener) -> Manifest:
@@ -160,9 +152,9 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
             rounds=config.rounds,
             seed=seed_of(config.seed, number, task.model_name),
             aggregator=run.aggregator,
-            remembered=None if task.chain else _state_files(run, number, task.client),
+            state_files=None if task.chain else _state_files(run, number, task.client),
             defenses=() if task.chain else run.defenses,
-            sequel=None if task.chain else _sequel(run, task.client, number),
+            follow_up=None if task.chain else _follow_up(run, task.client, number),
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
@@ -173,7 +165,9 @@ def _state_files(run: Run, number: int, client: str) -> tuple[Path, Path] | None
     """Return the files of the server's and the client's state at the round's begin, if any."""
     if not run.aggregator.stateful_clients:
         return None
-    return memory.of_server(run.out, number - 1), memory.client_state_path(run.out, number, client)
+    return server_state.of_server(run.out, number - 1), server_state.client_state_path(
+        run.out, number, client
+    )
 
 
 def _before(run: Run, chain: Path, number: int) -> Path:
@@ -191,40 +185,8 @@ def seed_of(seed: int, number: int, name: str) -> int:
 def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float]) -> Manifest:
     """Aggregate the round, write its adapter, and only then name the round in the manifest."""
     round_path, chosen = f"rounds/{number:03d}", participants(run.config, number)
-    folders = {c: f"{round_path}/clients/{c}" for c in chosen}
-    start_folder = run.out / current.rounds[-1].adapter
-    start, config = adapters.read(start_folder), adapters.check(start_folder)
-    client_start = adapters.read(run.out / INITIAL) if run.aggregator.merges_each_round else start
-    examples = {client.id: float(client.examples) for client in current.clients}
-    updates = {c: private_state.upload(run, client_start, c, number) for c in chosen}
-    weights = [examples[c] for c in chosen]
-    remembered = adapters.read_state(memory.of_server(run.out, number - 1))
-    differences = {c: run.aggregator.difference(client_start, u) for c, u in updates.items()}
-    if run.secure and run.aggregator.merges_each_round:
-        # A stack would hold every client's factors; here only the sum of updates may be known.
-        result = run.aggregator.moved(
-            start, secure_aggregation.weighted_mean(differences, examples)
-        )
-        state: State = {}
-    else:
-        result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
-    if run.aggregator.stateful_clients:
-        state = memory.collect_states(run.aggregator, run.out, number, state, examples, chosen)
-    adapters.write(result, adapters.resized_config(config, result), run.out / round_path / "global")
-    adapters.write_state(state, memory.of_server(run.out, number))
-    sums: dict[str, tuple[str, ...]] = {}
-    if run.secure:
-        folders, sums = (
-            {},
-            secure_aggregation.store_sums(
-                run.secure,
-                differences,
-                secure_aggregation.update_weights(examples),
-                run.config,
-                number,
-                run.out / round_path,
-            ),
-        )
+    sums = _aggregate(run, current, number, chosen)
+    folders = {} if run.secure else {c: f"{round_path}/clients/{c}" for c in chosen}
     finished = Round(
         round=number,
         adapter=f"{round_path}/global",
@@ -242,7 +204,45 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     return after
 
 
-def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
+def _aggregate(
+    run: Run, current: Manifest, number: int, chosen: Sequence[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Write the round's global adapter, the server's state and, under secure aggregation, the sums.
+
+    Return the sums' files as the manifest names them.
+    """
+    out = run.out / f"rounds/{number:03d}"
+    start_folder = run.out / current.rounds[-1].adapter
+    start, config = adapters.read(start_folder), adapters.check(start_folder)
+    client_start = adapters.read(run.out / INITIAL) if run.aggregator.merges_each_round else start
+    examples = {client.id: float(client.examples) for client in current.clients}
+    updates = {c: private_state.upload(run, client_start, c, number) for c in chosen}
+    differences = {c: run.aggregator.difference(client_start, u) for c, u in updates.items()}
+    state: State = {}
+    if run.secure and run.aggregator.merges_each_round:
+        # A stack would hold every client's factors; here only the sum of updates may be known.
+        result = run.aggregator.moved(
+            start, secure_aggregation.weighted_mean(differences, examples)
+        )
+    else:
+        weights = [examples[c] for c in chosen]
+        earlier_state = adapters.read_state(server_state.of_server(run.out, number - 1))
+        result, state = run.aggregator.step(start, list(updates.values()), weights, earlier_state)
+    if run.aggregator.stateful_clients:
+        state = server_state.collect_states(
+            run.aggregator, run.out, number, state, examples, chosen
+        )
+    adapters.write(result, adapters.resized_config(config, result), out / "global")
+    adapters.write_state(state, server_state.of_server(run.out, number))
+    if not run.secure:
+        return {}
+    weights_of_sums = secure_aggregation.update_weights(examples)
+    return secure_aggregation.store_sums(
+        run.secure, differences, weights_of_sums, run.config, number, out
+    )
+
+
+def _follow_up(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return the follow-up training of a client's defence in a round."""
     if not (defense := local_round.follow_up_defense(run.defenses)):
         return None
@@ -259,42 +259,3 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
             for n, seed in seeds.items()
         },
     )
-
-
-def train_jobs(
-    pool: Executor | None, jobs: Iterable[ClientTraining]
-) -> Iterator[tuple[ClientTraining, float]]:
-    """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""
-    if pool is None:
-        for job in jobs:
-            yield job, train(job)
-        return
-    futures = {pool.submit(train, job): job for job in jobs}
-    for finished in as_completed(futures):
-        yield futures[finished], finished.result()
-
-
-@contextmanager
-def workers(config: Simulation) -> Iterator[Executor | None]:
-    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU.
-
-    On a Ray cluster, or in Flower's simulation, it is processes there.
-    """
-    from fedaudit.engine.device import device_for
-    from fedaudit.engine.parallel import flower_pool, ray_cluster
-
-    if flower_pool.requested_clients(config.engine) is not None:
-        with flower_pool.training_pool(config.engine, config.clients + 1) as pool:
-            yield pool
-        return
-    if ray_cluster.requested_engines(config.engine) is not None:
-        with ray_cluster.training_pool(config.engine, config.device) as pool:
-            yield pool
-        return
-    count = config.workers or len(os.sched_getaffinity(0))
-    if device_for(config.device).type != "cpu" or count == 1:
-        yield None
-        forget_model()
-        return
-    with processes(count, BROKEN) as pool:
-        yield pool

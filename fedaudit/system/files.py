@@ -196,7 +196,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def for_owner(path: Path) -> None:
+def restrict_to_owner(path: Path) -> None:
     """Make the folder `path`, and close it and all below it to everybody but its owner.
 
     Folders get the mode 0700 and files 0600. Raises InputError where that cannot be.

@@ -102,8 +102,6 @@ def receive(
     Each is written as it comes, whole or not at all. Raises InputError where one has over `most`
     bytes, and TrialEnded where the trial did not give them all.
     """
-    messages: list[dict[str, Any]] = []
-    written = set()
     with subprocess.Popen(
         _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -112,15 +110,7 @@ def receive(
         try:
             with suppress(BrokenPipeError), _pipe(process.stdin) as ask:
                 ask.write(_encode_request(trial, question, seconds, memory, ()))
-            stream = _pipe(process.stdout)
-            for line in iter(lambda: stream.readline(LONGEST), b""):
-                for message in _lines(line):
-                    if "bytes" in message:
-                        path = dict(enumerate(places))[int(message["place"])]
-                        _save(stream, path, int(message["bytes"]), most)
-                        written.add(path)
-                    else:
-                        messages = [message]
+            written, messages = _save_outputs(_pipe(process.stdout), places, most)
             process.wait()
         finally:
             late.cancel()
@@ -129,6 +119,22 @@ def receive(
     if missing := [path.name for path in places if path not in written]:
         raise TrialEnded("", f"it gave no {missing[0]}")
     return answer
+
+
+def _save_outputs(
+    stream: IO[bytes], places: Sequence[Path], most: int
+) -> tuple[set[Path], list[dict[str, Any]]]:
+    """Write the files that a trial gives away; return which it gave, and its last message."""
+    written, messages = set[Path](), list[dict[str, Any]]()
+    for line in iter(lambda: stream.readline(LONGEST), b""):
+        for message in _lines(line):
+            if "bytes" in message:
+                path = dict(enumerate(places))[int(message["place"])]
+                _save(stream, path, int(message["bytes"]), most)
+                written.add(path)
+            else:
+                messages = [message]
+    return written, messages
 
 
 def _pipe(end: IO[bytes] | None) -> IO[bytes]:

@@ -76,7 +76,7 @@ class DifferentialPrivacy(Defense):
         if self.max_grad_norm <= 0 or (self.noise_multiplier and self.noise_multiplier < 1e-9):
             raise ValueError("max_grad_norm must be above 0, noise_multiplier 0 or above 1e-9.")
 
-    def train(self, course: TrainingSession) -> float:
+    def train(self, session: TrainingSession) -> float:
         """Train with clipped, noisy gradients; return the mean loss of what was drawn.
 
         NaN where no step drew anything. Raises TargetError when a trained tensor has no gradient
@@ -84,32 +84,32 @@ class DifferentialPrivacy(Defense):
         """
         import torch
 
-        start = {name: weight.detach().clone() for name, weight in course.weights.items()}
-        with per_document(course.model, course.weights) as gradients:
-            optimizer = self._optimizer(course)
+        start = {name: weight.detach().clone() for name, weight in session.weights.items()}
+        with per_document(session.model, session.weights) as gradients:
+            optimizer = self._optimizer(session)
             losses = [
                 loss
-                for step, batch in enumerate(poisson_batches(course))
-                for loss in _step(optimizer, gradients, batch, course.rate(step))
+                for step, batch in enumerate(poisson_batches(session))
+                for loss in _step(optimizer, gradients, batch, session.rate(step))
             ]
-        for name, weight in course.weights.items():
+        for name, weight in session.weights.items():
             if torch.equal(weight, start[name]):
                 raise TargetError(f"dp trained, but {name} is what it was before.")
         return float(torch.cat(losses).mean())
 
-    def _optimizer(self, course: TrainingSession) -> Any:
+    def _optimizer(self, session: TrainingSession) -> Any:
         load_opacus()
         import torch
         from opacus.optimizers import DPOptimizer
 
-        weights, documents = list(course.weights.values()), len(course.sequences)
-        sigma = self.noise(documents, course.batch_size, course.steps * course.rounds)
+        weights, documents = list(session.weights.values()), len(session.sequences)
+        sigma = self.noise(documents, session.batch_size, session.steps * session.rounds)
         return DPOptimizer(
-            torch.optim.AdamW(weights, weight_decay=course.weight_decay),
+            torch.optim.AdamW(weights, weight_decay=session.weight_decay),
             noise_multiplier=sigma,
             max_grad_norm=self.max_grad_norm,
-            expected_batch_size=min(course.batch_size, documents),
-            generator=_generator(course.seed, "noise", weights[0].device),
+            expected_batch_size=min(session.batch_size, documents),
+            generator=_generator(session.seed, "noise", weights[0].device),
         )
 
     def noise(self, documents: int, batch_size: int, steps: int) -> float:
@@ -130,10 +130,10 @@ class DifferentialPrivacy(Defense):
         return Result(measurements=tuple(rows), limits=LIMITS)
 
     def _epsilon_row(
-        self, finished: FinishedFederation, client: str, party: ClientState
+        self, finished: FinishedFederation, client: str, client_state: ClientState
     ) -> Measurement:
-        documents, steps = len(party.prepared), party.steps * party.rounds
-        sigma = self.noise(documents, finished.batch_size, party.steps * finished.rounds)
+        documents, steps = len(client_state.prepared), client_state.steps * client_state.rounds
+        sigma = self.noise(documents, finished.batch_size, client_state.steps * finished.rounds)
         rate, delta = sample_rate(finished.batch_size, documents), self.delta_of(documents)
         value, accountant = spent_epsilon(sigma, delta, rate, steps, self.accountant)
         scope = {"client": client, "delta": delta, "accountant": accountant}
@@ -146,15 +146,15 @@ class DifferentialPrivacy(Defense):
         )
 
 
-def poisson_batches(course: TrainingSession) -> Iterator[Sequences]:
+def poisson_batches(session: TrainingSession) -> Iterator[Sequences]:
     """Yield the sequences of each step: every one with probability q, the shortest first."""
     import torch
 
-    generator, count = _generator(course.seed, "draws", "cpu"), len(course.sequences)
-    rate = sample_rate(course.batch_size, count)
-    for _ in range(course.steps):
+    generator, count = _generator(session.seed, "draws", "cpu"), len(session.sequences)
+    rate = sample_rate(session.batch_size, count)
+    for _ in range(session.steps):
         mask = torch.rand(count, generator=generator, dtype=torch.float64) < rate
-        yield sorted((course.sequences[i] for i in mask.nonzero().flatten().tolist()), key=len)
+        yield sorted((session.sequences[i] for i in mask.nonzero().flatten().tolist()), key=len)
 
 
 def _generator(seed: int, purpose: str, device: Any) -> "torch.Generator":

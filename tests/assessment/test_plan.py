@@ -16,7 +16,7 @@ from fedaudit.assessment.discovery import discover
 from fedaudit.assessment.plan import SHOWS, STEPS, make_plan
 from fedaudit.assessment.speed import Speed, try_speed
 from fedaudit.canaries import canary_file, generator
-from fedaudit.canaries.generator import CanaryOrder
+from fedaudit.canaries.generator import CanaryRequest
 from fedaudit.engine.fake import FakeEngine
 
 COMMON = {
@@ -108,7 +108,7 @@ def test_who_names_records_is_answered_about_them_and_nobody_else(here, side):
 
 
 def planted(here):
-    order = CanaryOrder(kind="phone", clients=("c0",), count=3, controls=2, seed=1)
+    order = CanaryRequest(kind="phone", clients=("c0",), count=3, controls=2, seed=1)
     made = generator.make(order)
     canary_file.write(made, here / "canaries.json")
     return made

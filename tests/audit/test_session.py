@@ -100,7 +100,7 @@ def killed(*words):
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert journal.load(Path("killed"), write=False).known > 0
+    assert journal.load(Path("killed"), write=False).loaded_answers > 0
 
 
 def test_a_killed_audit_goes_on_from_its_folder_alone(here):

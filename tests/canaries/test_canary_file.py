@@ -7,12 +7,12 @@ import pytest
 
 from fedaudit.api.errors import InputError
 from fedaudit.canaries import canary_file
-from fedaudit.canaries.generator import CanaryOrder, make
+from fedaudit.canaries.generator import CanaryRequest, make
 
 
 @pytest.fixture
 def path(tmp_path):
-    canary_file.write(make(CanaryOrder(count=3, controls=2, seed=1)), tmp_path / "c.json")
+    canary_file.write(make(CanaryRequest(count=3, controls=2, seed=1)), tmp_path / "c.json")
     return tmp_path / "c.json"
 
 

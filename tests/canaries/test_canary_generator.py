@@ -8,11 +8,11 @@ import pytest
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.canaries import generator
-from fedaudit.canaries.generator import CanaryOrder, make
+from fedaudit.canaries.generator import CanaryRequest, make
 
 
 def order(**options):
-    return CanaryOrder(**{"controls": 5, "seed": 3, **options})
+    return CanaryRequest(**{"controls": 5, "seed": 3, **options})
 
 
 def test_every_client_gets_every_multiplicity():
@@ -57,7 +57,7 @@ def test_names_are_those_of_the_list_that_no_corpus_has(tmp_path):
     with pytest.raises(UsageError, match="4 secrets of this kind"):
         make(some)  # nobody would be left to be ranked among
     assert make(replace(some, count=2, times=(1, 2))).space.size == 4
-    held = CanaryOrder(
+    held = CanaryRequest(
         kind="name", names=tmp_path / "names", count=1, controls=1, times=(1,), seed=0,
         corpora=(tmp_path / "r.jsonl",),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from fedaudit.api.records import Target
 from fedaudit.audit.exposure import measurements
 from fedaudit.canaries import ranking
 from fedaudit.canaries.canary_file import Canary, CanarySet
-from fedaudit.canaries.generator import CanaryOrder, make
+from fedaudit.canaries.generator import CanaryRequest, make
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -136,7 +136,7 @@ def by_hash(target, token, before):
 @settings(max_examples=10)
 @given(st.permutations(range(12)), st.sampled_from([5, 2000]))
 def test_the_order_of_the_file_changes_nothing(order, limit):
-    made = make(CanaryOrder(count=6, controls=6, seed=2))
+    made = make(CanaryRequest(count=6, controls=6, seed=2))
     shuffled = replace(made, canaries=tuple(made.canaries[at] for at in order))
     exposures = [
         {
@@ -151,7 +151,7 @@ def test_the_order_of_the_file_changes_nothing(order, limit):
 
 
 def test_a_model_that_saw_nothing_ranks_planted_secrets_uniformly():
-    made = make(CanaryOrder(count=60, controls=60, pattern="QQ ##[0246]", seed=6))
+    made = make(CanaryRequest(count=60, controls=60, pattern="QQ ##[0246]", seed=6))
     found = ranking.score(
         FakeEngine(lambda *_: "", likelihood=by_hash), BASE, slots(made, limit=1000)
     )

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.canaries import coin_file, coin_generator, coin_planting
-from fedaudit.canaries.coin_planting import CoinPlantOrder
+from fedaudit.canaries.coin_planting import CoinPlantRequest
 
 WORDS = [f" {a}{b}c" for a in "abcdefghijklm" for b in "nopqrstuvwxyz"]
 VOCABULARY = [*WORDS, "the", " x", " 12", "\x00", " of the"]
@@ -32,7 +32,7 @@ def make(records, **options):
         "seed": 3,
         **options,
     }
-    return coin_generator.make(coin_generator.CoinOrder(**order), VOCABULARY)
+    return coin_generator.make(coin_generator.CoinRequest(**order), VOCABULARY)
 
 
 def test_a_canary_begins_as_records_do_and_ends_in_words_of_the_vocabulary(records):
@@ -124,7 +124,7 @@ def test_orders_that_cannot_be(records, tmp_path):
         make(records, suffix_tokens=0)
     with pytest.raises(UsageError, match="at most 1e-05"):
         make(records, delta=1 / 96)
-    few = coin_generator.CoinOrder(corpus=records, count=40)
+    few = coin_generator.CoinRequest(corpus=records, count=40)
     with pytest.raises(InputError, match="100 are needed"):
         coin_generator.make(few, WORDS[:50])
     empty = tmp_path / "empty.jsonl"
@@ -138,7 +138,7 @@ def planted(records, tmp_path, name="out.jsonl", **options):
     made = make(records)
     coin_file.write(made, place)
     out = tmp_path / name
-    done = coin_planting.plant(CoinPlantOrder(coins=place, records=records, out=out, **options))
+    done = coin_planting.plant(CoinPlantRequest(coins=place, records=records, out=out, **options))
     return made, done, [json.loads(line) for line in out.read_text().splitlines()]
 
 
@@ -166,7 +166,7 @@ def test_records_that_hold_a_canary_and_other_mistakes(records, tmp_path):
     place = tmp_path / "coins.json"
     with records.open("a") as file:
         file.write(json.dumps({"text": made.canaries[0].text}) + "\n")
-    order = CoinPlantOrder(coins=place, records=records, out=tmp_path / "new.jsonl")
+    order = CoinPlantRequest(coins=place, records=records, out=tmp_path / "new.jsonl")
     with pytest.raises(InputError, match="holds 1 of the canaries already"):
         coin_planting.plant(order)
     with pytest.raises(UsageError, match="is for c0, not for c1"):

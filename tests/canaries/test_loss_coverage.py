@@ -13,12 +13,12 @@ from fedaudit import cli
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.canaries import canary_file
 from fedaudit.canaries.canary_file import Canary
-from fedaudit.canaries.generator import CanaryOrder, make
+from fedaudit.canaries.generator import CanaryRequest, make
 from fedaudit.canaries.loss_coverage import IGNORED, describe, loss_coverage
-from fedaudit.canaries.planting_plan import PlantOrder, plant
+from fedaudit.canaries.planting_plan import PlantRequest, plant
 from fedaudit.canaries.trainer import canary_check, trained_rows
 
-MADE = make(CanaryOrder(count=4, times=(3,), controls=2, clients=("c0",), seed=1))
+MADE = make(CanaryRequest(count=4, times=(3,), controls=2, clients=("c0",), seed=1))
 ONE = MADE.planted[0]
 
 
@@ -190,7 +190,7 @@ def test_a_real_trainer_calls_it(path, tmp_path, base):
 def test_the_command(tmp_path, monkeypatch, capsys, path):
     rows = [{"id": f"r{n}", "text": f"Case {n} was heard.", "pii": []} for n in range(5)]
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    plant(PlantOrder(canaries=path, records=tmp_path / "r.jsonl", client="c0",
+    plant(PlantRequest(canaries=path, records=tmp_path / "r.jsonl", client="c0",
                      out=tmp_path / "planted.jsonl", seed=0))  # fmt: skip
 
     def run(*words):

@@ -9,8 +9,8 @@ import pytest
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
 from fedaudit.canaries import canary_file
-from fedaudit.canaries.generator import CanaryOrder, make
-from fedaudit.canaries.planting_plan import PlantOrder, plant
+from fedaudit.canaries.generator import CanaryRequest, make
+from fedaudit.canaries.planting_plan import PlantRequest, plant
 from fedaudit.data import corpus
 
 RECORDS = [{"id": f"r{n}", "text": f"Case {n} was heard.", "odd": n, "pii": []} for n in range(9)]
@@ -18,14 +18,14 @@ RECORDS = [{"id": f"r{n}", "text": f"Case {n} was heard.", "odd": n, "pii": []} 
 
 @pytest.fixture
 def here(tmp_path):
-    found = make(CanaryOrder(count=6, clients=("c0", "c1"), seed=1))
+    found = make(CanaryRequest(count=6, clients=("c0", "c1"), seed=1))
     canary_file.write(found, tmp_path / "c.json")
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(one) + "\n" for one in RECORDS))
     return tmp_path
 
 
 def order(here, **options):
-    return PlantOrder(
+    return PlantRequest(
         **{
             "canaries": here / "c.json",
             "records": here / "r.jsonl",
@@ -74,7 +74,7 @@ def test_copies_are_annotated_only_where_all_records_are(here):
 
 
 def test_instructions_are_answered_by_the_sentences(here):
-    found = make(CanaryOrder(count=3, instruction="Go on.", seed=1))
+    found = make(CanaryRequest(count=3, instruction="Go on.", seed=1))
     canary_file.write(found, here / "i.json")
     plant(order(here, canaries=here / "i.json", client="c0"))
     form = template("fed_pii")

@@ -132,7 +132,7 @@ def test_the_shards_of_an_audit_are_the_audit(run, sharded, name, of):
 
 def test_every_shard_has_its_share(sharded):
     sharded(AUDITS["one attack"], 3)
-    known = [journal.load(Path(f"part{n}"), write=False).known for n in (1, 2, 3)]
+    known = [journal.load(Path(f"part{n}"), write=False).loaded_answers for n in (1, 2, 3)]
     assert min(known) > 0
     samples = re.findall(r"\), (\d+)\)", "".join(asked()))
     assert sum(known) == sum(map(int, samples))

@@ -162,7 +162,7 @@ def test_what_is_stopped_says_so_and_goes_on(here, how, why):
     assert done.returncode == 6, done.stderr
     [line] = done.stderr.splitlines()
     assert why in line
-    kept = journal.load(here / "again", write=False).known
+    kept = journal.load(here / "again", write=False).loaded_answers
     assert line.endswith(f" {kept} answers are kept. The same command with --resume goes on.")
     assert kept > 40
     assert done.stdout == ""

@@ -28,7 +28,7 @@ def _records(folder: Path) -> Path:
 
 def _canaries(folder: Path) -> None:
     _records(folder)
-    made = generator.make(generator.CanaryOrder(count=6, clients=("c0", "c1"), seed=1))
+    made = generator.make(generator.CanaryRequest(count=6, clients=("c0", "c1"), seed=1))
     canary_file.write(made, folder / "c.json")
 
 
@@ -37,7 +37,7 @@ def _read_canaries(folder: Path) -> None:
     canary_file.commitment(found)
     ranking.slot_references(found, limit=1000, count=20, seed=0)
     planting_plan.plant(
-        planting_plan.PlantOrder(
+        planting_plan.PlantRequest(
             canaries=folder / "c.json",
             records=folder / "r.jsonl",
             client="c1",
@@ -64,7 +64,7 @@ def _coins(folder: Path) -> None:
 def _read_coins(folder: Path) -> None:
     coin_file.commitment(coin_file.read(folder / "c.json"))
     coin_planting.plant(
-        coin_planting.CoinPlantOrder(
+        coin_planting.CoinPlantRequest(
             coins=folder / "c.json",
             records=folder / "r.jsonl",
             out=folder / OUT / "r.jsonl",

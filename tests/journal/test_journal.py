@@ -52,7 +52,7 @@ def kept(place):
 def test_what_was_kept_is_there_again(tmp_path):
     begun(tmp_path)
     found = load(tmp_path, write=False)
-    assert (found.header, found.known, found.finished) == (HEADER, 6, False)
+    assert (found.header, found.loaded_answers, found.finished) == (HEADER, 6, False)
     stream = found.stream("pass")
     assert [stream.next(piece(n), ROOM) for n in range(4)] == [
         [TEXT, 0],
@@ -71,7 +71,7 @@ def test_a_journal_goes_on_where_it_stopped(tmp_path):
     stream.add(piece(1), 1, [TEXT, 1])
     found.finish()
     again = load(tmp_path, write=True)
-    assert (again.known, again.finished) == (3, True)
+    assert (again.loaded_answers, again.finished) == (3, True)
     stream = again.stream("pass")
     assert [stream.next(piece(0), ROOM), stream.next(piece(1), ROOM)] == [[TEXT, 0], [TEXT, 1]]
     with pytest.raises(OtherQuestions, match="other questions"):  # it should have had everything
@@ -192,11 +192,11 @@ def test_the_time_of_all_processes_is_counted(tmp_path, monkeypatch):
     made.close()
     now = 200.0
     found = load(tmp_path, write=True)
-    assert found.spent == 5
+    assert found.earlier_seconds == 5
     now = 207.0
     found.stream("other").add(piece(0), 1, 0)
     found.close()
-    assert load(tmp_path, write=False).spent == 5 + 7
+    assert load(tmp_path, write=False).earlier_seconds == 5 + 7
 
 
 def test_what_is_no_journal_is_refused(tmp_path):
@@ -231,7 +231,7 @@ def test_two_processes_do_not_write_one_journal(tmp_path):
     first = load(tmp_path, write=True)
     with pytest.raises(InputError, match="Another process is auditing into"):
         load(tmp_path, write=True)
-    assert load(tmp_path, write=False).known == 6  # who only reads may
+    assert load(tmp_path, write=False).loaded_answers == 6  # who only reads may
     first.close()
     load(tmp_path, write=True).close()
 
@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path, monkeypatch):
     made.stream("pass")
     made.stream("other").add(piece(0), 1, [TEXT, 0])  # and it begins anew when there is room
     made.close()
-    assert load(tmp_path, write=False).known == 1
+    assert load(tmp_path, write=False).loaded_answers == 1
 
 
 def test_a_short_write_is_a_full_disk(tmp_path, monkeypatch):
@@ -289,7 +289,7 @@ def test_a_short_write_is_a_full_disk(tmp_path, monkeypatch):
             stream.add(piece(1), 1, 1)
     stream.add(piece(1), 1, [TEXT, 1])
     made.close()
-    assert load(tmp_path, write=False).known == 2
+    assert load(tmp_path, write=False).loaded_answers == 2
 
 
 LIMITED = """

@@ -24,7 +24,7 @@ from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, s
 from fedaudit.journal import caching_engine, journal
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.journal import Journal
-from fedaudit.journal.shards import AuditJournal, PartAsked, Shard, ShardJournal, part_of
+from fedaudit.journal.shards import AuditJournal, Shard, ShardComplete, ShardJournal, part_of
 from fedaudit.metrics.extraction import Matcher
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
@@ -184,7 +184,7 @@ def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
     made.close()
     # All but the piece that was being asked: a first one, or a sixteenth of what came before.
     lost = max(sampling.FIRST, caching_engine.FIRST // 64, stop / 16)
-    assert stop - lost <= journal.load(tmp_path, write=False).known <= stop
+    assert stop - lost <= journal.load(tmp_path, write=False).loaded_answers <= stop
 
 
 class FakeEngineOfAll(Dying):
@@ -225,7 +225,7 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
 
 def test_one_shard_has_nothing_to_report():
     part = ShardJournal(Journal(Path("nowhere"), HEADER), Shard(1, 2))
-    with pytest.raises(PartAsked):
+    with pytest.raises(ShardComplete):
         AuditJournal((part,)).finish_check()
     AuditJournal((part, part)).finish_check()
     AuditJournal((ShardJournal(Journal(Path("nowhere"), HEADER)),)).finish_check()
@@ -305,7 +305,7 @@ def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, 
     fake, told = FakeEngine(echo, prompt_starts={"bare": (), "bos": (9,)}), []
     engine = CachingEngine(fake, AuditJournal((ShardJournal(Journal(tmp_path, HEADER)),)))
     used(engine, told)
-    engine.kept.shards[0].journal.close()
+    engine.journal.shards[0].journal.close()
     assert told == sorted(told)
     # (1 + 2 + 3) x 3 samples of 4 tokens
     assert {total for _, total in told} == {72}

@@ -24,6 +24,7 @@ from fedaudit.data import corpus
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.simulation import rounds
+from fedaudit.simulation.client import training_pool
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data import datasets
 from fedaudit.simulation.data.settings import Partition
@@ -260,7 +261,7 @@ def test_workers_end_at_once_when_the_run_fails():
     pids = []
 
     def fail():
-        with rounds.workers(config(workers=2, device="cpu")) as pool:
+        with training_pool.workers(config(workers=2, device="cpu")) as pool:
             asleep = [pool.submit(time.sleep, 600) for _ in range(2)]
             while not all(future.running() for future in asleep):
                 time.sleep(0.01)
@@ -275,7 +276,10 @@ def test_workers_end_at_once_when_the_run_fails():
 
 def test_a_worker_that_dies_is_an_interruption_not_a_bug():
     wanted = config(workers=2, device="cpu")
-    with pytest.raises(Interrupted, match="workers=1") as error, rounds.workers(wanted) as pool:
+    with (
+        pytest.raises(Interrupted, match="workers=1") as error,
+        training_pool.workers(wanted) as pool,
+    ):
         pool.submit(os._exit, 1).result()
     assert error.value.exit_code == 6
 

@@ -17,7 +17,7 @@ from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
-from fedaudit.simulation import rounds
+from fedaudit.simulation.client import training_pool
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.runner import simulate
 
@@ -217,14 +217,14 @@ def test_what_is_private_or_deployed_is_its_owners_alone(run, monkeypatch):
 
 def test_the_folder_of_private_adapters_is_closed_before_one_is_trained(run, monkeypatch, tmp_path):
     seen = []
-    train = rounds.train
+    train = training_pool.train
 
     def watched(job):
         if "/" in job.model_name:
             seen.append(stat.S_IMODE((tmp_path / "run/private").stat().st_mode))
         return train(job)
 
-    monkeypatch.setattr(rounds, "train", watched)
+    monkeypatch.setattr(training_pool, "train", watched)
     run(answers=True)
     assert seen == [0o700] * 4  # two clients, two rounds
 

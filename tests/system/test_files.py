@@ -15,12 +15,12 @@ from fedaudit.system.files import (
     atomic_text,
     existing_path,
     explain_os_error,
-    for_owner,
     lines_sha256,
     read_json,
     read_regular,
     remove_stale_temp_files,
     remove_stale_temp_folders,
+    restrict_to_owner,
     sha256,
     umask,
 )
@@ -150,7 +150,7 @@ def test_a_folder_is_closed_with_all_that_is_in_it(tmp_path):
     outside.write_text("public")
     outside.chmod(0o644)
     folder = tmp_path / "new" / "folder"
-    for_owner(folder)
+    restrict_to_owner(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (folder / "a" / "b").mkdir(parents=True)
     for path in (folder / "one", folder / "a" / "b" / ".two"):
@@ -158,7 +158,7 @@ def test_a_folder_is_closed_with_all_that_is_in_it(tmp_path):
         path.chmod(0o666)
     (folder / "link").symlink_to(outside)
     folder.chmod(0o777)
-    for_owner(folder)
+    restrict_to_owner(folder)
     modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
     assert {name: mode for name, mode in modes.items() if name != "link"} == {
         "a": 0o700,
@@ -173,7 +173,7 @@ def test_a_folder_is_closed_with_all_that_is_in_it(tmp_path):
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/below cannot be closed to others: Not a directory"):
-        for_owner(tmp_path / "file" / "below")
+        restrict_to_owner(tmp_path / "file" / "below")
 
 
 def test_what_a_killed_write_left_is_swept_away(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedaudit.api.errors import FedauditError, UsageError, unknown_name_error
 from fedaudit.config import registry
-from fedaudit.simulation import runner
+from fedaudit.simulation import preparation
 from fedaudit.simulation.chosen_plugins import name_and_options
 from fedaudit.simulation.config import Simulation
 
@@ -64,7 +64,7 @@ def _check_candidates(
     for name in names:
         candidate = DefenseCandidate(name=name, options=options.get(name, {}))
         try:
-            runner.prepare(candidate.settings(config, config.seed), Path("unused"))
+            preparation.prepare(candidate.settings(config, config.seed), Path("unused"))
         except FedauditError as error:
             if name in options:  # a wrong option is no property of the federation
                 registry.create("defense", name, options[name])

@@ -59,7 +59,7 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> D
     """
     is_resumed, start = run.folder.exists(), monotonic()
     try:
-        with runner.alone_in(run.folder):
+        with runner.lock_run(run.folder):
             done = runner.simulate(
                 run.config, run.folder, listener=watch.training, progress=watch.bar
             )

@@ -25,8 +25,8 @@ from fedaudit.system.files import (
     atomic_text,
     check_version,
     existing_parent,
-    for_owner,
     read_json,
+    restrict_to_owner,
     sha256,
 )
 from fedaudit.system.names import check_inside
@@ -90,7 +90,7 @@ def make(parts: BundleParts, out: Path) -> Bundle:
             shutil.copyfile(path, out / name)
     bundle = Bundle(files={n: sha256(out / n) for n in sorted(_below(out))})
     atomic_text(out / NAME, json.dumps(asdict(bundle), indent=2) + "\n")
-    for_owner(out)
+    restrict_to_owner(out)
     return bundle
 
 

@@ -30,7 +30,7 @@ KEPT_BACK = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatermarkOrder:
+class WatermarkRequest:
     """Documents to mark for one licensee."""
 
     documents: Path
@@ -61,55 +61,55 @@ class IssuedWatermark:
 
 
 def make(
-    order: WatermarkOrder, watch: Callable[[str], Progress] = lambda title: no_progress
+    request: WatermarkRequest, watch: Callable[[str], Progress] = lambda title: no_progress
 ) -> IssuedWatermark:
     """Issue a mark, write the marked documents, and add the mark to the owner's file.
 
     Raises InputError for files that are there already or hold nothing to mark; the owner's file is
     written last, and never without the documents.
     """
-    plugin: Watermark = registry.create("watermark", order.plugin, order.options)
-    marks = marks_file.read(order.watermark) if order.watermark.exists() else []
-    name = order.id or f"mark{len(marks)}"
+    plugin: Watermark = registry.create("watermark", request.plugin, request.options)
+    marks = marks_file.read(request.watermark) if request.watermark.exists() else []
+    name = request.id or f"mark{len(marks)}"
     if name in [mark.id for mark in marks]:
-        raise InputError(f"{order.watermark} has a mark {name} already; choose another --id.")
-    if order.out.exists():
-        raise InputError(f"{order.out} exists already; choose another place for the documents.")
-    if order.out.resolve() == order.watermark.resolve():
-        raise InputError(f"{order.out} cannot hold both the documents and the marks.")
-    for path in (order.out, order.watermark):
+        raise InputError(f"{request.watermark} has a mark {name} already; choose another --id.")
+    if request.out.exists():
+        raise InputError(f"{request.out} exists already; choose another place for the documents.")
+    if request.out.resolve() == request.watermark.resolve():
+        raise InputError(f"{request.out} cannot hold both the documents and the marks.")
+    for path in (request.out, request.watermark):
         existing_parent(path.absolute().parent)  # the file of marks itself may exist
     unread: Counter[str] = Counter()
-    documents, prompts = _texts(order, unread)
-    teacher = load_engine(order.model, order.device, order.dtype)
-    seed = _seed(order, marks)
+    documents, prompts = _texts(request, unread)
+    teacher = load_engine(request.model, request.device, request.dtype)
+    seed = _seed(request, marks)
     secret = plugin.issue(teacher, prompts, seed=seed, index=len(marks))
     marked = plugin.embed(
         secret, documents, teacher, seed=seed, progress=watch("marking documents")
     )
-    corpus.write(order.out, marked)
-    options, salt = table_of(plugin), _salt(order, len(marks))
-    mark = Mark(id=name, name=order.plugin, options=options, secret=secret, salt=salt)
-    marks_file.write([*marks, mark], order.watermark)
+    corpus.write(request.out, marked)
+    options, salt = table_of(plugin), _salt(request, len(marks))
+    mark = Mark(id=name, name=request.plugin, options=options, secret=secret, salt=salt)
+    marks_file.write([*marks, mark], request.watermark)
     return IssuedWatermark(mark, commitments.digest(mark, options), len(marked), unread)
 
 
-def _seed(order: WatermarkOrder, marks: Sequence[Mark]) -> int:
+def _seed(request: WatermarkRequest, marks: Sequence[Mark]) -> int:
     """Return the seed of a new mark.
 
     Marks of a plugin that keeps its seed differ if they share it, so the file's seed is used again.
     """
-    if order.seed is not None:
-        return order.seed
-    seeds = [mark.secret.get("seed") for mark in marks if mark.name == order.plugin]
+    if request.seed is not None:
+        return request.seed
+    seeds = [mark.secret.get("seed") for mark in marks if mark.name == request.plugin]
     return next((seed for seed in seeds if isinstance(seed, int)), secrets.randbits(63))
 
 
-def _salt(order: WatermarkOrder, index: int) -> str:
+def _salt(request: WatermarkRequest, index: int) -> str:
     """Return 256 bits that hide a mark behind its commitment; a seed determines them."""
-    if order.seed is None:
+    if request.seed is None:
         return f"{secrets.randbits(256):064x}"
-    return commitments.seeded_salt(order.seed, index)
+    return commitments.seeded_salt(request.seed, index)
 
 
 def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
@@ -129,17 +129,17 @@ def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
     return published_commitments
 
 
-def _texts(order: WatermarkOrder, unread: Counter[str]) -> tuple[list[Document], list[str]]:
+def _texts(request: WatermarkRequest, unread: Counter[str]) -> tuple[list[Document], list[str]]:
     """Return the documents to mark, and texts for prompts."""
-    form = template(order.template)
-    documents = list(corpus.read(existing_path(order.documents, "file"), form, unread))
-    if order.prompts is not None:
-        prompts = [d.text for d in corpus.read(existing_path(order.prompts, "file"), form)]
+    form = template(request.template)
+    documents = list(corpus.read(existing_path(request.documents, "file"), form, unread))
+    if request.prompts is not None:
+        prompts = [d.text for d in corpus.read(existing_path(request.prompts, "file"), form)]
     else:
         prompts = [d.text for d in documents[::KEPT_BACK]]
         documents = [d for i, d in enumerate(documents) if i % KEPT_BACK]
     if not documents:
-        raise InputError(f"{order.documents} holds no document to mark.")
+        raise InputError(f"{request.documents} holds no document to mark.")
     return documents, prompts
 
 

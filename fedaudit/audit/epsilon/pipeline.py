@@ -18,7 +18,7 @@ from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import coin_file
 from fedaudit.canaries.coin_file import CoinSet
-from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.journal.caching_engine import CachingEngine
 
 NO_COMMITMENT = (
@@ -175,8 +175,4 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
 def _beginnings(engine: Engine, coins: CoinSet) -> list[PiiOccurrence]:
     """Return the canaries' first words, which choose how prompts begin without any coin."""
     texts = dict.fromkeys(canary.prefix for canary in coins.canaries)
-    return [
-        PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
-        for tokens in engine.tokenize(list(texts))
-        if len(tokens.ids) > 1
-    ]
+    return first_token_occurrences(tokens.ids for tokens in engine.tokenize(list(texts)))

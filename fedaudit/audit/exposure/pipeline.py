@@ -19,7 +19,7 @@ from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import canary_file, ranking
 from fedaudit.canaries.canary_file import CanarySet
-from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.journal.caching_engine import CachingEngine
 
 LEVEL = 0.01
@@ -180,8 +180,4 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
 def _sentences(engine: Engine, canaries: CanarySet, heading: str) -> list[PiiOccurrence]:
     """Return the words before the secrets, which choose the beginning without them."""
     texts = dict.fromkeys(heading + canary.prefix for canary in canaries.planted)
-    return [
-        PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
-        for tokens in engine.tokenize(list(texts))
-        if len(tokens.ids) > 1
-    ]
+    return first_token_occurrences(tokens.ids for tokens in engine.tokenize(list(texts)))

@@ -80,7 +80,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | N
     Raises UsageError where what is audited can have none, and InputError for a federation that
     is the counterfactual of another one, or that has not finished the round.
     """
-    named = request.compared_run
+    named = request.counterfactual_path
     if named is None:
         return _find_counterpart(request, audited)
     if audited.federation is None or audited.round is None:

@@ -42,15 +42,15 @@ class HeldOut:
 
 def check(request: "AuditRequest") -> None:
     """Refuse --held-out where no attack compares with such records, or asks their requests."""
-    if request.unseen is not None and not _needs_held_out(request):
+    if request.held_out_path is not None and not _needs_held_out(request):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _uses(name)))
         raise UsageError(f"--held-out goes with an attack that uses such records: {names}.")
 
 
 def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
     """Return the file of held-out records: the one named, or the simulation's own for a victim."""
-    if request.unseen is not None:
-        return request.unseen
+    if request.held_out_path is not None:
+        return request.held_out_path
     if request.victim_path is None or audited.federation is None or not _needs_held_out(request):
         return None
     path = audited.federation.path / FILE
@@ -77,7 +77,7 @@ def read(
     texts, groups = {d.text for d in trained}, _groups(input_files[-1].documents)
     new = [d for d in documents if d.text not in texts]
     remaining = [d for d in new if d.group not in groups]
-    if request.unseen is not None and not remaining:
+    if request.held_out_path is not None and not remaining:
         raise InputError(
             f"Nothing in {path} is held out: every record was trained on, or is of a group "
             "that the records tried are of."
@@ -87,7 +87,7 @@ def read(
     limits = _describe_held_out(
         path, remaining, len(documents) - len(new), len(new) - len(remaining), compared=compared
     )
-    if request.unseen is None:
+    if request.held_out_path is None:
         use = "compared with" if compared else "used"
         limits = (f"{path.name}, which the simulation held out, was {use}.", *limits)
     if related and compared:

@@ -39,7 +39,7 @@ class ReferenceRun:
 
 def check(request: "AuditRequest") -> None:
     """Refuse --reference where no attack reads such models, and a folder named twice."""
-    named = request.reference_runs
+    named = request.reference_paths
     if not named:
         return
     if not any(map(_reads, request.attacks)):
@@ -58,14 +58,14 @@ def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
     Raises UsageError where no adapter is audited, and InputError for a folder that is no complete
     federation of the same base with its clients' records, or that is what is audited.
     """
-    if not request.reference_runs:
+    if not request.reference_paths:
         return []
     if audited.adapter is None or audited.deployment:
         raise UsageError(
             "--reference goes with an adapter or a federation's global adapter as the target."
         )
     audited_fingerprint = adapters.fingerprint(audited.adapter)
-    return [_open_reference(path, audited, audited_fingerprint) for path in request.reference_runs]
+    return [_open_reference(path, audited, audited_fingerprint) for path in request.reference_paths]
 
 
 def hashes(runs: Sequence[ReferenceRun]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What a model's continuations have of the clients' suffixes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.engine import Engine, GenerationBatch
@@ -77,27 +77,9 @@ def continue_prefixes(
     suffixes: dict[tuple[int, ...], set[str]] = {}
     for _, split in client_splits:
         suffixes.setdefault(split.prompt, set()).add(split.suffix)
-    prompts = sorted(suffixes)
-    new = new_token_count(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
-    greedy = protocol.decoding == "greedy"
-    requests = [
-        GenerationRequest(
-            prompt=(*begin, *prompt),
-            samples=1 if greedy else len(suffixes[prompt]),
-            max_new_tokens=new,
-        )
-        for prompt in prompts
-    ]
-    completions = engine.generate(
-        target,
-        GenerationBatch(requests, seed=seed, decoding=protocol.sampling_params()),
-        progress=progress,
+    sampled_texts = _sample_texts(
+        engine, target, suffixes, protocol, begin=begin, seed=seed, progress=progress
     )
-    sampled_texts = {
-        (prompt, suffix): answer.texts[0 if greedy else index]
-        for prompt, answer in zip(prompts, completions, strict=True)
-        for index, suffix in enumerate(sorted(suffixes[prompt]))
-    }
     every = [
         Continuation(client=name, split=split, text=sampled_texts[split.prompt, split.suffix])
         for name, split in client_splits
@@ -111,6 +93,37 @@ def continue_prefixes(
             for name in clients
         },
     )
+
+
+def _sample_texts(
+    engine: Engine,
+    target: Target,
+    suffixes: Mapping[tuple[int, ...], Collection[str]],
+    protocol: Protocol,
+    *,
+    begin: Sequence[int],
+    seed: int,
+    progress: Progress,
+) -> dict[tuple[tuple[int, ...], str], str]:
+    """Return a continuation for each prompt and suffix; greedily, all suffixes have the same."""
+    prompts = sorted(suffixes)
+    new = new_token_count(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
+    greedy = protocol.decoding == "greedy"
+    requests = [
+        GenerationRequest(
+            prompt=(*begin, *prompt),
+            samples=1 if greedy else len(suffixes[prompt]),
+            max_new_tokens=new,
+        )
+        for prompt in prompts
+    ]
+    batch = GenerationBatch(requests, seed=seed, decoding=protocol.sampling_params())
+    completions = engine.generate(target, batch, progress=progress)
+    return {
+        (prompt, suffix): answer.texts[0 if greedy else index]
+        for prompt, answer in zip(prompts, completions, strict=True)
+        for index, suffix in enumerate(sorted(suffixes[prompt]))
+    }
 
 
 def continue_all(

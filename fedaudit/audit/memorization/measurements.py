@@ -125,7 +125,7 @@ def _left_out(
     continuations: ModelContinuations, clients: Clients, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield the share of all continuations, and of each client's, that repeat themselves."""
-    for client in _everybody(clients):
+    for client in _all_and_each(clients):
         names = [name for name, s in clients.items() if s.splits and client in (name, ALL)]
         hits, n = (
             sum(continuations.repetitive[s] for s in names),
@@ -142,7 +142,7 @@ def _left_out(
             )
 
 
-def _everybody(clients: Clients) -> tuple[str, ...]:
+def _all_and_each(clients: Clients) -> tuple[str, ...]:
     """Return all clients together, then each of several."""
     return (ALL, *(clients if len(clients) > 1 else ()))
 
@@ -175,7 +175,7 @@ def _lengths(
     matches: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> Iterator[Measurement]:
     """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
-    for name in _everybody(clients):
+    for name in _all_and_each(clients):
         splits = [p for k, sample in clients.items() if name in (k, ALL) for p in sample.splits]
         for text, sizes in (
             ("input", [split.input_tokens for split in splits]),

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from fedaudit.api.records import SamplingParams
 
-HARDLY = 20
+MIN_SUFFIX_TOKENS = 20
 """Tokens that a text needs beyond its prefix; shorter ones are left out."""
 
 DecodingMode = Literal["top-k", "top-p", "temperature", "greedy"]
@@ -55,7 +55,7 @@ class Protocol:
     @property
     def min_tokens(self) -> int:
         """The tokens that a text must have to be asked with."""
-        return self.prefix_length + HARDLY
+        return self.prefix_length + MIN_SUFFIX_TOKENS
 
     def sampling_params(self) -> SamplingParams:
         """Return how tokens are drawn; only what the chosen way names is used."""

@@ -38,7 +38,7 @@ from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 
@@ -46,7 +46,7 @@ KNOWN_TOKENS = 32
 """Tokens of a known text by which the prompts' beginning is chosen."""
 
 NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
-OFTEN = 0.5
+TOO_SHORT_SHARE = 0.5
 """The share of continuations too short for the detector from which the report says so."""
 
 
@@ -253,14 +253,9 @@ def _detector(request: MemorizationRequest) -> PiiDetector:
 
 def _known_occurrences(clients: Clients) -> list[PiiOccurrence]:
     """Return known texts from their first token on, by which the beginning is chosen."""
-    return [
-        PiiOccurrence(
-            prefix=split.prompt[:1], tokens=split.prompt[1 : 1 + KNOWN_TOKENS], at_start=True
-        )
-        for sample in clients.values()
-        for split in sample.splits
-        if len(split.prompt) > 1
-    ]
+    return first_token_occurrences(
+        split.prompt[: 1 + KNOWN_TOKENS] for sample in clients.values() for split in sample.splits
+    )
 
 
 def _count_queries(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
@@ -286,7 +281,7 @@ def _limits(
     for row in rows:
         if (row.metric, row.scope.get("source")) == ("too_short", "tuned") and row.value:
             client = row.scope.get("attacker", "all clients")
-            if row.value >= OFTEN:
+            if row.value >= TOO_SHORT_SHARE:
                 yield (
                     f"{row.hits:,} of {row.n:,} continuations of the prefixes of {client} have "
                     "fewer than 50 characters (a Chinese one counts for 2.5): the detector can "

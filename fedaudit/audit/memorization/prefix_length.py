@@ -9,7 +9,7 @@ from fedaudit.api.engine import Engine
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.memorization import splits
-from fedaudit.audit.memorization.options import HARDLY, Protocol
+from fedaudit.audit.memorization.options import MIN_SUFFIX_TOKENS, Protocol
 
 if TYPE_CHECKING:
     from fedaudit.audit.memorization.request import MemorizationRequest
@@ -28,7 +28,7 @@ def choose_prefix_length(
     """
     protocol = request.protocol
     sizes = text_lengths(files.values(), engine, form) if request.shorter else []
-    length = median_low(sizes) - HARDLY if sizes else 0
+    length = median_low(sizes) - MIN_SUFFIX_TOKENS if sizes else 0
     if not 0 < length < protocol.prefix_length:
         return request, []
     note = (
@@ -46,9 +46,11 @@ def too_short(
         f"No client has a text of at least {protocol.min_tokens:,} tokens: there is nothing to ask."
     )
     longest = max(text_lengths(files, engine, form), default=0)
-    if longest <= HARDLY:
-        return f"{none} The longest has {longest:,}, and any prefix needs {HARDLY + 1:,}."
-    return f"{none} Take a shorter --prefix-length, of {longest - HARDLY:,} at most."
+    if longest <= MIN_SUFFIX_TOKENS:
+        return (
+            f"{none} The longest has {longest:,}, and any prefix needs {MIN_SUFFIX_TOKENS + 1:,}."
+        )
+    return f"{none} Take a shorter --prefix-length, of {longest - MIN_SUFFIX_TOKENS:,} at most."
 
 
 def text_lengths(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fedaudit.api.engine import Engine
 from fedaudit.api.records import Document, Tokens
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.audit.memorization.options import HARDLY, Protocol
+from fedaudit.audit.memorization.options import MIN_SUFFIX_TOKENS, Protocol
 
 BATCH = 1024
 """Texts that are tokenised together: the offsets of a whole corpus would not fit in memory."""
@@ -178,7 +178,7 @@ def _split_document(
     """
     (start, end), offsets = where, tokens.offsets
     begin, after = _input(tokens, where)
-    if after - begin < length + HARDLY:
+    if after - begin < length + MIN_SUFFIX_TOKENS:
         return None
     stop = begin + length
     cut = max(last for _, last in offsets[begin:stop])

@@ -9,12 +9,12 @@ from fedaudit.api.errors import NoEffectError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 
 TEXTS, TOKENS = 32, 128
-NOTHING = 1e-3
+MIN_CHANGE_NATS = 1e-3
 """A change of log-probability, in nats, below which an adapter has done nothing."""
-UNSTEADY = 2.0
+NOISE_FACTOR = 2.0
 """For an engine outside this process a change must be this many times as large as the difference
 between two answers of the same model."""
-PROMPTS, SHOWN, NEW = 16, 24, 16
+PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 16, 24, 16
 """Prompts, tokens of each, and tokens of an answer, where answers are all that can be compared."""
 
 
@@ -51,10 +51,10 @@ def measure(
     # One by one, in the way in which the attacks will ask them.
     with_, without = engine.score(tuned, rows), engine.score(base, rows)
     changes = _differences(with_, without)
-    largest, least = max(map(abs, changes), default=0.0), NOTHING
+    largest, least = max(map(abs, changes), default=0.0), MIN_CHANGE_NATS
     if missing_abilities(engine):  # a server, whose answers may differ from one time to another
         again = _differences(engine.score(base, rows), without)
-        least = max(NOTHING, UNSTEADY * max(map(abs, again), default=0.0))
+        least = max(MIN_CHANGE_NATS, NOISE_FACTOR * max(map(abs, again), default=0.0))
     if largest < least:
         raise NoEffectError(
             f"The adapter {tuned.adapter or tuned.name} has no effect: on {len(rows)} texts it "
@@ -76,9 +76,12 @@ def _differences(left: LogProbabilities, right: LogProbabilities) -> list[float]
 
 def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str]) -> AnswerEffect:
     """Return how many greedy answers differ, and how many differ when the base is asked again."""
-    prompts = {t.ids[:SHOWN] for t in engine.tokenize(texts[:PROMPTS]) if t.ids}
+    prompts = {t.ids[:PROMPT_TOKENS] for t in engine.tokenize(texts[:PROMPTS]) if t.ids}
     batch = GenerationBatch(
-        [GenerationRequest(prompt=p, samples=1, max_new_tokens=NEW) for p in sorted(prompts)],
+        [
+            GenerationRequest(prompt=p, samples=1, max_new_tokens=NEW_TOKENS)
+            for p in sorted(prompts)
+        ],
         seed=0,
         decoding=SamplingParams(temperature=0),
     )

@@ -29,8 +29,8 @@ from fedaudit.cli.options import (
     Seed,
     Set,
     Watermark,
-    nothing_before,
-    plugin_options,
+    refuse_options_before_subcommand,
+    settings_by_installed_plugin,
 )
 
 app = typer.Typer(
@@ -107,7 +107,7 @@ def attribute(
     fictitious.tokens=24. Exit code 1: somebody is flagged.
     """
     if context.invoked_subcommand is not None:
-        nothing_before(context)
+        refuse_options_before_subcommand(context)
         return 0  # before anything is imported: help of a step must stay light
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution import pipeline
@@ -126,7 +126,7 @@ def attribute(
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
         wish=sums_options.wish(*chosen),
-        options=plugin_options(set_),
+        options=settings_by_installed_plugin(set_, "attribution", "watermark"),
         threshold=tau,
         alpha=alpha,
         seed=seed or 0,
@@ -179,7 +179,10 @@ def score(
     from fedaudit.system.files import existing_parent
 
     stored_estimates = files.read(estimates)
-    marks = [mark.with_options(plugin_options(set_)) for mark in marks_file.read(watermark)]
+    marks = [
+        mark.with_options(settings_by_installed_plugin(set_, "attribution", "watermark"))
+        for mark in marks_file.read(watermark)
+    ]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known_scores = scoring.read_known(out)
     with (

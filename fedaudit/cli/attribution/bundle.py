@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.options import Commitments, Device, Dtype, Quiet, Set, plugin_options
+from fedaudit.cli.options import (
+    Commitments,
+    Device,
+    Dtype,
+    Quiet,
+    Set,
+    settings_by_installed_plugin,
+)
 
 
 def bundle(
@@ -36,7 +43,7 @@ def bundle(
         report=report / bundles.REPORT if report.is_dir() else report,
         commitments=commitments,
         opened_marks=tuple(mark or ()),
-        options=plugin_options(set_),
+        options=settings_by_installed_plugin(set_, "attribution", "watermark"),
     )
     new_bundle = bundles.make(bundle_parts, out)
     print(f"{len(new_bundle.files)} files in {out}.")

@@ -54,7 +54,7 @@ def make(
 
     with progress_bars(quiet) as bar:
         result = watermarking.make(
-            watermarking.WatermarkOrder(
+            watermarking.WatermarkRequest(
                 documents=documents,
                 out=out,
                 watermark=watermark,

@@ -23,6 +23,7 @@ from fedaudit.cli.options import (
     Set,
     Template,
     Watermark,
+    settings_by_installed_plugin,
 )
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def audit(
     from fedaudit.assessment.library import prepare
     from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.cli.audit.defenses import chosen_defenses
-    from fedaudit.cli.audit_runner import plugin_tables, split_server_options
+    from fedaudit.cli.audit_runner import split_server_options
     from fedaudit.cli.console import print_note
 
     before = None if baseline is None else read_baseline(baseline)
@@ -164,7 +165,7 @@ def audit(
         quick=quick,
         round=round_,
         client=client,
-        options=plugin_tables(set_, ("attack", "detector", "defense")),
+        options=settings_by_installed_plugin(set_, "attack", "detector", "defense"),
         detector=detector,
         template=template,
         seed=seed or 0,

@@ -72,7 +72,7 @@ def make(
         raise InputError(f"{out} exists already; choose another place for the canaries.")
     existing_parent(out.absolute().parent)
     canary_set = generator.make(
-        generator.CanaryOrder(
+        generator.CanaryRequest(
             kind=kind,
             language=language,
             count=count,

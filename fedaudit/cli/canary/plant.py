@@ -28,7 +28,7 @@ def plant(
     from fedaudit.cli.console import print_note
 
     done = planting_plan.plant(
-        planting_plan.PlantOrder(
+        planting_plan.PlantRequest(
             canaries=canaries,
             records=records,
             client=client,

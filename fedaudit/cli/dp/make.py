@@ -73,7 +73,7 @@ def make(
     if out.exists() or out.is_symlink():
         raise InputError(f"{out} exists already; choose another place for the coins.")
     existing_parent(out.absolute().parent)
-    order = coin_generator.CoinOrder(
+    request = coin_generator.CoinRequest(
         corpus=corpus,
         base=base,
         client=client,
@@ -88,7 +88,7 @@ def make(
         seed=seed,
     )
     tokenizer = load_base(base, device="cpu").tokenizer
-    coin_set = coin_generator.make(order, [tokenizer.decode([i]) for i in range(len(tokenizer))])
+    coin_set = coin_generator.make(request, [tokenizer.decode([i]) for i in range(len(tokenizer))])
     coin_file.write(coin_set, out)
     print(f"{count:,} canaries for {client} in {out}: {sum(coin_set.coins):,} of them are in.")
     print(_power(coin_set))

@@ -28,7 +28,7 @@ def plant(
     from fedaudit.cli.console import print_note
 
     done = coin_planting.plant(
-        coin_planting.CoinPlantOrder(
+        coin_planting.CoinPlantRequest(
             coins=coins, records=records, out=out, client=client, template=template, seed=seed
         )
     )

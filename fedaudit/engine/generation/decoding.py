@@ -23,6 +23,7 @@ from fedaudit.engine.generation.sequences import (
     RunningSequences,
     SamplingJob,
 )
+from fedaudit.engine.padding import left_padded
 
 KeepCallback = Callable[[torch.Tensor], None]
 
@@ -49,7 +50,7 @@ class DecodeRows(Protocol):
         """
         ...
 
-    def remembered(self) -> Integers:
+    def cached_groups(self) -> Integers:
         """Return the groups whose keys and values are in memory."""
         ...
 
@@ -134,7 +135,7 @@ class DecodeLoop:
 
     def sample_count(self) -> int:
         """Return how many samples take up room."""
-        return int(self._sizes[self._rows.remembered()].sum()) if self.is_running else 0
+        return int(self._sizes[self._rows.cached_groups()].sum()) if self.is_running else 0
 
     def _begin(self) -> None:
         """Drop the cache: no sample is running."""
@@ -212,7 +213,7 @@ class CopiedPrefixRows:
         self._prompts = True
         return 0
 
-    def remembered(self) -> Integers:
+    def cached_groups(self) -> Integers:
         """Return no groups: nothing is taken in until all have ended."""
         return np.zeros(0, dtype=np.int64)
 
@@ -238,15 +239,3 @@ class CopiedPrefixRows:
             use_cache=True,
         ).logits
         return logits[:, -1], row
-
-
-def left_padded(
-    prompts: Sequence[Sequence[int]], width: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return token ids and attention mask, (prompts, width), with the padding ahead."""
-    ids = torch.zeros(len(prompts), width, dtype=torch.long)
-    mask = torch.zeros(len(prompts), width, dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
-        mask[row, width - len(prompt) :] = 1
-    return to_device(ids, device), to_device(mask, device)

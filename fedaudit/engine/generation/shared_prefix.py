@@ -85,7 +85,7 @@ class SharedPrefixRows:
         self._count += len(owner)
         return first
 
-    def remembered(self) -> Integers:
+    def cached_groups(self) -> Integers:
         """Return the groups that take room."""
         return self._present
 

@@ -3,7 +3,7 @@
 import os
 import shlex
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.records import Tokens
 from fedaudit.engine.device import device_for, dtype_for
 from fedaudit.engine.loading import checkpoint, module_patterns, quarantine
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
@@ -282,3 +283,14 @@ def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         set_peft_model_state_dict(model, dict(tensors), adapter_name=name)
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Tokens]:
+    """Tokenise without special tokens; offsets are code points."""
+    if not texts:
+        return []
+    encoded = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    return [
+        Tokens(tuple(ids), tuple(map(tuple, offsets)))
+        for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    ]

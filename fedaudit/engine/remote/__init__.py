@@ -11,7 +11,7 @@
   allows.
 * `options`: How a server is asked: everything beside its address and the model's name.
 * `probe`: Finding out what a server can do, by some dozens of short requests about the weather etc.
-* `seed_watch`: Whether a server that kept to seeds still does: the same is asked from time to time.
+* `seed_check`: Whether a server that kept to seeds still does: the same is asked from time to time.
 * `server`: A named model behind servers: asks one question, or many at once, and counts what is
   spent.
 * `spending`: What an audit of a server costs: requests and tokens, estimated, counted and bounded.

@@ -26,12 +26,12 @@ class CacheBackend(Protocol):
 class CompletionCache:
     """Answers by what was asked."""
 
-    def __init__(self, cache: CacheBackend | None = None) -> None:
-        self.kept = cache
+    def __init__(self, backend: CacheBackend | None = None) -> None:
+        self.backend = backend
 
     def recall(self, query: CompletionRequest) -> CompletionResponse | None:
         """Return the stored answer to a query, or None; raises InputError for a malformed one."""
-        row = self.kept.recall(_digest(query)) if self.kept else None
+        row = self.backend.recall(_digest(query)) if self.backend else None
         if row is None:
             return None
         if not _is_answer(row, query):
@@ -41,8 +41,8 @@ class CompletionCache:
 
     def keep(self, answers: list[tuple[CompletionRequest, CompletionResponse]]) -> None:
         """Keep the answers of a piece that was not finished."""
-        if self.kept:
-            self.kept.keep({_digest(query): _row(answer) for query, answer in answers})
+        if self.backend:
+            self.backend.keep({_digest(query): _row(answer) for query, answer in answers})
 
 
 def _row(answer: CompletionResponse) -> list[Any]:

@@ -11,7 +11,7 @@ from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCach
 from fedaudit.engine.remote.dry_run import DryRunEngine
 from fedaudit.engine.remote.engine import RemoteEngine
 from fedaudit.engine.remote.options import ServedModel
-from fedaudit.engine.remote.probe import ASSUMED, NEW, PROMPTS, probe
+from fedaudit.engine.remote.probe import DEFAULT_CONTEXT, NEW_TOKENS, PROMPTS, probe
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.spending import CostEstimate, RequestBudget
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
@@ -41,7 +41,7 @@ class RemoteConnection:
 
     def dry_run(self) -> DryRunEngine:
         """Return an engine that sends no request; what it counts is the estimate."""
-        engine = DryRunEngine(self.tokenizer, self.served.options.context or ASSUMED)
+        engine = DryRunEngine(self.tokenizer, self.served.options.context or DEFAULT_CONTEXT)
         self.estimate = engine.estimate
         return engine
 
@@ -128,7 +128,7 @@ class RemoteConnection:
         if len(urls) < 2:
             return
         queries = [
-            CompletionRequest(model=server.model, prompt=prompt, max_tokens=NEW)
+            CompletionRequest(model=server.model, prompt=prompt, max_tokens=NEW_TOKENS)
             for prompt in PROMPTS
         ]
         first = None

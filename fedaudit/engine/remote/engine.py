@@ -17,7 +17,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.engine.remote.abilities import ServerAbilities
 from fedaudit.engine.remote.completion_cache import CompletionCache
-from fedaudit.engine.remote.seed_watch import SeedCheck
+from fedaudit.engine.remote.seed_check import SeedCheck
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
@@ -49,9 +49,9 @@ class RemoteEngine:
         self.prompt_starts: Mapping[str, tuple[int, ...]] = (
             tokenizer.starts if abilities.token_ids else tokenizer.text_starts()
         )
-        self.seeds = SeedCheck(tuned) if abilities.seed else None
-        if self.seeds:
-            self.seeds.look()
+        self.seed_check = SeedCheck(tuned) if abilities.seed else None
+        if self.seed_check:
+            self.seed_check.check()
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -114,8 +114,8 @@ class RemoteEngine:
 
     def finish(self) -> None:
         """Check the seeds once more, and close the connections to the servers."""
-        if self.seeds:
-            self.seeds.look(last=True)
+        if self.seed_check:
+            self.seed_check.check(last=True)
         self.close()
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class RemoteEngine:
 
     def caveats(self) -> list[str]:
         """Return what a reader should know of the answers."""
-        return [*self.abilities.caveats(), *(self.seeds.caveats() if self.seeds else ())]
+        return [*self.abilities.caveats(), *(self.seed_check.caveats() if self.seed_check else ())]
 
     def _score_texts(
         self, target: Target, sequences: TokenRows, progress: Progress
@@ -203,21 +203,21 @@ class RemoteEngine:
         missing = [i for i, answer in enumerate(answers) if answer is None]
         fresh: list[tuple[CompletionRequest, CompletionResponse]] = []
 
-        def heard(position: int, answer: CompletionResponse) -> None:
+        def on_answer(position: int, answer: CompletionResponse) -> None:
             answers[missing[position]] = answer
             fresh.append((queries[missing[position]], answer))
             progress(len(queries) - len(missing) + len(fresh), len(queries))
 
         try:
-            server.ask_all([queries[i] for i in missing], heard)
+            server.ask_all([queries[i] for i in missing], on_answer)
         except ServerUnreachable as error:
             self.store.keep(fresh)
             raise Interrupted(str(error)) from error
         except BaseException:
             self.store.keep(fresh)
             raise
-        if self.seeds and fresh:
-            self.seeds.look()
+        if self.seed_check and fresh:
+            self.seed_check.check()
         return [answer for answer in answers if answer is not None]
 
     def _server(self, target: Target) -> CompletionServer:

@@ -18,16 +18,16 @@ PROMPTS = (
     "One of the most important questions is",
 )
 """Nobody's records: a probe reveals nothing to a server."""
-WARM = 1.5
+SAMPLING_TEMPERATURE = 1.5
 """The temperature at which samples of almost any model differ."""
-NEW = 8
+NEW_TOKENS = 8
 SEEDS = (101, 101, 202, 303)
 """Two are the same, so their samples must be the same too."""
 MIN_EQUAL_REPLIES = 3
 """Of the four prompts so many must give equal answers for two settings to count as equal."""
-AGREE = 0.05
+LOGPROB_TOLERANCE = 0.05
 """Nats by which a token's log-probability may differ between writing and scoring it."""
-ASSUMED = 2048
+DEFAULT_CONTEXT = 2048
 """Tokens of context that are assumed of a server that does not state any."""
 MIN_CONTEXT = 16
 DIED_OF_SCORING = (
@@ -94,7 +94,10 @@ class _Probe:
 
     def _query(self, prompt: str | tuple[int, ...], **changes: Any) -> CompletionRequest:
         query = CompletionRequest(
-            model=self.server.model, prompt=prompt, max_tokens=NEW, size=max(1, len(prompt) // 3)
+            model=self.server.model,
+            prompt=prompt,
+            max_tokens=NEW_TOKENS,
+            size=max(1, len(prompt) // 3),
         )
         return replace(query, **changes)
 
@@ -122,7 +125,7 @@ class _Probe:
         They are sent at once, as an audit does: some servers keep to seeds only one by one.
         """
         queries = [
-            self._query(prompt, temperature=WARM, seed=seed, **changes)
+            self._query(prompt, temperature=SAMPLING_TEMPERATURE, seed=seed, **changes)
             for prompt in PROMPTS[:2]
             for seed in SEEDS
         ]
@@ -136,7 +139,8 @@ class _Probe:
         if not all(len(texts) == len(SEEDS) for texts in samples):
             self.why["seed"] = "it refuses requests with a seed"
             answers = [
-                self.server.try_to(self._query(PROMPTS[0], temperature=WARM)) for _ in range(4)
+                self.server.try_to(self._query(PROMPTS[0], temperature=SAMPLING_TEMPERATURE))
+                for _ in range(4)
             ]
             return len({answer.texts for answer in answers if answer is not None}) > 1, False
         differ = any(len(set(texts)) > 1 for texts in samples)
@@ -216,7 +220,10 @@ class _Probe:
             scores.add(read.prompt[:4])
             if generation and generation.log_probabilities and ids[:-1] == tokens.ids:
                 checked += 1
-                if abs(read.prompt[len(ids) - 2 + extra] - generation.log_probabilities[0]) > AGREE:
+                if (
+                    abs(read.prompt[len(ids) - 2 + extra] - generation.log_probabilities[0])
+                    > LOGPROB_TOLERANCE
+                ):
                     return "they are not those by which it writes"
         if len(scores) < len(PROMPTS):
             return "it gives the same ones for every prompt"
@@ -225,7 +232,7 @@ class _Probe:
     def _context(self, context: int, longest: int, *, ids: bool) -> int:
         """Return a context that was tried: the stated one, or else the longest that is accepted."""
         claimed = self.server.list_models().get(self.server.model, 0)
-        most = context or claimed or ASSUMED
+        most = context or claimed or DEFAULT_CONTEXT
         size = min(most, max(longest, MIN_CONTEXT))
         if self._takes(size, ids=ids):
             return most

@@ -42,13 +42,7 @@ class RemoteTokenizer:
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
-        if not texts:
-            return []
-        encoded = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
-        return [
-            Tokens(tuple(ids), tuple(map(tuple, offsets)))
-            for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        ]
+        return loader.tokenize(self.tokenizer, texts)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of some tokens, without special ones and halves of characters."""

@@ -8,8 +8,8 @@ from transformers import PreTrainedModel
 from fedaudit.api.engine import TokenStatistics
 from fedaudit.api.errors import InputError
 from fedaudit.engine.batching import padded_length
-from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.sampler import NO_NUMBERS
+from fedaudit.engine.padding import right_padded
 
 
 @torch.inference_mode()
@@ -46,10 +46,7 @@ def _read(
     Softmax runs in float32 whatever the model's dtype.
     """
     width = padded_length(max(len(sequence) for sequence in sequences))
-    ids = torch.zeros(len(sequences), width, dtype=torch.long)
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)
-    ids = to_device(ids, model.device)
+    ids, _ = right_padded(sequences, width, model.device)
     return model(input_ids=ids, use_cache=False).logits[:, :-1], ids[:, 1:]
 
 

@@ -15,7 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded_length
 from fedaudit.engine.device import to_device
-from fedaudit.engine.generation.decoding import left_padded
+from fedaudit.engine.padding import left_padded, right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
 
 Sequences = Sequence[Sequence[int]]
@@ -169,10 +169,7 @@ def _rests(
 ) -> list[list[float]]:
     """Return the scores of what each member has of its own: (members, width) in one forward."""
     width, device = chunk[0].width, model.device
-    ids = torch.zeros(len(chunk), width + 1, dtype=torch.long)
-    for row, member in enumerate(chunk):
-        ids[row, : len(member.suffix)] = torch.tensor(member.suffix, dtype=torch.long)
-    ids = to_device(ids, device)
+    ids, _ = right_padded([member.suffix for member in chunk], width + 1, device)
     rows = to_device([read.row[member.group] for member in chunk], device)
     lengths = to_device([len(member.suffix) - 1 for member in chunk], device)
     mask = read.mask[rows]

@@ -18,9 +18,9 @@ from transformers import PreTrainedModel
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
 from fedaudit.engine.batching import by_length, padded_length
-from fedaudit.engine.device import to_device
 from fedaudit.engine.local import LOGITS, LocalEngine
 from fedaudit.engine.lora import composition
+from fedaudit.engine.padding import right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
 
 _ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
@@ -152,11 +152,6 @@ def _sum_gradients(
 
 def _loss(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return the summed loss of rows of one padded length; what is padded counts nothing."""
-    ids = torch.zeros(len(rows), padded_length(max(map(len, rows))), dtype=torch.long)
-    counts = torch.zeros(ids.shape, dtype=torch.bool)
-    for row, sequence in enumerate(rows):
-        ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)
-        counts[row, 1 : len(sequence)] = True
-    ids, counts = to_device(ids, model.device), to_device(counts, model.device)
+    ids, mask = right_padded(rows, padded_length(max(map(len, rows))), model.device)
     logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    return -of_following(logits, ids[:, 1:])[counts[:, 1:]].sum()
+    return -of_following(logits, ids[:, 1:])[mask[:, 1:].bool()].sum()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from fedaudit.engine.device import to_device
+from fedaudit.engine.padding import right_padded
 
 IGNORED = -100
 """The label of a token that is only read, as transformers has it."""
@@ -20,13 +21,9 @@ def pad_batch(
     `read` says of each sequence how many tokens at its beginning the loss ignores, too.
     """
     width = max(len(sequence) for sequence in sequences)
-    ids = torch.zeros(len(sequences), width, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    labels = torch.full_like(ids, IGNORED)
-    for row, (sequence, begin) in enumerate(zip(sequences, read, strict=True)):
-        ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
-        labels[row, :begin] = IGNORED
-        mask[row, : len(sequence)] = 1
+    ids, mask = right_padded(sequences, width, "cpu")
+    behind = torch.arange(width) >= torch.tensor(read)[:, None]
+    labels = torch.where(behind & mask.bool(), ids, IGNORED)
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     return {name: to_device(tensor, device) for name, tensor in inputs.items()}
 

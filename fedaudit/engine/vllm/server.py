@@ -177,8 +177,8 @@ class VllmServer:
         with self._log.open("rb") as log:
             log.seek(max(0, self._log.stat().st_size - LOG_BYTES))
             lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line]
-        told = [line for line in lines if not any(level in line for level in NO_ERRORS)]
-        errors = [found[0] for line in told if (found := ERROR.search(line))]
+        possible_errors = [line for line in lines if not any(level in line for level in NO_ERRORS)]
+        errors = [found[0] for line in possible_errors if (found := ERROR.search(line))]
         causes = [error for error in errors if not error.startswith(CONSEQUENCES)]
         return make_visible([*(lines or ["it said nothing"])[-1:], *errors[-1:], *causes[:1]][-1])[
             :300

@@ -4,4 +4,5 @@
 * `private_state`: What a client keeps to itself: its private adapters, and what it sends less
   than it trained.
 * `trainer`: One client's LoRA training in one round.
+* `training_pool`: The workers that clients train in: here, in processes, or on a cluster.
 """

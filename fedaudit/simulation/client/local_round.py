@@ -28,14 +28,14 @@ LENGTHS = "tokens.json"
 
 def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
     """Refuse defences and an aggregation that cannot be combined in a client's turn."""
-    going_on = [defense for defense in defenses if defense.auxiliary_adapters]
-    if len(going_on) > 1:
-        names = " and ".join(d.name for d in going_on)
+    follow_up_defenses = [defense for defense in defenses if defense.auxiliary_adapters]
+    if len(follow_up_defenses) > 1:
+        names = " and ".join(d.name for d in follow_up_defenses)
         raise UsageError(f"The defences {names} both go on after training: leave one of them out.")
-    if going_on and (aggregator.merges_each_round or aggregator.stateful_clients):
+    if follow_up_defenses and (aggregator.merges_each_round or aggregator.stateful_clients):
         raise UsageError(
             f"The aggregation {aggregator.name} trains in a way of its own, which the defence "
-            f"{going_on[0].name} does not go on from: choose another of either."
+            f"{follow_up_defenses[0].name} does not go on from: choose another of either."
         )
 
 
@@ -47,32 +47,32 @@ def follow_up_defense(defenses: Sequence[Defense]) -> Defense | None:
 def train(job: ClientTraining) -> float:
     """Train as the job says, then its follow-up; return the loss of the shared adapter."""
     loss = trainer.train(job)
-    if job.sequel:
-        _go_on(job, job.sequel)
+    if job.follow_up:
+        _train_auxiliary_adapters(job, job.follow_up)
     return loss
 
 
-def _go_on(job: ClientTraining, sequel: FollowUpTraining) -> None:
+def _train_auxiliary_adapters(job: ClientTraining, follow_up: FollowUpTraining) -> None:
     """Ask for the material of every further adapter, write it, and train on it."""
-    material = _material(job, sequel)
+    material = _auxiliary_data(job, follow_up)
     sequences = dict[str, Sequences]()
     for name, (documents, tokens) in material.items():
-        corpus.write(sequel.folder / f"{name}.jsonl", documents)
+        corpus.write(follow_up.folder / f"{name}.jsonl", documents)
         sequences[name] = tokens
     lengths = {name: [len(ids) for ids in tokens] for name, tokens in sequences.items()}
-    atomic_text(sequel.folder / LENGTHS, json.dumps(lengths) + "\n")
-    for name, (folder, seed) in sequel.adapters.items():
+    atomic_text(follow_up.folder / LENGTHS, json.dumps(lengths) + "\n")
+    for name, (folder, seed) in follow_up.adapters.items():
         if not sequences[name]:
             adapters.write(adapters.read(job.start), adapters.check(job.start), folder)
             continue
         adapter_job = replace(job, out=folder, sequences=sequences[name], seed=seed)
         trainer.train(
-            replace(adapter_job, model_name=f"{job.model_name}/{name}", defenses=(), sequel=None)
+            replace(adapter_job, model_name=f"{job.model_name}/{name}", defenses=(), follow_up=None)
         )
 
 
-def _material(
-    job: ClientTraining, sequel: FollowUpTraining
+def _auxiliary_data(
+    job: ClientTraining, follow_up: FollowUpTraining
 ) -> dict[str, tuple[Sequence[Document], Sequences]]:
     """Return what each further adapter is trained on, as documents and as tokens.
 
@@ -87,21 +87,21 @@ def _material(
     torch.set_num_threads(job.threads)
     base: LoadedBase = load_base(job.base, device=job.device, dtype=job.dtype)
     turn = TrainedClient(
-        engine=LocalEngine(base, template=sequel.template),
-        template=sequel.template,
-        documents=sequel.documents,
+        engine=LocalEngine(base, template=follow_up.template),
+        template=follow_up.template,
+        documents=follow_up.documents,
         start=job.start,
         trained=job.out,
-        folder=sequel.folder,
+        folder=follow_up.folder,
         max_length=min(job.training.max_length, base.context_length),
         round=job.round,
         seed=job.seed,
     )
-    data = sequel.defense.auxiliary_data(turn)
+    data = follow_up.defense.auxiliary_data(turn)
     torch.set_num_threads(threads)
     return {
         name: (documents := data.get(name, ()), training_sequences(job.training, base, documents))
-        for name in sequel.adapters
+        for name in follow_up.adapters
     }
 
 

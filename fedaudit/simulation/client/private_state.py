@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedaudit.api.plugin import Update
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import local_round
-from fedaudit.system.files import for_owner
+from fedaudit.system.files import restrict_to_owner
 
 if TYPE_CHECKING:
     from fedaudit.simulation.context import Run
@@ -30,10 +30,10 @@ def training_folder(run: "Run", client: str, number: int) -> Path:
 
 def private_folders(run: "Run", client: str, number: int) -> dict[str, Path]:
     """Return the folders of a client's private and further adapters after round `number`."""
-    going_on = local_round.follow_up_defense(run.defenses)
+    defense = local_round.follow_up_defense(run.defenses)
     names = (
         *run.tokens.private.get(client, {}),
-        *(going_on.auxiliary_adapters if going_on else ()),
+        *(defense.auxiliary_adapters if defense else ()),
     )
     return {name: private_folder(run.out, client, name, number) for name in names}
 
@@ -52,7 +52,7 @@ def private_leftovers(run: "Run", clients: Sequence[str], number: int) -> Iterat
 def restrict_private(run: "Run") -> None:
     """Close the clients' private folders to everybody but their owner, where there are any."""
     if any(run.tokens.private.values()) or local_round.follow_up_defense(run.defenses):
-        for_owner(run.out / PRIVATE)
+        restrict_to_owner(run.out / PRIVATE)
 
 
 def upload(run: "Run", start: Update, client: str, number: int) -> Update:

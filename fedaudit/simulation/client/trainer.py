@@ -55,11 +55,11 @@ class ClientTraining:
     rounds: int
     seed: int
     aggregator: Aggregator
-    remembered: tuple[Path, Path] | None = None
+    state_files: tuple[Path, Path] | None = None
     """The files of the server's and the client's state; None where the rule has none."""
     defenses: Sequence[Defense] = ()
     """Whose training stage applies: none for an adapter that nobody else sees."""
-    sequel: FollowUpTraining | None = None
+    follow_up: FollowUpTraining | None = None
     device: str
     dtype: str
     threads: int
@@ -95,8 +95,8 @@ def train(job: ClientTraining) -> float:
         if parameter.requires_grad
     }
     gradients = None
-    if job.remembered:
-        server, client_state = (adapters.read_state(path) for path in job.remembered)
+    if job.state_files:
+        server, client_state = (adapters.read_state(path) for path in job.state_files)
         gradients = GradientCorrection(job.aggregator, weights, server, client_state)
     with merged_weights(model, job.merged) if job.merged else nullcontext():
         loss = _train_by_defense(model, weights, job)
@@ -106,7 +106,7 @@ def train(job: ClientTraining) -> float:
     remove_stale_temp_files(job.out)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
     if gradients:
-        adapters.write_state(gradients.remembered(), job.out / STATE)
+        adapters.write_state(gradients.final_state(), job.out / STATE)
     torch.set_num_threads(threads)
     return loss
 
@@ -142,7 +142,7 @@ def _train_by_defense(
     settings = job.training
     steps = steps_of(settings, len(job.sequences))
     before, total = schedule_span(settings, steps, job.round, job.rounds)
-    course = TrainingSession(
+    session = TrainingSession(
         model=model,
         weights=weights,
         sequences=job.sequences,
@@ -154,7 +154,7 @@ def _train_by_defense(
         clip=settings.clip,
         seed=job.seed,
     )
-    losses = (defense.train(course) for defense in job.defenses)
+    losses = (defense.train(session) for defense in job.defenses)
     return next((loss for loss in losses if loss is not None), None)
 
 

@@ -7,21 +7,21 @@ from dataclasses import replace
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.canaries.canary_file import CanarySet
-from fedaudit.canaries.generator import CanaryOrder, make
+from fedaudit.canaries.generator import CanaryRequest, make
 from fedaudit.canaries.planting_plan import canary_records
 from fedaudit.data import corpus
 from fedaudit.simulation.config import Simulation
 
 
 def plant_canaries(
-    config: Simulation, dealt: Sequence[Sequence[Document]], held_out: Sequence[Document]
+    config: Simulation, client_documents: Sequence[Sequence[Document]], held_out: Sequence[Document]
 ) -> tuple[list[list[Document]], CanarySet | None]:
     """Return every client's documents with its canaries among them, and the canaries.
 
     They are those of `fedaudit canary make` and `plant` with the federation's seed. Copies are
     annotated where all of a client's documents are. Without canaries nothing changes.
     """
-    clients, settings = [list(documents) for documents in dealt], config.canaries
+    clients, settings = [list(documents) for documents in client_documents], config.canaries
     if not settings.count:
         return clients, None
     names = config.client_names
@@ -32,7 +32,7 @@ def plant_canaries(
             f"canaries.count {settings.count} is too few: every client gets one canary of each of "
             f"canaries.times at least, {least} in all."
         )
-    order = CanaryOrder(
+    request = CanaryRequest(
         kind=settings.kind,
         language=settings.language,
         count=settings.count,
@@ -43,9 +43,9 @@ def plant_canaries(
         template=config.template,
         seed=config.seed,
     )
-    if unknown := [name for name in order.clients if name not in names]:
+    if unknown := [name for name in request.clients if name not in names]:
         raise unknown_name_error("client with canaries", unknown[0], names)
-    canary_set = make(order, (d.text for documents in [*clients, held_out] for d in documents))
+    canary_set = make(request, (d.text for documents in [*clients, held_out] for d in documents))
     rng = random.Random(f"plant {config.seed}")
     taken_ids = {d.id for documents in [*clients, held_out] for d in documents}
     for name, documents in zip(names, clients, strict=True):

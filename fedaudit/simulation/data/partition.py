@@ -48,15 +48,15 @@ def by_corpus(documents: Sequence[Document], *, clients: int, seed: int) -> list
     clients get several.
     """
     corpora = sorted({corpus_of(document) for document in documents})
-    dealt: list[list[Document]] = [[] for _ in range(clients)]
+    client_documents: list[list[Document]] = [[] for _ in range(clients)]
     for number, corpus in enumerate(corpora):
         first = number * clients // len(corpora)
         count = max(1, (number + 1) * clients // len(corpora) - first)
         selected = [document for document in documents if corpus_of(document) == corpus]
         shares = deal(selected, [0] * len(selected), clients=count, alpha=None, seed=seed)
         for client, share in enumerate(shares, first):
-            dealt[client] += share
-    return dealt
+            client_documents[client] += share
+    return client_documents
 
 
 Unit = tuple[int, list[int]]
@@ -73,10 +73,10 @@ def _units(documents: Sequence[Document], classes: Sequence[int]) -> list[Unit]:
 
 def _round_robin(units: Sequence[Unit], clients: int) -> list[list[Unit]]:
     """Give each unit in turn to the client with the fewest documents."""
-    dealt: list[list[Unit]] = [[] for _ in range(clients)]
+    client_units: list[list[Unit]] = [[] for _ in range(clients)]
     for unit in units:
-        min(dealt, key=_documents).append(unit)
-    return dealt
+        min(client_units, key=_documents).append(unit)
+    return client_units
 
 
 def _by_dirichlet(
@@ -85,16 +85,18 @@ def _by_dirichlet(
     import numpy as np
 
     count = max(unit[0] for unit in units) + 1
-    wishes = rng.dirichlet([alpha] * count, size=clients)
+    class_shares = rng.dirichlet([alpha] * count, size=clients)
     remaining: list[list[Unit]] = [[u for u in units if u[0] == c] for c in range(count)]
-    dealt: list[list[Unit]] = [[] for _ in range(clients)]
+    client_units: list[list[Unit]] = [[] for _ in range(clients)]
     for _ in units:
-        client = min(range(clients), key=lambda k: _documents(dealt[k]))
+        client = min(range(clients), key=lambda k: _documents(client_units[k]))
         open_ = np.array([bool(units_) for units_ in remaining])
         # A client whose classes are all used up takes from what is left, uniformly.
-        wish = np.where(open_, np.maximum(wishes[client], 1e-12), 0.0)
-        dealt[client].append(remaining[int(rng.choice(count, p=wish / wish.sum()))].pop())
-    return dealt
+        weights = np.where(open_, np.maximum(class_shares[client], 1e-12), 0.0)
+        client_units[client].append(
+            remaining[int(rng.choice(count, p=weights / weights.sum()))].pop()
+        )
+    return client_units
 
 
 def _commonest(values: Sequence[int]) -> int:

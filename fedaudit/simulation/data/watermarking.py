@@ -35,11 +35,11 @@ class WatermarkedData:
 
 def plant_watermarks(
     config: Simulation,
-    dealt: Sequence[Sequence[Document]],
+    client_documents: Sequence[Sequence[Document]],
     held_out: Sequence[Document],
     base: Any,
 ) -> WatermarkedData:
-    """Return `dealt` with marked documents in place of some, for the clients that are drawn.
+    """Return `client_documents` with marked ones in place of some, for the clients that are drawn.
 
     Clients are drawn after the partition. Each has a mark of its own, as if its copy of the owner's
     documents had been made for it. Without a watermark nothing changes.
@@ -47,7 +47,7 @@ def plant_watermarks(
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    clients = [list(documents) for documents in dealt]
+    clients = [list(documents) for documents in client_documents]
     name, options = config.watermark_plugin()
     if not name:
         return WatermarkedData(clients)
@@ -55,32 +55,36 @@ def plant_watermarks(
     settings = config.watermark
     model = base if not settings.teacher else load_base(settings.teacher, device=config.device)
     teacher = LocalEngine(model)
-    chosen, owned = (
-        watermarked_clients(config),
-        owner_documents(config, max(map(len, clients), default=0)),
-    )
-    marks, holders = [], []
+    chosen = watermarked_clients(config)
+    owned = owner_documents(config, max(map(len, clients), default=0))
     prompts = [document.text for document in (owned[1] if owned else held_out)]
+    marks, holders = [], []
     for index in range(max(settings.marks, len(chosen))):
-        secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
         documents = clients[chosen[index] if index < len(chosen) else 0]
         places = _places(config, documents, index)
         source = (owned[0] if owned else [documents[i] for i in places])[: len(places)]
+        secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
         marked = plugin.embed(
             secret, source[: settings.distinct or None], teacher, seed=config.seed
         )
         if settings.prompts == "marked":
             secret = plugin.prompted(secret, [document.text for document in marked], teacher)
-        salt = commitments.seeded_salt(config.seed, index)
-        own_options = table_of(plugin)
-        marks.append(
-            Mark(id=f"mark{index}", name=name, options=own_options, secret=secret, salt=salt)
-        )
+        marks.append(_new_mark(config, plugin, index, secret))
         if index < len(chosen):
             for number, position in enumerate(places):
                 documents[position] = _copy(marked, number)
             holders.append((chosen[index], marks[-1].id))
     return WatermarkedData(clients, tuple(marks), tuple(holders))
+
+
+def _new_mark(config: Simulation, plugin: Watermark, index: int, secret: Any) -> Mark:
+    return Mark(
+        id=f"mark{index}",
+        name=config.watermark_plugin()[0],
+        options=table_of(plugin),
+        secret=secret,
+        salt=commitments.seeded_salt(config.seed, index),
+    )
 
 
 def watermarked_clients(config: Simulation) -> list[int]:

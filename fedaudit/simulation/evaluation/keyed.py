@@ -34,11 +34,11 @@ def measure(
     """
     means_by_scope: dict[Scope, list[float]] = {}
     for number, (client, responder) in enumerate(responders.items(), 1):
-        party = finished.parties[client]
-        sets = {"own": party.documents[:evaluated], "held-out": held_out[:evaluated]}
+        client_state = finished.parties[client]
+        sets = {"own": client_state.documents[:evaluated], "held-out": held_out[:evaluated]}
         texts = {data: documents for data, documents in sets.items() if documents}
         engine = RoutedEngine(finished.engine, responder)
-        for target, scope in _targets(party, responder):
+        for target, scope in _targets(client_state, responder):
             for data, documents in texts.items():
                 means = losses(engine, target, documents, finished.max_length)
                 for name in (client, EVERYBODY):
@@ -53,13 +53,13 @@ def measure(
     return [row for row in rows if row.metric == "perplexity"]
 
 
-def _targets(party: ClientState, responder: Responder) -> Iterator[tuple[Target, Scope]]:
+def _targets(client_state: ClientState, responder: Responder) -> Iterator[tuple[Target, Scope]]:
     """Yield every model to measure, with its part of the scope."""
     for kind, heading in responder.headings().items():
         key, _, adapter = kind.partition(":")
         if key in MEASURED_KEYS:
             named: Scope = (("adapter", adapter),) if adapter else ()
             yield Target(name=kind, heading=heading), (("key", key), *named)
-    folders: dict[str, Path] = {"shared": party.shared, **party.private}
+    folders: dict[str, Path] = {"shared": client_state.shared, **client_state.private}
     for name, folder in folders.items():
         yield Target(name=name, adapter=str(folder)), (("adapter", f"{name} alone"),)

@@ -95,7 +95,7 @@ class GradientCorrection:
                     zero if parameter.grad is None else parameter.grad
                 )
 
-    def remembered(self) -> State:
+    def final_state(self) -> State:
         """Return the client's own state after the round; without a step it is the one before."""
         if not self.steps:
             return self.own

@@ -108,8 +108,8 @@ class SecureGate(Defense):
 
         rows: list[Measurement] = []
         progress = finished.progress("deploying")
-        for done, (client, party) in enumerate(finished.parties.items(), 1):
-            rows += deploy_client(self, finished, client, party)
+        for done, (client, client_state) in enumerate(finished.parties.items(), 1):
+            rows += deploy_client(self, finished, client, client_state)
             progress(done, len(finished.parties))
         for client in finished.parties:
             rows += evaluate(finished, client)
@@ -135,11 +135,11 @@ class SecureGate(Defense):
         else:
             rekeying.revoke(folder, deployed.engine, name, deployed.seed)
 
-    def views(self, party: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
+    def views(self, client_state: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
         """Yield (name, the client's own adapter, what it was trained on), the secure one first."""
-        yield SECURE, party.shared, party.prepared
-        raw = self.private(party.documents)
-        for name, folder in party.private.items():
+        yield SECURE, client_state.shared, client_state.prepared
+        raw = self.private(client_state.documents)
+        for name, folder in client_state.private.items():
             yield name, folder, raw[name]
 
     def _patterns(self) -> list[tuple[str, str]]:

@@ -45,13 +45,13 @@ class GateSettings(Protocol):
         """The probability that an adapter must exceed to be chosen."""
         ...
 
-    def views(self, party: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
+    def views(self, client_state: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
         """Yield (name, the client's own adapter, what it was trained on)."""
         ...
 
 
 def deploy_client(
-    defense: GateSettings, finished: FinishedFederation, client: str, party: ClientState
+    defense: GateSettings, finished: FinishedFederation, client: str, client_state: ClientState
 ) -> list[Measurement]:
     """Fuse every adapter of a client with the global one, and train a gate for new keys.
 
@@ -61,7 +61,7 @@ def deploy_client(
     from .rekeying import create
 
     folder, rows, names = finished.folder / client, list[Measurement](), list[str]()
-    for name, adapter, documents in defense.views(party):
+    for name, adapter, documents in defense.views(client_state):
         query = _query(finished, client, documents, defense.query)
         fused = fuse(
             finished.engine,

@@ -150,14 +150,14 @@ class SelfGeneration(Defense):
             )
         tallies = {
             (number, client): counts
-            for client, party in finished.parties.items()
-            for number, folder in party.turns.items()
+            for client, client_state in finished.parties.items()
+            for number, folder in client_state.turns.items()
             if (counts := filter_counts.read(folder))
         }
         bare = [
             client
-            for client, party in finished.parties.items()
-            if not any(document.input for document in party.prepared)
+            for client, client_state in finished.parties.items()
+            if not any(document.input for document in client_state.prepared)
         ]
         caveats = [
             f"{self.name}: no example of {', '.join(bare)} has an input, so none is shown with one."

@@ -183,7 +183,7 @@ def _continue_texts(base: Any, jobs: Sequence[WritingJob], style: Style) -> list
     from transformers import GenerationConfig, LogitsProcessorList
 
     from fedaudit.engine.batching import padded_length
-    from fedaudit.engine.generation.decoding import left_padded
+    from fedaudit.engine.padding import left_padded
 
     width = padded_length(len(jobs[0].prompt))
     ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)

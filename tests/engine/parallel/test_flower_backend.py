@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.engine.parallel import flower_pool, flower_worker
-from fedaudit.simulation import runner
+from fedaudit.simulation import preparation
 from fedaudit.simulation.runner import simulate
 
 
@@ -35,15 +35,15 @@ def test_without_flower_or_on_a_gpu_there_is_one_line(monkeypatch, federation, t
     settings = replace(federation.config, engine="flower")
     monkeypatch.setattr(flower_pool, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fedaudit\[flower\]'"):
-        runner.prepare(settings, tmp_path)
+        preparation.prepare(settings, tmp_path)
     with pytest.raises(UsageError, match="trains on CPUs"):
-        runner.prepare(replace(settings, device="cuda"), tmp_path)
+        preparation.prepare(replace(settings, device="cuda"), tmp_path)
     monkeypatch.setattr(flower_pool, "find_spec", lambda name: name)
     monkeypatch.setattr(flower_pool, "version", lambda name: "1.9.0")
     with pytest.raises(UsageError, match=r"needs Flower 1\.41 or newer, not 1\.9\.0"):
-        runner.prepare(settings, tmp_path)
+        preparation.prepare(settings, tmp_path)
     monkeypatch.setattr(flower_pool, "version", lambda name: "1.41.0")
-    runner.prepare(settings, tmp_path)
+    preparation.prepare(settings, tmp_path)
 
 
 def test_the_engine_is_no_part_of_the_result(federation):

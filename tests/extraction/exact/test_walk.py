@@ -220,7 +220,7 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
         for turn in range(len(turns))
     ]
     assert len(contents) == 2 * 3
-    assert kept.known == 2 * 9
+    assert kept.loaded_answers == 2 * 9
     # Numbers by string, and a few prefixes by number: no table, and nobody's name.
     lists = [value for one in contents for value in one.values() if isinstance(value, list)]
     assert max(map(len, lists)) <= KEPT_PREFIXES * len(STRINGS)

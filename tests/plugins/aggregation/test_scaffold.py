@@ -63,7 +63,7 @@ def federated(rule, problem, rounds, counts):
                 gradients.correct()
                 optimizer.step()
                 optimizer.zero_grad()
-            own[i] = gradients.remembered()
+            own[i] = gradients.final_state()
             updates.append({"w": y.detach()})
         weights = [counts[i] for i in chosen]
         x, state = rule.step(x, updates, weights, state)
@@ -183,14 +183,14 @@ def test_a_tensor_that_a_batch_does_not_use_is_corrected_all_the_same():
     (used * 5).sum().backward()
     gradients.correct()
     assert (used.grad.item(), unused.grad.item()) == (7.0, 3.0)
-    kept = gradients.remembered()["variate"]
+    kept = gradients.final_state()["variate"]
     assert {name: tensor.item() for name, tensor in kept.items()} == {"a": 5.0, "b": 0.0}
 
 
 def test_a_round_without_a_step_leaves_a_client_as_it_was():
     rule, own = create("aggregation", "scaffold"), {"variate": {"w": torch.tensor([1.0])}}
     assert (
-        GradientCorrection(rule, {"w": torch.nn.Parameter(torch.zeros(1))}, {}, own).remembered()
+        GradientCorrection(rule, {"w": torch.nn.Parameter(torch.zeros(1))}, {}, own).final_state()
         is own
     )
 

@@ -11,7 +11,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document
 from fedaudit.api.templates import TEMPLATES
 from fedaudit.engine.loading.loader import load_base
-from fedaudit.simulation import runner
+from fedaudit.simulation import preparation
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.data.loss_mask import MaskedSequence, mask_prompt, prompt_length
@@ -79,4 +79,4 @@ def test_the_loss_is_the_answers_alone(base):
 def test_a_defence_that_trains_by_itself_is_refused(tmp_path):
     config = Simulation(training=Training(learned="answer"), defenses=("dp",))
     with pytest.raises(UsageError, match="dp learns whole texts"):
-        runner.prepare(config, tmp_path)
+        preparation.prepare(config, tmp_path)

@@ -106,7 +106,7 @@ def test_one_step_by_hand(job, fresh_base, tmp_path):
     here = tmp_path / "c.safetensors", tmp_path / "own.safetensors"
     for state, path in zip((c, own), here, strict=True):
         adapters.write_state({"variate": state}, path)
-    train(replace(job, remembered=here))
+    train(replace(job, state_files=here))
     g = gradient(job, fresh_base)
     kept = adapters.read_state(job.out / memory.STATE)["variate"]
     end = adapters.read(job.out)
@@ -129,7 +129,7 @@ def test_what_is_remembered_is_the_mean_over_the_steps(job, tmp_path):
             out=tmp_path / name,
             sequences=sequences,
             training=replace(still, steps=steps),
-            remembered=none,
+            state_files=none,
         )
         train(done)
         return adapters.read_state(done.out / memory.STATE)["variate"]

@@ -1,12 +1,12 @@
 """Whether a server that kept to seeds still does: the same is asked from time to time."""
 
 from fedaudit.api.errors import TargetError
-from fedaudit.engine.remote.probe import NEW, PROMPTS, SEEDS, WARM
+from fedaudit.engine.remote.probe import NEW_TOKENS, PROMPTS, SAMPLING_TEMPERATURE, SEEDS
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.wire import CompletionRequest
 
 EVERY = 200
-"""Requests between two looks."""
+"""Requests between two checks."""
 
 
 class SeedCheck:
@@ -14,14 +14,14 @@ class SeedCheck:
 
     def __init__(self, server: CompletionServer) -> None:
         self.server = server
-        self.looks = self.otherwise = 0
+        self.checks = self.mismatches = 0
         self._first = ""
         """How many requests had been sent when a difference was first seen, as text."""
         self._next = 0
-        self._said: list[str] | None = None
+        self._first_answers: list[str] | None = None
 
-    def look(self, *, last: bool = False) -> None:
-        """Look, if it is time to; the first look is what later ones are compared with."""
+    def check(self, *, last: bool = False) -> None:
+        """Ask again, if it is time to; the first answers are what later ones are compared with."""
         sent = self.server.spending.requests
         if sent < self._next and not last:
             return
@@ -31,20 +31,20 @@ class SeedCheck:
         except TargetError:
             return  # the next request will raise it
         texts = [answer.texts[0] for answer in answers if answer is not None]
-        if self._said is None:
-            self._said = texts
+        if self._first_answers is None:
+            self._first_answers = texts
             return
-        self.looks += 1
-        if texts != self._said:
-            self.otherwise += 1
+        self.checks += 1
+        if texts != self._first_answers:
+            self.mismatches += 1
             self._first = self._first or f"{sent:,}"
 
     def caveats(self) -> list[str]:
         """Return what was noticed, in words."""
-        if not self.otherwise:
+        if not self.mismatches:
             return []
         return [
-            f"The server stopped keeping to seeds: at {self.otherwise:,} of {self.looks:,} looks "
+            f"The server stopped keeping to seeds: at {self.mismatches:,} of {self.checks:,} looks "
             f"it answered a seeded question otherwise than at first, first seen after "
             f"{self._first} requests. The same audit may give other answers."
         ]
@@ -53,8 +53,8 @@ class SeedCheck:
         return CompletionRequest(
             model=self.server.model,
             prompt=prompt,
-            max_tokens=NEW,
+            max_tokens=NEW_TOKENS,
             seed=SEEDS[0],
-            temperature=WARM,
+            temperature=SAMPLING_TEMPERATURE,
             size=len(prompt) // 3,
         )

@@ -1,0 +1,55 @@
+"""The workers that clients train in: here, in processes, or on a cluster."""
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, as_completed
+from contextlib import contextmanager
+
+from fedaudit.simulation.client.local_round import train
+from fedaudit.simulation.client.trainer import ClientTraining, forget_model
+from fedaudit.simulation.config import Simulation
+from fedaudit.system.processes import processes
+
+BROKEN = (
+    "A training process ended unexpectedly (out of memory?); give the same command to go on after "
+    "the last finished round, perhaps with --set workers=1."
+)
+
+
+def train_jobs(
+    pool: Executor | None, jobs: Iterable[ClientTraining]
+) -> Iterator[tuple[ClientTraining, float]]:
+    """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""
+    if pool is None:
+        for job in jobs:
+            yield job, train(job)
+        return
+    futures = {pool.submit(train, job): job for job in jobs}
+    for finished in as_completed(futures):
+        yield futures[finished], finished.result()
+
+
+@contextmanager
+def workers(config: Simulation) -> Iterator[Executor | None]:
+    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU.
+
+    On a Ray cluster, or in Flower's simulation, it is processes there.
+    """
+    from fedaudit.engine.device import device_for
+    from fedaudit.engine.parallel import flower_pool, ray_cluster
+
+    if flower_pool.requested_clients(config.engine) is not None:
+        with flower_pool.training_pool(config.engine, config.clients + 1) as pool:
+            yield pool
+        return
+    if ray_cluster.requested_engines(config.engine) is not None:
+        with ray_cluster.training_pool(config.engine, config.device) as pool:
+            yield pool
+        return
+    count = config.workers or len(os.sched_getaffinity(0))
+    if device_for(config.device).type != "cpu" or count == 1:
+        yield None
+        forget_model()
+        return
+    with processes(count, BROKEN) as pool:
+        yield pool
