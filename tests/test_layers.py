@@ -85,7 +85,7 @@ tuning>finetune turns>local_round views>keyed walking>walk
 """)
 # Parameters and fields that have another name now where they are of this type.
 OLD_PARAMETERS = renamed("""
-order>EngineConfig crew>WorkerPool staff>WorkerBackend manner>QueryParams wish>ProtocolConfig
+order>EngineConfig crew>WorkerPool staff>WorkerBackend manner>QueryParams
 trial>AttributionContext case>AttackContext walk>SearchConfig bounds>BatchLimits
 course>TrainingSession party>ClientState
 """)

@@ -97,8 +97,8 @@ class Watching(Defense):
     def __init__(self):
         self.rates = []
 
-    def train(self, course):
-        self.rates.append([course.rate(step) for step in range(course.steps)])
+    def train(self, session):
+        self.rates.append([session.rate(step) for step in range(session.steps)])
         return 0.0
 
 

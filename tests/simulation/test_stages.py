@@ -67,13 +67,13 @@ class Everything(Defense):
     def private(self, documents):
         return {"own": list(documents)} if self.keep < 1 or self.answers else {}
 
-    def train(self, course):
+    def train(self, session):
         if not self.train_shared:
             return None
-        assert (course.steps, course.rounds, course.batch_size) == (2, 2, 8)
+        assert (session.steps, session.rounds, session.batch_size) == (2, 2, 8)
         with torch.no_grad():
-            for weight in course.weights.values():
-                weight.add_(course.rate(0))
+            for weight in session.weights.values():
+                weight.add_(session.rate(0))
         return 0.5
 
     def upload(self, start, trained, private):

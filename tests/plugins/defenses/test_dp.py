@@ -64,7 +64,7 @@ def trained(model):
     return {name: w for name, w in model.named_parameters() if w.requires_grad}
 
 
-def course(model, **changes):
+def session(model, **changes):
     values = {
         "model": model,
         "weights": trained(model),
@@ -126,7 +126,7 @@ def test_steps_are_those_of_a_loop_over_single_documents(steps):
     _, norms = slow_gradients(slow, ROWS, 1.0, 1)
     limit = sorted(norms)[2] * 0.999
     assert sum(size > limit for size in norms) == 4  # of six documents
-    loss = defense(noise_multiplier=SILENT, max_grad_norm=limit).train(course(fast, steps=3))
+    loss = defense(noise_multiplier=SILENT, max_grad_norm=limit).train(session(fast, steps=3))
     assert [step.rate for step in steps] == [1e-2, 1e-2 / 2, 1e-2 / 3]
     adam = torch.optim.AdamW(trained(slow).values(), weight_decay=0.1)
     losses = []
@@ -147,7 +147,7 @@ def test_steps_are_those_of_a_loop_over_single_documents(steps):
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_gradients_are_right_in_other_models_too(steps, how):
     wanted, _ = slow_gradients(tiny(**how), ROWS, 0.05, len(ROWS))
-    defense(noise_multiplier=SILENT, max_grad_norm=0.05).train(course(tiny(**how)))
+    defense(noise_multiplier=SILENT, max_grad_norm=0.05).train(session(tiny(**how)))
     whole = torch.cat([gradient.flatten() for gradient in wanted.values()])
     torch.testing.assert_close(steps[0].gradient, whole, rtol=1e-4, atol=1e-6)
 
@@ -176,9 +176,9 @@ def test_how_many_documents_go_through_the_model_at_once_changes_nothing(monkeyp
     whole, parts = tiny(), tiny()
     assert len(ROWS) <= dp.CHUNK_SIZE
     options = {"noise_multiplier": 0.5, "max_grad_norm": 0.05}
-    loss = defense(**options).train(course(whole, steps=4))
+    loss = defense(**options).train(session(whole, steps=4))
     monkeypatch.setattr(dp, "CHUNK_SIZE", together)
-    assert defense(**options).train(course(parts, steps=4)) == pytest.approx(loss, rel=1e-5)
+    assert defense(**options).train(session(parts, steps=4)) == pytest.approx(loss, rel=1e-5)
     assert furthest(state(whole), state(parts)) < 1e-5
 
 
@@ -188,7 +188,7 @@ def test_the_noise_has_the_standard_deviation_that_the_guarantee_needs(steps):
     for seed in range(8):
         for sigma in (2.0, SILENT):
             chosen = defense(noise_multiplier=sigma, max_grad_norm=0.5)
-            chosen.train(course(tiny(), seed=seed, **given))
+            chosen.train(session(tiny(), seed=seed, **given))
     noise = torch.stack(
         [
             loud.gradient - quiet.gradient
@@ -205,14 +205,14 @@ def test_the_noise_has_the_standard_deviation_that_the_guarantee_needs(steps):
 
 
 def test_each_step_has_noise_of_its_own(steps):
-    defense(noise_multiplier=50.0).train(course(tiny(), steps=3))
+    defense(noise_multiplier=50.0).train(session(tiny(), steps=3))
     noise = torch.stack([step.gradient for step in steps])
     related = torch.corrcoef(noise) - torch.eye(3)
     assert float(related.abs().max()) < 5 / math.sqrt(noise.shape[1])
 
 
 def test_a_step_that_drew_nobody_is_a_step_with_noise(steps):
-    given = course(tiny(), sequences=ROWS * 8, batch_size=1, steps=12)
+    given = session(tiny(), sequences=ROWS * 8, batch_size=1, steps=12)
     drawn = [len(rows) for rows in dp.poisson_batches(given)]
     assert 0 < drawn.count(0) < 12  # e^-1 of them are expected to be
     defense(noise_multiplier=SILENT).train(given)
@@ -224,7 +224,7 @@ def test_a_step_that_drew_nobody_is_a_step_with_noise(steps):
 @settings(max_examples=20, deadline=None)
 def test_every_document_is_drawn_with_the_same_chance(documents, batch, seed):
     own = [[i] for i in range(documents)]
-    given = course(torch.nn.Identity(), sequences=own, batch_size=batch, seed=seed, steps=200)
+    given = session(torch.nn.Identity(), sequences=own, batch_size=batch, seed=seed, steps=200)
     rounds = list(dp.poisson_batches(given))
     assert len(rounds) == 200
     chance = min(1.0, batch / documents)
@@ -238,10 +238,10 @@ def test_every_document_is_drawn_with_the_same_chance(documents, batch, seed):
 
 def test_a_batch_larger_than_the_data_is_all_of_it(steps):
     """At every step, and the gradient is divided by what there is, not by what was asked for."""
-    rows = list(dp.poisson_batches(course(tiny(), batch_size=100, steps=2)))
+    rows = list(dp.poisson_batches(session(tiny(), batch_size=100, steps=2)))
     assert [sorted(drawn) for drawn in rows] == [sorted(ROWS)] * 2
     for batch_size in (len(ROWS), 100):
-        defense(noise_multiplier=SILENT).train(course(tiny(), batch_size=batch_size))
+        defense(noise_multiplier=SILENT).train(session(tiny(), batch_size=batch_size))
     assert torch.equal(steps[0].gradient, steps[1].gradient)
 
 
@@ -251,7 +251,7 @@ def test_the_seed_decides_and_nothing_else():
     for seed in (5, 5, 6):
         model = tiny()
         torch.rand(seed)  # the draws and the noise have generators of their own
-        defense(**options).train(course(model, batch_size=2, steps=3, seed=seed))
+        defense(**options).train(session(model, batch_size=2, steps=3, seed=seed))
         found.append(state(model))
     assert furthest(found[0], found[1]) == 0 < furthest(found[0], found[2])
 
@@ -261,7 +261,7 @@ def test_dropout_is_different_in_each_document_and_seeded_by_the_caller():
     for seed in (1, 1, 2):
         model = tiny(dropout=0.5)
         torch.manual_seed(seed)
-        defense(noise_multiplier=SILENT).train(course(model, sequences=[ROWS[0]] * 4))
+        defense(noise_multiplier=SILENT).train(session(model, sequences=[ROWS[0]] * 4))
         found.append(state(model))
     assert furthest(found[0], found[1]) == 0 < furthest(found[0], found[2])
 
@@ -290,14 +290,14 @@ def attributes(model):
 def test_the_model_comes_out_as_it_was_and_trains_on_in_the_ordinary_way():
     model, fresh = tiny(), tiny()
     before, start = attributes(model), state(model)
-    defense(noise_multiplier=1.0).train(course(model, batch_size=2, steps=3))
+    defense(noise_multiplier=1.0).train(session(model, batch_size=2, steps=3))
     assert attributes(model) == before
     assert all(weight.grad is None for weight in model.parameters())
     with torch.no_grad():
         for name, weight in trained(model).items():
             weight.copy_(start[name])
     assert furthest(ordinary(model), ordinary(fresh)) == 0
-    defense(noise_multiplier=1.0).train(course(model, batch_size=2, steps=3))  # and once more
+    defense(noise_multiplier=1.0).train(session(model, batch_size=2, steps=3))  # and once more
     assert attributes(model) == before
 
 
@@ -305,7 +305,7 @@ def refused(model, match, **changes):
     """Check that training is refused in one line, and that the model is left as it was."""
     before = attributes(model)
     with pytest.raises(TargetError, match=match) as error:
-        defense(noise_multiplier=1.0).train(course(model, **changes))
+        defense(noise_multiplier=1.0).train(session(model, **changes))
     assert "\n" not in str(error.value)
     assert attributes(model) == before
 
@@ -494,7 +494,7 @@ def test_noise_is_made_for_every_round_and_epsilon_counts_those_taken_part_in():
 def test_training_uses_the_noise_that_is_accounted_for(steps):
     chosen = defense(epsilon=2.0, accountant="rdp", max_grad_norm=1e-6)  # next to no signal
     for seed in range(4):
-        chosen.train(course(tiny(), batch_size=2, rounds=7, seed=seed))
+        chosen.train(session(tiny(), batch_size=2, rounds=7, seed=seed))
     sigma = row(chosen, len(ROWS), batch_size=2, steps=1, rounds=7).scope["noise_multiplier"]
     noise = torch.cat([step.gradient for step in steps]) * 2 / 1e-6
     # A document adds at most 1 to the whole vector: nothing next to sigma in each of its numbers.
