@@ -7,7 +7,7 @@ from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.estimates import Estimate
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.attribution.decision.calibration import Calibration
-from fedaudit.attribution.decision.decision import ClientDecision, Decision, Rates, rates
+from fedaudit.attribution.decision.decision import ClientDecision, Decision, FlagCounts, count_flags
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution import exposure
@@ -99,8 +99,11 @@ def error_rates(
     """Yield tpr and fpr where the truth is known; nothing elsewhere."""
     if not truth:
         return
-    tally: Rates = rates(flagged, present, truth)
-    counts = {"tpr": (tally.caught, tally.guilty), "fpr": (tally.accused, tally.innocent)}
+    tally: FlagCounts = count_flags(flagged, present, truth)
+    counts = {
+        "tpr": (tally.true_positives, tally.positives),
+        "fpr": (tally.false_positives, tally.negatives),
+    }
     for metric, (hits, n) in counts.items():
         if not n:
             group = "trained on marked documents" if metric == "tpr" else "is innocent"

@@ -15,7 +15,7 @@ STRENGTH = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledScores:
     """Scores of strings whose truth is known."""
 
     scores: tuple[float, ...]
@@ -40,7 +40,7 @@ class Logistic:
         return np.asarray(1 / (1 + np.exp(-odds)), dtype=np.float64)
 
 
-def fit(labelled: Labelled) -> Logistic:
+def fit(labelled: LabelledScores) -> Logistic:
     """Return the ridge-penalised logistic regression of truth on score (Platt 1999).
 
     Raises ValueError unless some are true and some are not.
@@ -57,7 +57,9 @@ def fit(labelled: Labelled) -> Logistic:
     return Logistic(float(model.intercept_[0]), float(model.coef_[0, 0]), middle, spread)
 
 
-def resampled_probabilities(labelled: Labelled, scores: Sequence[float], *, seed: int) -> Floats:
+def resampled_probabilities(
+    labelled: LabelledScores, scores: Sequence[float], *, seed: int
+) -> Floats:
     """Return (DRAWS, scores) probabilities, each row learnt from groups drawn with replacement.
 
     A draw in which all are true, or none is, has their rate for every score, with half a string
@@ -75,9 +77,9 @@ def resampled_probabilities(labelled: Labelled, scores: Sequence[float], *, seed
     )
 
 
-def _refit(labelled: Labelled, chosen: Sequence[int], scores: Sequence[float]) -> Floats:
+def _refit(labelled: LabelledScores, chosen: Sequence[int], scores: Sequence[float]) -> Floats:
     truths = tuple(labelled.truths[i] for i in chosen)
     if len(set(truths)) < 2:
         return np.full(len(scores), (sum(truths) + 0.5) / (len(truths) + 1))
     chosen_scores = tuple(labelled.scores[i] for i in chosen)
-    return fit(Labelled(chosen_scores, truths, ("",) * len(truths))).probabilities(scores)
+    return fit(LabelledScores(chosen_scores, truths, ("",) * len(truths))).probabilities(scores)

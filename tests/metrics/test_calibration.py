@@ -6,15 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled_probabilities
+from fedaudit.metrics.calibration import (
+    DRAWS,
+    LabelledScores,
+    Logistic,
+    fit,
+    resampled_probabilities,
+)
 
-KNOWN = Labelled((3.0, 2.0, 1.0, -1.0, -2.0), (True, True, False, True, False), tuple("aabcc"))
+KNOWN = LabelledScores(
+    (3.0, 2.0, 1.0, -1.0, -2.0), (True, True, False, True, False), tuple("aabcc")
+)
 
 
 def test_two_strings_by_hand():
     # Scores 4 and 2 are z = 1 and -1; the bias is 0 by symmetry, and the slope b minimises
     # 2 ln(1 + exp(-b)) + b^2 / 2, so b = 2 / (1 + exp(b)).
-    made = fit(Labelled((4.0, 2.0), (True, False), ("a", "b")))
+    made = fit(LabelledScores((4.0, 2.0), (True, False), ("a", "b")))
     assert made.slope == pytest.approx(2 / (1 + exp(made.slope)), abs=1e-3)
     assert (made.middle, made.spread) == (3.0, 1.0)
     assert made.bias == pytest.approx(0, abs=1e-3)
@@ -28,12 +36,12 @@ def test_a_curve_by_hand():
 
 def test_what_is_all_true_teaches_nothing():
     with pytest.raises(ValueError, match="false"):
-        fit(Labelled((1.0, 2.0), (True, True), ("a", "b")))
+        fit(LabelledScores((1.0, 2.0), (True, True), ("a", "b")))
 
 
 def test_resamples_of_one_truth_have_its_rate():
     # Either group alone, drawn twice: (2 + 1/2) / (2 + 1) or (0 + 1/2) / (2 + 1); or both.
-    known = Labelled((1.0, 0.0), (True, False), ("a", "b"))
+    known = LabelledScores((1.0, 0.0), (True, False), ("a", "b"))
     found = resampled_probabilities(known, [0.5], seed=0)
     assert found.shape == (DRAWS, 1)
     assert {round(float(one), 6) for one in found[:, 0]} == {
@@ -48,7 +56,7 @@ def test_resamples_of_one_truth_have_its_rate():
 def test_order_does_not_matter(seed):
     rows = list(zip(KNOWN.scores, KNOWN.truths, KNOWN.groups, strict=True))
     random.Random(seed).shuffle(rows)
-    other = Labelled(*map(tuple, zip(*rows, strict=True)))
+    other = LabelledScores(*map(tuple, zip(*rows, strict=True)))
     assert fit(other) == fit(KNOWN)
     assert np.array_equal(
         resampled_probabilities(other, [0.0, 1.0], seed=1),
@@ -61,7 +69,7 @@ def test_order_does_not_matter(seed):
 def test_probabilities_follow_the_slope(rows):
     scores, truths = zip(*rows, strict=True)
     if len(set(truths)) == 2:
-        made = fit(Labelled(scores, truths, ("",) * len(rows)))
+        made = fit(LabelledScores(scores, truths, ("",) * len(rows)))
         found = made.probabilities(sorted(scores)) * (1 if made.slope >= 0 else -1)
         assert (np.diff(found) >= 0).all()
         assert (np.abs(found) <= 1).all()

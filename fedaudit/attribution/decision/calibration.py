@@ -19,7 +19,7 @@ from fedaudit.attribution.decision.contamination import (
 )
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.metrics.attribution import shared_law, stouffer
+from fedaudit.metrics.attribution import shared_sets_distribution, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
 from fedaudit.metrics.intervals import Estimate, wilson
 
@@ -38,7 +38,7 @@ MIN_DETECTION_RATE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerPoint:
+class PowerEstimate:
     """Results over federations whose marked client has one strength."""
 
     strength: float
@@ -56,7 +56,7 @@ class Calibration:
 
     federations: int
     """Of each strength."""
-    points: tuple[PowerPoint, ...]
+    points: tuple[PowerEstimate, ...]
     innocent: Mapping[str, int]
     """By client: the federations of all strengths in which it was innocent and took part."""
     accused: Mapping[str, Estimate]
@@ -85,7 +85,7 @@ def calibrate(
         raise UsageError(f"{federations} federations tell nothing: 1 at least.")
     if not any(r.clients for r in scores.rounds):
         raise UsageError("There are no scores of any client: nothing can be made up of them.")
-    points: list[PowerPoint] = []
+    points: list[PowerEstimate] = []
     innocents, flagged = Counter[str](), Counter[str]()
     total = federations * len(STRENGTHS)
     for strength in STRENGTHS:
@@ -109,7 +109,7 @@ def calibrate(
             caught += any(v.flagged for (client, _), v in decision.items() if client == marked)
             progress(len(points) * federations + number + 1, total)
         points.append(
-            PowerPoint(
+            PowerEstimate(
                 strength=strength,
                 accused=wilson(accused, federations),
                 published=wilson(published, federations),
@@ -147,7 +147,7 @@ def least_share(strength: float, shown: float, share: float) -> float | None:
     return found if found is not None and found <= 1 else None
 
 
-def least_found(lines: Sequence[PowerPoint]) -> float | None:
+def least_found(lines: Sequence[PowerEstimate]) -> float | None:
     """Return the least strength that is found, as are all above it; None without one."""
     good = None
     for line in reversed(lines):
@@ -191,7 +191,7 @@ def _redraw_sets(
     sets are found, the round stays as it was, and each client's estimate is drawn on its own.
     """
     rule = round_scores.rule(len(round_scores.clients))
-    c = shared_law.draw_matrix(rule, rng) if rule else None
+    c = shared_sets_distribution.draw_matrix(rule, rng) if rule else None
     if c is None:
         return round_scores, None
     names = sorted(round_scores.clients)

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
 if TYPE_CHECKING:
-    from fedaudit.metrics.attribution.contamination import Law, RoundEvidence, TestResponse
+    from fedaudit.metrics.attribution.contamination import (
+        LeakDistribution,
+        RoundEvidence,
+        TestResponse,
+    )
     from fedaudit.metrics.attribution.known_contamination import (
         ContaminationHypotheses,
         RoundShares,
@@ -22,13 +26,13 @@ Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
 """How much of each other client's update an estimate holds, by round, target and other client."""
 
 
-def contamination_laws(
+def client_leak_distributions(
     scores: Scores,
     client: str,
     shown: "Mapping[str, Mapping[str, MarkEvidence]]",
-    answers: "Sequence[TestResponse]",
-) -> "dict[str, tuple[Law, ...]]":
-    """Return the laws of what a client's Z takes from others, under each of the marks."""
+    responses: "Sequence[TestResponse]",
+) -> "dict[str, tuple[LeakDistribution, ...]]":
+    """Return the distributions of what a client's Z takes from others, under each of the marks."""
     if not shown:
         return {}
     from fedaudit.metrics.attribution import contamination
@@ -42,11 +46,11 @@ def contamination_laws(
     strength = _strength(scores)
     marks = []
     for mark, by_client in shown.items():
-        others = {name: one for name, one in by_client.items() if name != client}
+        others = {name: evidence for name, evidence in by_client.items() if name != client}
         marks.append(_others_marks(scores, client, mark, others, nested_groups(others, strength)))
     spreads = [by_client[client].spread for by_client in shown.values()]
-    laws = contamination.laws_of(mixtures, marks, spreads, answers)
-    return dict(zip(shown, laws, strict=True))
+    distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
+    return dict(zip(shown, distributions, strict=True))
 
 
 def contamination_hypotheses(
@@ -65,12 +69,12 @@ def contamination_hypotheses(
 
     names = list(shown)
     rounds = [_round_shares_of_mark(r, mark, shown, shares[r.round]) for r in scores.rounds]
-    most = max((float(np.abs(one.shares).max()) for one in rounds), default=0.0)
+    most = max((float(np.abs(round_shares.shares).max()) for round_shares in rounds), default=0.0)
     groups = enumerate_groups(candidate_clients(shown, _strength(scores), most))
     clients = known_contamination.ClientStatistics(
-        z=np.array([one.z for one in shown.values()]),
+        z=np.array([evidence.z for evidence in shown.values()]),
         z_above=np.array([_z_above(scores, name, mark) for name in names]),
-        spreads=np.array([one.spread for one in shown.values()]),
+        spreads=np.array([evidence.spread for evidence in shown.values()]),
         null_marks=[null_marks[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
@@ -96,16 +100,18 @@ def _round_shares_of_mark(
     from fedaudit.metrics.attribution.known_contamination import RoundShares
 
     held = np.zeros((len(shown), len(shown)))
-    for at, target in enumerate(shown):
+    for index, target in enumerate(shown):
         if target in round_scores.clients:
             row = shares[target]
-            held[at] = [row.get(other, 0.0) if other != target else 0.0 for other in shown]
+            held[index] = [row.get(other, 0.0) if other != target else 0.0 for other in shown]
     return RoundShares(
         shares=held,
         scores=np.array(
             [
-                _shown_score(round_scores, name, mark, one) if name in round_scores.clients else 0.0
-                for name, one in shown.items()
+                _shown_score(round_scores, name, mark, evidence)
+                if name in round_scores.clients
+                else 0.0
+                for name, evidence in shown.items()
             ]
         ),
         present=np.array([name in round_scores.clients for name in shown]),
@@ -136,7 +142,7 @@ def _others_marks(
 
     from fedaudit.metrics.attribution.contamination import RoundEvidence
 
-    signal_share = max((one.signal_share for one in others.values()), default=0.0)
+    signal_share = max((evidence.signal_share for evidence in others.values()), default=0.0)
     rounds = []
     for r in scores.rounds:
         if client in r.clients:

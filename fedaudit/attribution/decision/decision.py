@@ -16,7 +16,7 @@ from fedaudit.metrics.attribution import stouffer
 
 ALPHA = 0.01
 """The chance that any innocent client of a federation is flagged."""
-UNKNOWN = 0.1
+OMITTED_GROUPS_ALPHA_SHARE = 0.1
 """The share of alpha that pays for leaving out groups of marked clients, where sets are known."""
 
 
@@ -118,7 +118,7 @@ def verdicts(
     z = {
         pair: stouffer.stouffer_z(list(score_differences(scores, *pair).values())) for pair in pairs
     }
-    error = alpha * UNKNOWN / max(1, len(pairs))
+    error = alpha * OMITTED_GROUPS_ALPHA_SHARE / max(1, len(pairs))
     chances = chances_of(scores, z, up_to=max(up_to, alpha), shares=shares, error=error)
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
@@ -198,28 +198,30 @@ def _stopping_round(
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """Counts where the truth is known: of marked clients, and of innocent ones."""
+class FlagCounts:
+    """How many clients are flagged of the marked ones and of the innocent ones."""
 
-    caught: int
-    guilty: int
-    accused: int
-    innocent: int
+    true_positives: int
+    positives: int
+    false_positives: int
+    negatives: int
 
 
-def rates(
+def count_flags(
     flagged: Mapping[str, Collection[str]], present: Sequence[str], truth: Mapping[str, str]
-) -> Rates:
+) -> FlagCounts:
     """Return how many clients of each kind took part and were flagged; `truth` names their mark.
 
     `flagged` has the marks that each flagged client is flagged by; "" stands for any. A client
     that is flagged only by another client's mark is not caught.
     """
-    guilty = [client for client in present if truth.get(client)]
-    innocent = [client for client in present if not truth.get(client)]
-    return Rates(
-        caught=sum(bool({truth[client], ""} & set(flagged.get(client, ()))) for client in guilty),
-        guilty=len(guilty),
-        accused=sum(client in flagged for client in innocent),
-        innocent=len(innocent),
+    positives = [client for client in present if truth.get(client)]
+    negatives = [client for client in present if not truth.get(client)]
+    return FlagCounts(
+        true_positives=sum(
+            bool({truth[client], ""} & set(flagged.get(client, ()))) for client in positives
+        ),
+        positives=len(positives),
+        false_positives=sum(client in flagged for client in negatives),
+        negatives=len(negatives),
     )

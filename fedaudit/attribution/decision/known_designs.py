@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONTRIBUTION = "contribution"
 """The metric of what a client itself adds to its scores."""
 
-UNTOLD = "the estimates of its rounds do not tell its update from those of others"
+NOT_IDENTIFIABLE = "the estimates of its rounds do not tell its update from those of others"
 
 
 def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
@@ -122,7 +122,7 @@ def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
                     high=contribution.high,
                     n=contribution.rounds,
                     scope={"client": client, "mark": mark},
-                    reason="" if contribution.value is not None else UNTOLD,
+                    reason="" if contribution.value is not None else NOT_IDENTIFIABLE,
                 )
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from fedaudit.attribution.decision.contamination import (
     Pair,
     Shares,
+    client_leak_distributions,
     contamination_hypotheses,
-    contamination_laws,
 )
 from fedaudit.attribution.scores import Scores
 from fedaudit.metrics.attribution import stouffer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.metrics.attribution.contamination import Law
+    from fedaudit.metrics.attribution.contamination import LeakDistribution
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
     from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
@@ -40,8 +40,8 @@ class NullDistribution:
     """
 
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
-    laws: "Sequence[Law | ContaminationHypotheses]" = ()
-    """What Z may take from other clients: each law is tried; the one with the largest p counts."""
+    leak_distributions: "Sequence[LeakDistribution | ContaminationHypotheses]" = ()
+    """What Z may take from other clients: each is tried; the one with the largest p counts."""
 
     @property
     def marks(self) -> int:
@@ -55,8 +55,11 @@ class NullDistribution:
 
     def p_value(self, z: float) -> float:
         """Return how often an innocent client's Z is as high, or a bound on that."""
-        if self.laws:
-            return max(law.tail(z / self.spread, self.marks) for law in self.laws)
+        if self.leak_distributions:
+            return max(
+                distribution.tail(z / self.spread, self.marks)
+                for distribution in self.leak_distributions
+            )
         if len(self.null):
             return stouffer.null_p_value(z, self.spread, self.marks)
         return stouffer.p_value(z)
@@ -73,7 +76,7 @@ class NullDistribution:
 
     def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
         """Return the mean Z that is flagged with probability `power`, by chance alone."""
-        return replace(self, laws=()).critical_value(
+        return replace(self, leak_distributions=()).critical_value(
             level, threshold
         ) + self.spread * stouffer.normal_quantile(1 - power)
 
@@ -136,7 +139,7 @@ def chances_of(
 ) -> dict[Pair, NullDistribution]:
     """Return each pair's distribution of Z if its client is innocent, the others as observed.
 
-    For pairs whose p-value is above `up_to` by chance alone, or under one law, the other laws are
+    For pairs whose p-value is above `up_to` by chance alone, or under one of them, the others are
     not computed: they only make p-values greater. `shares` are what estimates hold of other
     clients, where the sets are known; then `error` is the chance that what explains a Z is left
     out.
@@ -149,22 +152,24 @@ def chances_of(
             for client, leak in contamination_hypotheses(
                 scores, mark, shown[mark], _null_marks(chances, mark), shares, error
             ):
-                chances[client, mark] = replace(chances[client, mark], laws=(leak,))
+                chances[client, mark] = replace(chances[client, mark], leak_distributions=(leak,))
         return chances
-    from fedaudit.metrics.attribution.contamination import LAWS, QUICK
+    from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
-    for answers in (QUICK, LAWS) if up_to < 1 else (LAWS,):
+    for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
         for client in dict.fromkeys(client for client, _ in z):
             marks = [
                 mark
                 for name, mark in z
                 if name == client and chances[client, mark].p_value(z[client, mark]) <= up_to
             ]
-            laws = contamination_laws(
-                scores, client, {mark: shown[mark] for mark in marks}, answers
+            distributions = client_leak_distributions(
+                scores, client, {mark: shown[mark] for mark in marks}, responses
             )
-            for mark, mark_laws in laws.items():
-                chances[client, mark] = replace(chances[client, mark], laws=mark_laws)
+            for mark, mark_distributions in distributions.items():
+                chances[client, mark] = replace(
+                    chances[client, mark], leak_distributions=mark_distributions
+                )
     return chances
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server.defaults import ProtocolSettings
-from fedaudit.metrics.attribution import shared_law, shared_rule
+from fedaudit.metrics.attribution import shared_rule, shared_sets_distribution
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 DIGITS = 4
@@ -79,4 +79,4 @@ def _limit(rule: SharedSetsRule) -> float:
         rule.check()
     except UsageError:  # drawing reports it, with the round
         return rule.limit
-    return shared_law.lowest_limit(rule) or rule.limit
+    return shared_sets_distribution.lowest_limit(rule) or rule.limit

@@ -9,7 +9,7 @@ import typer
 from fedaudit.cli.options import Quiet
 
 if TYPE_CHECKING:
-    from fedaudit.attribution.decision.calibration import Calibration, PowerPoint
+    from fedaudit.attribution.decision.calibration import Calibration, PowerEstimate
     from fedaudit.attribution.scores import Scores
 
 MOST_CLIENTS = 12
@@ -125,7 +125,7 @@ def _client_table(result: "Calibration") -> Iterator[str]:
         yield f"and {len(rates) - MOST_CLIENTS:,} more clients, none more often"
 
 
-def _table(lines: "Sequence[PowerPoint]", tau: float) -> Iterator[str]:
+def _table(lines: "Sequence[PowerEstimate]", tau: float) -> Iterator[str]:
     yield f"{'marked':16}{'found':>8}{'innocents flagged (95 %)':>32}{f'by Z > {tau:g} alone':>20}"
     for line in lines:
         marked = f"one, Z {line.strength:g}" if line.caught else "nobody"

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from fedaudit.extraction.candidates.junk_filter import first_word
 from fedaudit.extraction.candidates.observations import Key
 from fedaudit.extraction.candidates.support import Support
-from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled_probabilities
+from fedaudit.metrics.calibration import (
+    DRAWS,
+    LabelledScores,
+    Logistic,
+    fit,
+    resampled_probabilities,
+)
 from fedaudit.metrics.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ Scored = tuple[str, float]
 class KindConfidence:
     """What is known of one kind of PII: labelled scores, the true ones being the attacker's."""
 
-    labelled_scores: Labelled
+    labelled_scores: LabelledScores
 
     @property
     def true(self) -> int:
@@ -111,7 +117,7 @@ class Confidence:
         return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
 
     def _kind(self, label: str) -> KindConfidence:
-        return self.kinds.get(label, KindConfidence(Labelled((), (), ())))
+        return self.kinds.get(label, KindConfidence(LabelledScores((), (), ())))
 
 
 def fit_confidence(
@@ -138,7 +144,7 @@ def fit_confidence(
 
 def _kind(rows: Sequence[tuple[float, bool, str]]) -> KindConfidence:
     scores, truths, groups = zip(*rows, strict=True)
-    return KindConfidence(Labelled(tuple(scores), tuple(truths), tuple(groups)))
+    return KindConfidence(LabelledScores(tuple(scores), tuple(truths), tuple(groups)))
 
 
 def _lacking(kinds: Mapping[str, KindConfidence]) -> str:

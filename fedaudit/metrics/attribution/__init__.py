@@ -12,8 +12,8 @@
 * `marked_groups`: Which clients may be the ones that trained on a mark.
 * `mixture`: What is known of how much of other clients' updates an estimate holds: draws of such
   shares.
-* `shared_law`: What estimates by shared sets hold of other clients, by simulating how such sets
-  are drawn.
+* `shared_sets_distribution`: What estimates by shared sets hold of other clients, by simulating how
+  such sets are drawn.
 * `shared_rule`: The rule by which a round's shared sets are drawn: how many, within which limit,
   for whom.
 * `shared_sets`: Sets of half the clients that the estimates of a whole round share, in place of

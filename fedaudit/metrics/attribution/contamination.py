@@ -1,10 +1,10 @@
 """How much of an innocent client's Z may come from marked clients in its estimates.
 
 How strongly each other client shows the mark is seen, and what is known of an estimate's shares of
-the others is a law (`mixture`); so the law of what an innocent client's Z takes from them can be
-worked out. How a test's answer grows with the share of a marked update is a property of the model:
-in proportion, in proportion but never below nothing, or at once where an estimate holds enough of
-it. All of `LAWS` are tried. docs/estimator.md has the derivation.
+the others has a distribution (`mixture`); so that of what an innocent client's Z takes from them
+can be worked out. How a test's answer grows with the share of a marked update is a property of the
+model: in proportion, in proportion but never below nothing, or at once where an estimate holds
+enough of it. All of `TEST_RESPONSES` are tried. docs/estimator.md has the derivation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from fedaudit.metrics.attribution.mixture import Mixture
 Array = npt.NDArray[np.float64]
 
 STEPS = 8
-"""Steps of the grid that the law of Z is worked out on, for each standard deviation by chance."""
+"""Steps of the grid of Z, for each standard deviation by chance."""
 FARTHEST = 2_000
 """Standard deviations at which a round's leak ends on the grid: no score is as far (`scores`)."""
 CLOSE = 1e-9
@@ -43,7 +43,7 @@ class TestResponse:
     minimum: float = -inf
 
 
-LAWS = (
+TEST_RESPONSES = (
     TestResponse(None),
     TestResponse(None, 0.0),
     *(TestResponse(h) for h in (0.35, 0.5, 0.75)),
@@ -54,7 +54,7 @@ The least share is for estimates that hold 0.4, the usual limit: how strongly a 
 scatters, so that a share of 0.4 is not always measured as such.
 """
 
-QUICK = LAWS[2:3]
+EARLIEST_RESPONSE = TEST_RESPONSES[2:3]
 """Where others are marked, what these let through most often explains what an innocent shows."""
 
 
@@ -71,7 +71,7 @@ class RoundEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class LeakDistribution:
     """The probabilities of what Z takes from others, on a grid: (first + k) / STEPS deviations."""
 
     first: int
@@ -82,11 +82,11 @@ class Law:
         """Return the grid, in standard deviations by chance."""
         return (self.first + np.arange(len(self.probabilities))) / STEPS
 
-    def plus(self, first: int, probabilities: Array) -> "Law":
-        """Return the law of a sum with one more round, whose leak has these probabilities."""
+    def plus(self, first: int, probabilities: Array) -> "LeakDistribution":
+        """Return the distribution with one more round, whose leak has these probabilities."""
         if len(probabilities) == 1:
-            return Law(self.first + first, self.probabilities)
-        return Law(self.first + first, np.convolve(self.probabilities, probabilities))
+            return LeakDistribution(self.first + first, self.probabilities)
+        return LeakDistribution(self.first + first, np.convolve(self.probabilities, probabilities))
 
     def tail(self, deviations: float, marks: int) -> float:
         """Return P(chance plus this leak >= so many standard deviations), never 0.
@@ -100,50 +100,59 @@ class Law:
         return min(1.0, max(float(self.probabilities @ tails), stouffer.SMALLEST))
 
 
-NOTHING = Law(0, np.ones(1))
+NOTHING = LeakDistribution(0, np.ones(1))
 
 
-def laws_of(
+def leak_distributions(
     mixtures: Sequence[Mixture],
     marks: Sequence[Sequence[RoundEvidence]],
     spreads: Sequence[float],
-    answers: Sequence[TestResponse] = LAWS,
-) -> list[tuple[Law, ...]]:
-    """Return the laws of others' leak into a client's Z, for each mark; none without a leak.
+    responses: Sequence[TestResponse] = TEST_RESPONSES,
+) -> list[tuple[LeakDistribution, ...]]:
+    """Return the distributions of the leak into a client's Z by mark; none without a leak.
 
     `mixtures` are of the estimates of the rounds that it took part in, `marks` has for each mark
     how the others show it in these rounds, `spreads` is the standard deviation of Z by chance, by
-    mark. There is a law for each of `answers`, and where it starts at a share for each group.
+    mark. There is one for each of `responses`, and where it starts at a share for each group.
     """
     return [
-        _laws(mixtures, rounds, spread, answers) if any(r.scores.any() for r in rounds) else ()
+        _mark_distributions(mixtures, rounds, spread, responses)
+        if any(r.scores.any() for r in rounds)
+        else ()
         for rounds, spread in zip(marks, spreads, strict=True)
     ]
 
 
-def _laws(
+def _mark_distributions(
     mixtures: Sequence[Mixture],
     rounds: Sequence[RoundEvidence],
     spread: float,
-    answers: Sequence[TestResponse],
-) -> tuple[Law, ...]:
+    responses: Sequence[TestResponse],
+) -> tuple[LeakDistribution, ...]:
     scale = STEPS / (spread * len(mixtures) ** 0.5)
     error = STEPS / len(mixtures) ** 0.5
-    laws: list[Law] = []
+    distributions: list[LeakDistribution] = []
     for mixture, shown in zip(mixtures, rounds, strict=True):
         if not shown.scores.any():
             continue
-        leaks = list(_leaks(mixture.draws(), shown, scale, error, answers))
-        laws = [
-            law.plus(*leak) for law, leak in zip(laws or [NOTHING] * len(leaks), leaks, strict=True)
+        leaks = list(_leaks(mixture.draws(), shown, scale, error, responses))
+        distributions = [
+            distribution.plus(*leak)
+            for distribution, leak in zip(
+                distributions or [NOTHING] * len(leaks), leaks, strict=True
+            )
         ]
-    return tuple(laws)
+    return tuple(distributions)
 
 
 def _leaks(
-    draws: Array, shown: RoundEvidence, scale: float, error: float, answers: Sequence[TestResponse]
+    draws: Array,
+    shown: RoundEvidence,
+    scale: float,
+    error: float,
+    responses: Sequence[TestResponse],
 ) -> Iterator[Leak]:
-    """Yield the law of one round's leak under each of the answers, and of the groups.
+    """Yield the distribution of one round's leak under each of the responses, and of the groups.
 
     `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
     """
@@ -151,38 +160,40 @@ def _leaks(
     most = float(np.rint(min(shown.scores.max() * scale, end)))
     steps = np.rint(np.clip(draws @ shown.scores * scale, -end, end))
     shares = draws @ shown.groups.T
-    for answer in answers:
-        if answer.start is None:
-            yield _counted(np.maximum(steps, answer.minimum))
+    for response in responses:
+        if response.start is None:
+            yield _counted(np.maximum(steps, response.minimum))
         else:
             for share in shares.T:
-                reached = share >= answer.start - CLOSE
+                reached = share >= response.start - CLOSE
                 yield _at_once(
                     np.maximum(steps[reached], most), len(steps), error * shown.signal_share
                 )
 
 
-def _counted(answers: Array) -> Leak:
-    whole = answers.astype(np.int64)
+def _counted(responses: Array) -> Leak:
+    whole = responses.astype(np.int64)
     first = int(whole.min())
-    return first, np.bincount(whole - first) / len(answers)
+    return first, np.bincount(whole - first) / len(responses)
 
 
-def _at_once(answers: Array, count: int, error: float) -> Leak:
-    """Return the law where some of `count` designs answer at once, and the others nothing.
+def _at_once(responses: Array, count: int, error: float) -> Leak:
+    """Return the distribution where some of `count` designs answer at once, and the others nothing.
 
     What the marked client shows is measured, and off by chance.
     """
-    if not len(answers):
+    if not len(responses):
         return 0, np.ones(1)
-    first, probabilities = _counted(answers)
+    first, probabilities = _counted(responses)
     kernel = _kernel(round(error, 3))
     first, probabilities = first - len(kernel) // 2, np.convolve(probabilities, kernel)
     low, high = min(first, 0), max(first + len(probabilities), 1)
-    law = np.zeros(high - low)
-    law[first - low : first - low + len(probabilities)] = probabilities * (len(answers) / count)
-    law[-low] += 1 - len(answers) / count
-    return low, law
+    distribution = np.zeros(high - low)
+    distribution[first - low : first - low + len(probabilities)] = probabilities * (
+        len(responses) / count
+    )
+    distribution[-low] += 1 - len(responses) / count
+    return low, distribution
 
 
 @lru_cache(maxsize=1024)

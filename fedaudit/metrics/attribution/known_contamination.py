@@ -1,6 +1,6 @@
 """How much of clients' Z may come from marked clients in their estimates, where sets are known.
 
-Then it is known how much of every other client's update an estimate holds, and the laws of
+Then it is known how much of every other client's update an estimate holds, and the distributions of
 `contamination` come to numbers: under each hypothesis, which is a group of marked clients and a way
 in which tests answer, Z takes a known amount from them, as far as what they show is not chance. A
 hypothesis that leaves another client's Z unexplained is none.
@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.metrics.attribution.contamination import CLOSE, LAWS
+from fedaudit.metrics.attribution.contamination import CLOSE, TEST_RESPONSES
 
 Array = npt.NDArray[np.float64]
 
 GAINS = (3.0, 10.0)
 """Answers in proportion to so many times what an estimate holds, at most like the marked client: so
 answer tests to a client that sends more than its update, as far as they do not go by size."""
-SENDS = 4.0
-"""Standard deviations of Z that such a client shows at least."""
-HYPOTHESES = len(LAWS) + len(GAINS)
+MIN_BOOSTED_Z = 4.0
+"""The least Z of a client that sends more than its update, in standard deviations by chance."""
+HYPOTHESES = len(TEST_RESPONSES) + len(GAINS)
 """Ways of answering that are tried for each group."""
 
 
@@ -88,10 +88,10 @@ def contamination_hypotheses(
         )
         unexplained[:, client] = ~members[:, client] & (tails <= error / len(deviations))
     count = unexplained.sum(axis=1)
-    impossible = _is_no_sender(members, deviations) | _is_missing(
+    impossible = _is_no_booster(members, deviations) | _is_missing(
         means, variances, clients, members, error
     )
-    impossible[: len(LAWS) * len(groups)] = False
+    impossible[: len(TEST_RESPONSES) * len(groups)] = False
     leaks = []
     for client in range(len(deviations)):
         possible = ~members[:, client] & (count == unexplained[:, client]) & ~impossible
@@ -102,9 +102,9 @@ def contamination_hypotheses(
     return leaks
 
 
-def _is_no_sender(members: npt.NDArray[np.bool_], deviations: Array) -> npt.NDArray[np.bool_]:
+def _is_no_booster(members: npt.NDArray[np.bool_], deviations: Array) -> npt.NDArray[np.bool_]:
     """Return which groups are not one client that shows its mark so clearly as who sends more."""
-    return np.asarray((members.sum(axis=1) != 1) | (members @ (deviations > SENDS) == 0))
+    return np.asarray((members.sum(axis=1) != 1) | (members @ (deviations > MIN_BOOSTED_Z) == 0))
 
 
 def _is_missing(
@@ -145,66 +145,81 @@ def _moments(
 
     At once an estimate answers like the member that shows most over all rounds.
     """
-    took = np.sum([one.present for one in rounds], axis=0)
+    took = np.sum([round_shares.present for round_shares in rounds], axis=0)
     scale = 1 / (spreads * took**0.5)
     means = np.zeros((HYPOTHESES * len(groups), len(spreads)))
     variances = np.zeros_like(means)
-    strengths = np.sum([one.scores for one in rounds], axis=0) / took
+    strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
     strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
-    for one in rounds:
-        alone = _without_others(one, groups)
-        answer = np.maximum(one.scores, strengths)[strongest]
-        answer = np.maximum(answer, alone[np.arange(len(groups)), strongest]) * groups.any(axis=1)
-        mean, variance = _leaks(one, alone, answer, groups)
-        means += mean * (scale * one.present)
-        variances += variance * (one.present / took)
+    for round_shares in rounds:
+        separate_scores = _without_others(round_shares, groups)
+        answer = np.maximum(round_shares.scores, strengths)[strongest]
+        answer = np.maximum(
+            answer, separate_scores[np.arange(len(groups)), strongest]
+        ) * groups.any(axis=1)
+        mean, variance = _leaks(round_shares, separate_scores, answer, groups)
+        means += mean * (scale * round_shares.present)
+        variances += variance * (round_shares.present / took)
     return means, variances
 
 
-def _without_others(one: RoundShares, groups: npt.NDArray[np.bool_]) -> Array:
+def _without_others(round_shares: RoundShares, groups: npt.NDArray[np.bool_]) -> Array:
     """Return what each member of a group shows by its own update, (groups, clients).
 
     Members' estimates hold each other's updates; answers in proportion are taken apart. What comes
     out below nothing, or above the highest score, was not in proportion.
     """
-    some = np.flatnonzero(groups.any(axis=0))
-    members = groups[:, some]
-    held = one.shares[np.ix_(some, some)] * members[:, :, None] * members[:, None, :]
-    scores = (one.scores[some] * members)[..., None]
+    marked_indices = np.flatnonzero(groups.any(axis=0))
+    members = groups[:, marked_indices]
+    held = (
+        round_shares.shares[np.ix_(marked_indices, marked_indices)]
+        * members[:, :, None]
+        * members[:, None, :]
+    )
+    scores = (round_shares.scores[marked_indices] * members)[..., None]
     try:
-        own = np.linalg.solve(np.eye(len(some)) + held, scores)[..., 0]
+        own = np.linalg.solve(np.eye(len(marked_indices)) + held, scores)[..., 0]
     except np.linalg.LinAlgError:  # the estimates of some group do not tell their updates apart
         own = scores[..., 0]
-    alone = np.zeros(groups.shape)
-    alone[:, some] = np.clip(own, 0.0, one.scores.max())
-    return alone
+    separate_scores = np.zeros(groups.shape)
+    separate_scores[:, marked_indices] = np.clip(own, 0.0, round_shares.scores.max())
+    return separate_scores
 
 
 def _leaks(
-    one: RoundShares, alone: Array, answer_at_once: Array, groups: npt.NDArray[np.bool_]
+    round_shares: RoundShares,
+    separate_scores: Array,
+    answer_at_once: Array,
+    groups: npt.NDArray[np.bool_],
 ) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 
-    Of what members show, and what they show by their own updates (`alone`), counts what explains
-    more. `answer_at_once` is by group.
+    Of what members show, and what they show by their own updates (`separate_scores`), counts what
+    explains more. `answer_at_once` is by group.
     """
-    some = np.flatnonzero(groups.any(axis=0))
-    held, members = one.shares[:, some], groups[:, some].astype(np.float64)
+    marked_indices = np.flatnonzero(groups.any(axis=0))
+    held, members = (
+        round_shares.shares[:, marked_indices],
+        groups[:, marked_indices].astype(np.float64),
+    )
     amounts = np.zeros((len(groups), len(held)))
-    for at, member in enumerate(some.tolist()):
-        shown = np.maximum(held[:, at] * one.scores[member], held[:, at] * alone[:, member, None])
-        amounts += members[:, at, None] * shown
+    for column, member in enumerate(marked_indices.tolist()):
+        shown = np.maximum(
+            held[:, column] * round_shares.scores[member],
+            held[:, column] * separate_scores[:, member, None],
+        )
+        amounts += members[:, column, None] * shown
     chance, shares = members @ np.square(held.T), members @ held.T
     leaks = []
-    for answer in LAWS:
-        if answer.start is None:
-            counts = amounts >= answer.minimum
+    for response in TEST_RESPONSES:
+        if response.start is None:
+            counts = amounts >= response.minimum
             leaks.append((amounts * counts, chance * counts))
         else:
-            reached = (shares >= answer.start - CLOSE).astype(np.float64)
+            reached = (shares >= response.start - CLOSE).astype(np.float64)
             leaks.append((np.maximum(amounts, answer_at_once[:, None]) * reached, reached))
     for gain in GAINS:
-        more = np.clip(gain * amounts, 0.0, answer_at_once[:, None])
-        leaks.append((more, np.minimum(1.0, gain**2 * chance) * (more > 0)))
+        boosted = np.clip(gain * amounts, 0.0, answer_at_once[:, None])
+        leaks.append((boosted, np.minimum(1.0, gain**2 * chance) * (boosted > 0)))
     means, variances = zip(*leaks, strict=True)
     return np.concatenate(means), np.concatenate(variances)

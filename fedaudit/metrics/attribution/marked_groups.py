@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-LEAST = 2.0
-"""Standard deviations of Z by chance above which a client may be a marked one; half as many where
-what its estimates hold of others may hide all that it shows."""
-RELATIVE = 0.5
-"""The share of the strongest client's mark that it must show at most, within its margin."""
-LOSS = 1.25
-"""Standard deviations of what its estimates hold of others by which a client may show less."""
-MARGIN = 2.0
-"""Standard deviations by which a mark may be stronger than it shows."""
-NESTED = 8
-"""Clients of the largest group, where sets are not known."""
-ENUMERATED = 10
-"""Clients of whom all groups are tried, where sets are known."""
+MIN_MARKED_Z = 2.0
+"""A client may be marked above this Z, in standard deviations by chance; above half of it where
+the leak into its estimates may hide its own mark."""
+MIN_SHARE_OF_STRONGEST = 0.5
+"""The least share of the strongest client's score that a marked client shows, within `Z_MARGIN`."""
+Z_LOSS_ALLOWANCE = 1.25
+"""Standard deviations of the leak into its estimates by which a client may show less."""
+Z_MARGIN = 2.0
+"""Standard deviations by chance by which a client's mark may be stronger than its Z."""
+MAX_NESTED_CLIENTS = 8
+"""The most clients of a group where the sets are not known."""
+MAX_ENUMERATED_CLIENTS = 10
+"""The most clients of which all groups are tried, where the sets are known."""
 
 Group = tuple[str, ...]
 
@@ -49,7 +49,7 @@ class MarkEvidence:
     @property
     def largest(self) -> float:
         """Return what the mean score may be, allowing for chance."""
-        return (max(0.0, self.z) + MARGIN * self.spread) / math.sqrt(self.rounds)
+        return (max(0.0, self.z) + Z_MARGIN * self.spread) / math.sqrt(self.rounds)
 
     @property
     def signal_share(self) -> float:
@@ -78,11 +78,19 @@ def candidate_clients(
     )
 
 
-def _may_be_marked(one: MarkEvidence, most: float, strength: float, largest_share: float) -> bool:
-    kept = min(RELATIVE, max(0.0, 1 - LOSS * math.sqrt(strength / one.rounds))) / RELATIVE
-    least_deviations = LEAST * (1 + kept) / 2
-    least = kept * RELATIVE / max(1.0, largest_share) * most
-    return one.deviations > least_deviations and one.largest >= least
+def _may_be_marked(
+    evidence: MarkEvidence, most: float, strength: float, largest_share: float
+) -> bool:
+    remaining_share = (
+        min(
+            MIN_SHARE_OF_STRONGEST,
+            max(0.0, 1 - Z_LOSS_ALLOWANCE * math.sqrt(strength / evidence.rounds)),
+        )
+        / MIN_SHARE_OF_STRONGEST
+    )
+    least_deviations = MIN_MARKED_Z * (1 + remaining_share) / 2
+    least = remaining_share * MIN_SHARE_OF_STRONGEST / max(1.0, largest_share) * most
+    return evidence.deviations > least_deviations and evidence.largest >= least
 
 
 def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:
@@ -94,14 +102,14 @@ def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Gr
     names = candidate_clients(shown, strength) or tuple(
         sorted(shown, key=lambda n: (-shown[n].mean, n))[:1]
     )
-    return [names[: count + 1] for count in range(min(len(names), NESTED))]
+    return [names[: count + 1] for count in range(min(len(names), MAX_NESTED_CLIENTS))]
 
 
 def enumerate_groups(names: Group) -> list[Group]:
     """Return every group of these clients, that of nobody first, for sets that are known.
 
-    Of more than `ENUMERATED` clients, groups with a weaker one are nested.
+    Of more than `MAX_ENUMERATED_CLIENTS` clients, groups with a weaker one are nested.
     """
-    first = names[:ENUMERATED]
+    first = names[:MAX_ENUMERATED_CLIENTS]
     groups = [group for count in range(len(first) + 1) for group in combinations(first, count)]
-    return groups + [names[: count + 1] for count in range(ENUMERATED, len(names))]
+    return groups + [names[: count + 1] for count in range(MAX_ENUMERATED_CLIENTS, len(names))]

@@ -1,7 +1,7 @@
 """What is known of how much of other clients' updates an estimate holds: draws of such shares.
 
 An estimate holds c_j of every other client's update, with coefficients c that sum to 0 and that the
-decider does not know. Their law is known: it follows from how sets are drawn.
+decider does not know. Their distribution is known: it follows from how sets are drawn.
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics.attribution import shared_law, subset_design
+from fedaudit.metrics.attribution import shared_sets_distribution, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 Array = npt.NDArray[np.float64]
 
 DRAWS = 40_000
-"""Designs that the law of the coefficients is taken from, at most."""
+"""Designs that the distribution of the coefficients is taken from, at most."""
 NUMBERS = 40_000_000
 """Random numbers that are drawn for designs, at most: of large designs, fewer are drawn."""
 NEAREST = 1_500
@@ -102,7 +102,7 @@ def _designs(mask_size: int, pairs: int, limit: float, weights: tuple[float, ...
 def _shared_designs(rule: SharedSetsRule, weights: tuple[float, ...]) -> Designs:
     """Return the same for sets that a round shares."""
     draws = min(DRAWS, NUMBERS // len(weights))
-    return _ordered(shared_law.coefficients(rule, draws) * weights)
+    return _ordered(shared_sets_distribution.coefficients(rule, draws) * weights)
 
 
 def _ordered(shares: Array) -> Designs:

@@ -9,7 +9,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.calibration import (
-    PowerPoint,
+    PowerEstimate,
     calibrate,
     least_found,
     least_share,
@@ -113,7 +113,7 @@ def test_without_null_marks_luck_is_standard_normal():
 def test_the_least_that_is_found_is_one_from_which_on_all_are():
     def line(strength, share):
         caught = wilson(10 * share, 10) if strength else None
-        return PowerPoint(
+        return PowerEstimate(
             strength=strength, accused=wilson(0, 9), published=wilson(0, 9), caught=caught
         )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements, report
-from fedaudit.attribution.decision.decision import Decision, decide, rates, verdicts
+from fedaudit.attribution.decision.decision import Decision, count_flags, decide, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
 
 
@@ -246,14 +246,19 @@ def test_p_and_flags_keep_their_bounds(drawn, rho):
 def test_rates_by_hand():
     truth = {"a": "m0", "b": "m1", "c": "", "d": "", "e": "m0"}
     flagged = {"a": {"m0"}, "c": {"m1"}}
-    found = rates(flagged, ["a", "b", "c", "d"], truth)  # e took no part
-    assert asdict(found) == {"caught": 1, "guilty": 2, "accused": 1, "innocent": 2}
+    found = count_flags(flagged, ["a", "b", "c", "d"], truth)  # e took no part
+    assert asdict(found) == {
+        "true_positives": 1,
+        "positives": 2,
+        "false_positives": 1,
+        "negatives": 2,
+    }
 
 
 def test_a_client_flagged_by_somebody_elses_mark_alone_is_not_caught():
     truth = {"a": "m0", "b": "m1", "c": "m1"}
     flagged = {"a": {"m1"}, "b": {"m0", "m1"}, "c": {""}}  # c: by a method that names no mark
-    assert rates(flagged, ["a", "b", "c"], truth).caught == 2
+    assert count_flags(flagged, ["a", "b", "c"], truth).true_positives == 2
 
 
 def known(truth):

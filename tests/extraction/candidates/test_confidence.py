@@ -16,7 +16,7 @@ from fedaudit.extraction.candidates.junk_filter import first_word, number_varian
 from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.extraction.candidates.origins import AttackerTexts, foreign_prompts
 from fedaudit.extraction.candidates.support import Support
-from fedaudit.metrics.calibration import DRAWS, Labelled
+from fedaudit.metrics.calibration import DRAWS, LabelledScores
 
 
 def supported(score):
@@ -28,7 +28,7 @@ SLIPS: dict[Key, Support] = {(f"Ann{i} Low", "PERSON"): supported(-9.0) for i in
 
 
 def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
-    few = KindConfidence(Labelled((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
+    few = KindConfidence(LabelledScores((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
     assert few.rate == 1.5 / (3 + MIN_LABELLED)
     assert few.probabilities([7.0, -7.0]) == [1.5 / 8] * 2
     draws = few.draws([7.0, -7.0], seed=0)
@@ -39,7 +39,7 @@ def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
 
 def test_scores_that_mislead_are_not_gone_by():
     upside = KindConfidence(
-        Labelled((-1.0,) * 5 + (1.0,) * 5, (True,) * 5 + (False,) * 5, tuple("a" * 10))
+        LabelledScores((-1.0,) * 5 + (1.0,) * 5, (True,) * 5 + (False,) * 5, tuple("a" * 10))
     )
     assert upside.curve is None
     assert upside.probabilities([0.0]) == [5.5 / 15]

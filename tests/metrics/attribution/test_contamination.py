@@ -8,15 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import contamination, mixture, subset_design
-from fedaudit.metrics.attribution.contamination import LAWS, Law, RoundEvidence, laws_of
+from fedaudit.metrics.attribution.contamination import (
+    TEST_RESPONSES,
+    LeakDistribution,
+    RoundEvidence,
+    leak_distributions,
+)
 from fedaudit.metrics.attribution.mixture import Mixture
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
 
 
-def moments(law):
-    mean = float(law.probabilities @ law.values)
-    return mean, float(law.probabilities @ law.values**2) - mean**2
+def moments(distribution):
+    mean = float(distribution.probabilities @ distribution.values)
+    return mean, float(distribution.probabilities @ distribution.values**2) - mean**2
 
 
 def others(scores, groups=None, signal_share=0.0):
@@ -26,8 +31,8 @@ def others(scores, groups=None, signal_share=0.0):
     return RoundEvidence(scores, np.array(members, dtype=bool), signal_share)
 
 
-def laws(mixtures, rounds, spread):
-    return laws_of(mixtures, [[others(row) for row in rounds]], [spread])[0]
+def distributions(mixtures, rounds, spread):
+    return leak_distributions(mixtures, [[others(row) for row in rounds]], [spread])[0]
 
 
 def tail(z):
@@ -37,8 +42,8 @@ def tail(z):
 def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
     # One other shows 6 in each of five rounds; c has mean 0 and variance 0.8 / 9. S is 1.5.
     rounds = [[6.0] + [0.0] * 8] * 5
-    found = laws([EVEN] * 5, rounds, 1.5)
-    assert len(found) == len(LAWS)
+    found = distributions([EVEN] * 5, rounds, 1.5)
+    assert len(found) == len(TEST_RESPONSES)
     mean, variance = moments(found[0])
     assert mean == pytest.approx(0, abs=0.05)
     assert variance == pytest.approx((6 / 1.5) ** 2 * 0.8 / 9, rel=0.1)
@@ -49,14 +54,14 @@ def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
     # From 0.35 on an estimate answers like the one that shows 6: designs that hold 2/5 do.
     assert moments(found[2])[0] == pytest.approx(5**0.5 * 6 / 1.5 * (held > 0.35).mean(), rel=0.05)
     # No design within the limit holds half of one client's update.
-    for law in found[3:]:
-        assert moments(law) == (0, 0)
+    for distribution in found[3:]:
+        assert moments(distribution) == (0, 0)
 
 
 def test_an_answer_at_once_by_hand():
     # Coefficients are -1 and 1 with one half each: K = 1, m = 1 of two others.
     one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    found = laws([one], [[3.0, 0.0]], 1.0)
+    found = distributions([one], [[3.0, 0.0]], 1.0)
     kept = subset_design.sample_coefficients(3, 1, 1, draws=mixture.DRAWS)
     assert {tuple(row) for row in kept.tolist()} == {(0.0, 0.0), (1.0, -1.0), (-1.0, 1.0)}
     # Half of all designs hold nothing; a strength of 2 leaves those that hold something.
@@ -69,13 +74,13 @@ def test_an_answer_at_once_by_hand():
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
 
 
-def answered(law, held, shown, group):
+def answered(distribution, held, shown, group):
     """What a test answers to what one estimate holds, in plain words."""
     amount = float(np.dot(held, shown))
-    if law.start is None:
-        return max(amount, law.minimum)
+    if distribution.start is None:
+        return max(amount, distribution.minimum)
     share = sum(held[who] for who in range(len(held)) if group[who])
-    return max(amount, *shown) if share >= law.start - 1e-9 else 0.0
+    return max(amount, *shown) if share >= distribution.start - 1e-9 else 0.0
 
 
 def summed(values):
@@ -106,13 +111,19 @@ def test_laws_against_sums_one_by_one(shown):
     held = one.draws().tolist()
     groups = [[True, False, False], [True, True, False]]
     marks = [[others(by_mark[mark], groups) for by_mark in shown] for mark in range(2)]
-    found = laws_of([one] * len(shown), marks, [1 / scale, 2 / scale])
+    found = leak_distributions([one] * len(shown), marks, [1 / scale, 2 / scale])
     for mark, by_law in enumerate(found):
         own = [by_mark[mark] for by_mark in shown]
         assert bool(by_law) == any(any(row) for row in own)
-        ways = [(law, g) for law in LAWS for g in (groups if law.start is not None else groups[:1])]
-        for (law, group), got in zip(ways, by_law, strict=bool(by_law)):
-            values = [[answered(law, h, row, group) / (1 + mark) for h in held] for row in own]
+        ways = [
+            (distribution, g)
+            for distribution in TEST_RESPONSES
+            for g in (groups if distribution.start is not None else groups[:1])
+        ]
+        for (distribution, group), got in zip(ways, by_law, strict=bool(by_law)):
+            values = [
+                [answered(distribution, h, row, group) / (1 + mark) for h in held] for row in own
+            ]
             wanted = summed(values)
             steps = {got.first + k: p for k, p in enumerate(got.probabilities) if p}
             assert steps == pytest.approx({k: p for k, p in wanted.items() if p})
@@ -122,19 +133,19 @@ def test_what_a_marked_client_shows_is_off_by_chance():
     # Half of the estimates hold all of an update that shows 3: the law is 0, or 3 + N(0, 1).
     one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
     shown = others([3.0, 0.0], [[True, False]], signal_share=1.0)
-    [_, _, law, *_] = laws_of([one], [[shown]], [1.0])[0]
+    [_, _, distribution, *_] = leak_distributions([one], [[shown]], [1.0])[0]
     reached = float((one.draws()[:, 0] > 0).mean())
     # P(N + L > 5): N + L is N(3, 2) where an estimate answers.
     expected = reached * tail(2 / math.sqrt(2)) + (1 - reached) * tail(5)
-    assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
+    assert distribution.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
     half = others([3.0, 0.0], [[True, False]], signal_share=0.5)
-    [_, _, law, *_] = laws_of([one], [[half]], [1.0])[0]
+    [_, _, distribution, *_] = leak_distributions([one], [[half]], [1.0])[0]
     expected = reached * tail(2 / math.sqrt(1.25)) + (1 - reached) * tail(5)
-    assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
+    assert distribution.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
     # Over four rounds the error of each is N(0, 1) / sqrt(4): all four answer, 6 + N(0, 1).
     always = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
     both = others([3.0, 3.0], [[True, False], [False, True]], signal_share=1.0)
-    first, second = laws_of([always] * 4, [[both] * 4], [1.0])[0][2:4]
+    first, second = leak_distributions([always] * 4, [[both] * 4], [1.0])[0][2:4]
     mean, variance = moments(first)
     assert mean == pytest.approx(reached * 6, rel=0.01)
     assert variance == pytest.approx(reached + 9 * reached * (1 - reached), rel=0.02)
@@ -142,13 +153,13 @@ def test_what_a_marked_client_shows_is_off_by_chance():
 
 
 def test_nobody_shows_anything():
-    assert laws([EVEN], [[0.0] * 9], 1.0) == ()
+    assert distributions([EVEN], [[0.0] * 9], 1.0) == ()
 
 
 def test_chance_alone_is_a_law_at_nothing():
     from scipy.stats import t
 
-    nothing = Law(0, np.ones(1))
+    nothing = LeakDistribution(0, np.ones(1))
     assert nothing.tail(2.0, 0) == pytest.approx(tail(2))
     assert nothing.tail(2.0, 7) == pytest.approx(float(t.sf(2, 7)))
     assert nothing.tail(99.0, 0) > 0
@@ -162,8 +173,8 @@ def test_chance_alone_is_a_law_at_nothing():
     st.randoms(),
 )
 def test_the_law_is_one_whatever_the_order_of_rounds(shown, spread, random):
-    found = laws([EVEN] * len(shown), shown, spread)
-    mixed = laws([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
+    found = distributions([EVEN] * len(shown), shown, spread)
+    mixed = distributions([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
     for one, other in zip(found, mixed, strict=True):
         assert one.probabilities.sum() == pytest.approx(1)
         assert one.tail(4.0, 256) == pytest.approx(other.tail(4.0, 256), rel=1e-6)

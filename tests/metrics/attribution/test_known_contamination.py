@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution.contamination import LAWS
+from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
 from fedaudit.metrics.attribution.known_contamination import (
     GAINS,
-    SENDS,
+    MIN_BOOSTED_Z,
     ClientStatistics,
     RoundShares,
     contamination_hypotheses,
@@ -136,7 +136,7 @@ def plain(rounds, z, spread, error):
     count, everybody = len(z), tuple(range(len(z)))
     took = [sum(bool(r.present[who]) for r in rounds) for who in range(count)]
     table, means = {}, {}
-    ways = [*LAWS, *GAINS]
+    ways = [*TEST_RESPONSES, *GAINS]
     for group in enumerate_groups(everybody):
         for law in ways:
             for who in everybody:
@@ -165,7 +165,7 @@ def plain(rounds, z, spread, error):
 
 def sent(group, law, means, z, spread, error):
     """Return whether one client may have sent so much that others answer as they do."""
-    if len(group) != 1 or z[group[0]] / spread <= SENDS:
+    if len(group) != 1 or z[group[0]] / spread <= MIN_BOOSTED_Z:
         return False
     taking = [x for x in range(len(z)) if x not in group and means[group, law, x][0] > 0]
     lacking = sum(means[group, law, x][0] - z[x] / spread for x in taking)

@@ -44,7 +44,7 @@ def test_groups_of_unknown_sets_are_nested():
     assert nested_groups({"a": shown(0.5), "b": shown(0.1)}, 0.64) == [("a",)]
     assert nested_groups({}, 0.64) == []
     many = {f"c{n:02}": shown(9.0) for n in range(20)}
-    assert len(nested_groups(many, 0.64)) == marked_groups.NESTED
+    assert len(nested_groups(many, 0.64)) == marked_groups.MAX_NESTED_CLIENTS
 
 
 def test_of_known_sets_every_group_is_tried():
@@ -52,7 +52,7 @@ def test_of_known_sets_every_group_is_tried():
     assert enumerate_groups(("a", "b")) == [(), ("a",), ("b",), ("a", "b")]
     names = tuple(f"c{n:02}" for n in range(12))
     groups = enumerate_groups(names)
-    assert len(groups) == len(set(groups)) == 2**marked_groups.ENUMERATED + 2
+    assert len(groups) == len(set(groups)) == 2**marked_groups.MAX_ENUMERATED_CLIENTS + 2
     assert groups[-2:] == [names[:11], names]
 
 

@@ -36,7 +36,7 @@ from svg_shapes import drawn_lines
 from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements as measured_rows
-from fedaudit.attribution.decision.calibration import Calibration, PowerPoint
+from fedaudit.attribution.decision.calibration import Calibration, PowerEstimate
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.intervals import wilson
@@ -512,7 +512,7 @@ def test_tables_and_verdict_know_what_the_attribution_writes():
 
 def test_what_the_settings_can_tell_is_a_table():
     points = [
-        PowerPoint(
+        PowerEstimate(
             strength=strength,
             accused=wilson(accused, 50),
             published=wilson(9, 50),

@@ -6,9 +6,9 @@ from itertools import combinations, permutations, product
 import numpy as np
 import pytest
 
-from fedaudit.metrics.attribution import mixture, shared_law, shared_rule, shared_sets
+from fedaudit.metrics.attribution import mixture, shared_rule, shared_sets, shared_sets_distribution
 from fedaudit.metrics.attribution.combinations import Combination
-from fedaudit.metrics.attribution.contamination import RoundEvidence, laws_of
+from fedaudit.metrics.attribution.contamination import RoundEvidence, leak_distributions
 from fedaudit.metrics.attribution.mixture import Mixture
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
@@ -36,7 +36,7 @@ def test_drawn_sets_hold_the_target_once_and_nothing_else_in_common():
 
 
 def test_coefficients_of_ten_clients_by_hand():
-    c = shared_law.coefficients(TEN, 4000)
+    c = shared_sets_distribution.coefficients(TEN, 4000)
     assert len(c) >= 4000
     np.testing.assert_allclose(np.sort(c, axis=1), [[-0.2] * 6 + [0.4] * 3] * len(c), atol=1e-8)
     np.testing.assert_allclose((c > 0).mean(axis=0), 1 / 3, atol=0.04)  # any of them alike
@@ -63,7 +63,9 @@ def every(count, queries):
 def test_the_simulated_law_is_that_of_all_systems(count, queries):
     rest = ~np.eye(count, dtype=bool)
     all_of_them = np.concatenate([c[rest].reshape(count, -1) for c in every(count, queries)])
-    own = shared_law.coefficients(SharedSetsRule(participants=count, queries=queries), 20_000)
+    own = shared_sets_distribution.coefficients(
+        SharedSetsRule(participants=count, queries=queries), 20_000
+    )
     # The law is exchangeable: that of one coefficient and of the sum of the first two decide here.
     for part in (lambda c: c[:, 0], lambda c: c[:, :2].sum(axis=1)):
         values, times = np.unique(np.round(part(all_of_them), 6), return_counts=True)
@@ -81,7 +83,7 @@ def test_the_simulated_law_is_that_of_what_a_server_draws():
         for seed in range(150)
     ]
     own = np.array(drawn)[:, 0, 1:]  # what the estimate of c0 holds
-    law = shared_law.coefficients(rule, 20_000)
+    law = shared_sets_distribution.coefficients(rule, 20_000)
     for power in (1, 2, 4):
         error = (own**power).std() / len(drawn) ** 0.5
         assert abs((own**power).mean() - (law**power).mean()) <= 5 * error + 1e-6
@@ -90,8 +92,8 @@ def test_the_simulated_law_is_that_of_what_a_server_draws():
 
 def test_a_round_is_one_of_the_systems_with_its_clients_permuted():
     rng = np.random.default_rng(0)
-    known = {tuple(np.sort(c.ravel())) for c in shared_law.systems(TEN)}
-    rounds = [shared_law.draw_matrix(TEN, rng) for _ in range(5)]
+    known = {tuple(np.sort(c.ravel())) for c in shared_sets_distribution.systems(TEN)}
+    rounds = [shared_sets_distribution.draw_matrix(TEN, rng) for _ in range(5)]
     assert all(tuple(np.sort(c.ravel())) in known for c in rounds)
     assert all(np.diag(c).tolist() == [0.0] * 10 for c in rounds)
     assert not np.array_equal(rounds[0], rounds[1])
@@ -99,7 +101,7 @@ def test_a_round_is_one_of_the_systems_with_its_clients_permuted():
 
 def test_weights_scale_what_is_held_and_the_ratio_bounds_it():
     rule = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.6, ratio=1.2)
-    c = shared_law.coefficients(rule, 1000)
+    c = shared_sets_distribution.coefficients(rule, 1000)
     assert abs(c).max() * 1.2 <= 0.6 + 1e-6
     floor = shared_sets.floor(10, 5)
     assert np.square(c).sum(axis=1).min() / 1.2**2 >= floor - 1e-6
@@ -114,15 +116,15 @@ def test_nothing_to_draw_by_is_taken_for_normal():
     for odd in (replace(TEN, queries=9), replace(TEN, limit=-1.0), replace(TEN, queries=-3)):
         found = Mixture(weights=(1.0,) * 9, strength=0.7, rule=odd).draws()
         np.testing.assert_array_equal(found, plain)
-        assert shared_law.draw_matrix(odd, np.random.default_rng(0)) is None
+        assert shared_sets_distribution.draw_matrix(odd, np.random.default_rng(0)) is None
     huge = SharedSetsRule(participants=500, queries=200)
-    assert shared_law.systems(huge) == ()
+    assert shared_sets_distribution.systems(huge) == ()
 
 
 def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     estimate = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
     shown = RoundEvidence(np.array([10.0, *(0.0,) * 8]), np.eye(9, dtype=bool)[:1], 0.0)
-    law = laws_of([estimate], [[shown]], [1.0])[0][0]  # in proportion
+    law = leak_distributions([estimate], [[shown]], [1.0])[0][0]  # in proportion
     # 4 with a chance of a third, else -2; and what chance adds.
     from statistics import NormalDist
 
@@ -140,7 +142,7 @@ def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     ],
 )
 def test_the_lowest_limit_that_sets_keep(rule, limit):
-    assert shared_law.lowest_limit(rule) == limit
+    assert shared_sets_distribution.lowest_limit(rule) == limit
 
 
 def test_two_sets_of_five_clients_hold_somebody_whole():

@@ -14,7 +14,7 @@ from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 Array = npt.NDArray[np.float64]
 
 SYSTEMS = 20
-"""Systems of sets that a law is taken from, at most; each has an estimate of every client."""
+"""Systems of sets that are simulated, at most; each has an estimate of every client."""
 STARTS = 100
 """Searches for them, at most."""
 LARGEST = 128
