@@ -60,8 +60,8 @@ def cost(context: AttackContext, threshold: float, repeats: int) -> None:
     asked = query_plan.plan_by_frequency(
         context, pii_occurrences(context.engine, context.attacker, CONTEXT)
     )
-    questions, truth = list(asked.questions()), truth_of(context)
-    strings = [*truth.labels, *truth.control]
+    questions, target_set = list(asked.questions()), truth_of(context)
+    strings = [*target_set.labels, *target_set.controls]
     requests = [
         GenerationRequest(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
         for one in questions
@@ -87,8 +87,8 @@ def cost(context: AttackContext, threshold: float, repeats: int) -> None:
     spent, found = in_turn(ways, repeats)
     rows = [one.rows for one in found["walking"]]
     print(
-        f"{asked.size} prefixes, {len(questions)} different ones, {len(truth.labels)} targets and "
-        f"{len(truth.control)} controls, threshold {threshold:g}: {mean(rows):.1f} model rows a "
+        f"{asked.size} prefixes, {len(questions)} different ones, {len(target_set.labels)} targets "
+        f"and {len(target_set.controls)} controls, threshold {threshold:g}: {mean(rows):.1f} model rows a "
         f"different prefix ({max(rows)} at most)"
     )
     print(line("sampling n = 15 / walking", spent, "sampling", "walking"))
@@ -104,16 +104,16 @@ def agreement(context: AttackContext, threshold: float, seeds: int, prefixes: in
     )
     every = [Query(one.prompt) for one in whole.questions()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
-    asked, truth = (
+    asked, target_set = (
         query_plan.QueryPlan(size=len(some), questions=lambda: iter(some)),
         truth_of(context),
     )
-    targets = list(truth.labels)
+    targets = list(target_set.labels)
     query_params = QueryParams(samples=SAMPLES, new_tokens=NEW, decoding=SamplingParams())
     walk = walk_prefixes(context, context.tuned, asked, targets, query_params, threshold)
     exact = ExactSources(
         plugin="contextual",
-        truth=truth,
+        target_set=target_set,
         tuned=walk,
         base=None,
         size=asked.size,

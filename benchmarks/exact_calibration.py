@@ -41,7 +41,7 @@ def drawn(context: AttackContext, runs: int) -> list[list[int]]:
     found = []
     for seed in range(runs):
         tally = attack.run(replace(context, seed=seed)).tally
-        found.append([tally.tuned.counts[target] for target in sorted(tally.truth.labels)])
+        found.append([tally.tuned.counts[target] for target in sorted(tally.target_set.labels)])
         print(f"run {seed}: {np.count_nonzero(found[-1])} targets", flush=True)
     return found
 

@@ -73,7 +73,7 @@ def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, flo
     kept = load(place, write=True) or Journal(place, {"run": "benchmark", "config": {}})
     known, engine = kept.loaded_answers, Engine(often)
     case = AttackContext(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
-    truth = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
+    target_set = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
     query_params = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())
     answers = sampling.ask_plan(
         share_responses(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
@@ -82,7 +82,7 @@ def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, flo
         query_params,
         TargetMatcher(TARGETS),
     )
-    heard = HitCounter(truth, samples).update(answers)
+    heard = HitCounter(target_set, samples).update(answers)
     kept.close()
     return {
         "known": known,

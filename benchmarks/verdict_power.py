@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from fedaudit.extraction.leak_tests import SaidStrings, control_uplift
+from fedaudit.extraction.leak_tests import StringProbabilities, control_uplift
 from fedaudit.extraction.significance import LeakTrial
 from fedaudit.metrics.attribution.stouffer import holm
 from fedaudit.metrics.intervals import wilson
@@ -70,7 +70,7 @@ def audit(
     controls = {f"c{i}": str(kind) for i, kind in enumerate(others)}
     gained = {f"t{i}": 1.0 for i in np.flatnonzero(tuned & ~base)}
     gained |= {f"c{i}": 1.0 for i in np.flatnonzero(came & ~again)}
-    both = SaidStrings(
+    both = StringProbabilities(
         tuned={f"c{i}": 1.0 for i in np.flatnonzero(came)},
         base={f"c{i}": 1.0 for i in np.flatnonzero(again)},
         strength={},

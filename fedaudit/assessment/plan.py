@@ -112,7 +112,7 @@ class _Fields:
         options = {name: self.options[name] for name in names if name in self.options}
         return {**self.common, "options": options}
 
-    def of_adapter(self) -> dict[str, Any]:
+    def adapter_request_fields(self) -> dict[str, Any]:
         """Return the fields of a request that asks the global adapter itself, under no key."""
         return {key: v for key, v in self.request_fields().items() if key not in ("client", "keys")}
 
@@ -141,14 +141,14 @@ def _requests(
     if every:
         yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
         yield MemorizationRequest(
-            **fields.of_adapter(),
+            **fields.adapter_request_fields(),
             clients=material.clients,
             protocol=Protocol(sample=SAMPLE),
             shorter=True,
         )
     if material.canaries and not material.audited.deployment:
         yield ExposureRequest(
-            **fields.of_adapter(), canaries=material.canaries, commitment=commitment
+            **fields.adapter_request_fields(), canaries=material.canaries, commitment=commitment
         )
 
 

@@ -102,7 +102,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         measured: dict[str, Any] = {}
         start: prompt_start.PromptStartScores | None = None
         everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
-        memory = attack_runner.response_cache(everywhere)
+        cache = attack_runner.response_cache(everywhere)
         views = model_views(engine, audited, request.keys)
         tries = attack_runner.AttackTries(alone=len(attacks) == 1)
         for view in views:
@@ -116,7 +116,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
                 view, audited, self._attacker, self._victim, request, self.watch, start_scores=start
             )
             context = self._with_others(context)
-            everywhere_results = attack_runner.run(everywhere, context, memory, tries, self.journal)
+            everywhere_results = attack_runner.run(everywhere, context, cache, tries, self.journal)
             results += map(view.add_scope, everywhere_results)
             results += [view.under_no_key.add_scope(tries.make(attack, context)) for attack in once]
             once = []
@@ -126,7 +126,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         documents = [document for file in self._files for document in file.documents]
         names = [str(value) for view in views for value in view.scope.values()]
         results = evidence.mask_results(results, documents, self.redactor, names)
-        queries = attack_runner.count_queries(results, memory, views)
+        queries = attack_runner.count_queries(results, cache, views)
         return AuditResults(results=results, usage={"queries": queries}, **measured)
 
     def _with_others(self, context: AttackContext) -> AttackContext:

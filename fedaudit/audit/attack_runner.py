@@ -10,7 +10,7 @@ from fedaudit.audit import result_contract
 from fedaudit.audit.access import ModelView
 from fedaudit.extraction import comparison, scoring
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.sampling import ROOM, ResponseCache, share_responses
+from fedaudit.extraction.sampling import CACHE_BYTES, ResponseCache, share_responses
 from fedaudit.extraction.scoring import ExtractionResult, ScoredResult
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.shards import AuditJournal
@@ -60,7 +60,7 @@ def _skipped_result(name: str, why: str) -> Result:
 def response_cache(attacks: Sequence[Attack]) -> ResponseCache:
     """Return a cache for the attacks' answers; it has room only if several of them ask prefixes."""
     is_shared = sum(isinstance(attack, PrefixAttack) for attack in attacks) > 1
-    return ResponseCache(ROOM if is_shared else 0)
+    return ResponseCache(CACHE_BYTES if is_shared else 0)
 
 
 def run(
@@ -105,8 +105,8 @@ def count_queries(
         for row in result.measurements
         if row.metric == "queries" and row.scope.get("source") == "tuned"
     }
-    spared = sum(shared.spared[target] for target in {view.tuned for view in views})
-    return int(sum(value or 0 for *_, value in counts)) - spared if counts else None
+    reused_answers = sum(shared.reused_answers[target] for target in {view.tuned for view in views})
+    return int(sum(value or 0 for *_, value in counts)) - reused_answers if counts else None
 
 
 def _order(attacks: Sequence[Attack]) -> list[int]:
@@ -136,4 +136,4 @@ def _compare_results(results: Sequence[Result]) -> list[Result]:
 
 
 def _same_targets(left: ExtractionResult, right: ExtractionResult) -> bool:
-    return left.truth.labels == right.truth.labels
+    return left.target_set.labels == right.target_set.labels

@@ -93,7 +93,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         """Run every attack for every client, under every kind of key."""
         request, pooled = self.request, self._pooled_documents
         attacks = _attacks(request)
-        memory = attack_runner.response_cache(attacks)
+        cache = attack_runner.response_cache(attacks)
         views = model_views(engine, self.audited, request.keys)
         results: list[Result] = []
         measured: dict[str, Any] = {}
@@ -106,13 +106,13 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
                 view, self.audited, pooled, None, request, self.watch, start_scores=start
             )
             context = replace(context, control=self._control.documents if self._control else ())
-            context = share_responses(context, memory, self.journal)
+            context = share_responses(context, cache, self.journal)
             results += _attack_every_pair(attacks, context, self._clients, request.budget, view)
             measured = measured or before
         self.finish_asking()
         names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
         results = evidence.mask_results(results, pooled.documents, self.redactor, names)
-        query_count = attack_runner.count_queries(results, memory, views)
+        query_count = attack_runner.count_queries(results, cache, views)
         return AuditResults(
             results=results, usage={"queries": _queries(attacks, query_count)}, **measured
         )
@@ -156,10 +156,12 @@ def _attack_every_pair(
                 name=name, context=_attacker_context(context, name, documents), victims=victims
             )
             attackers.append(attacker)
-        truths = [_truths(attack, attacker) for attacker in attackers]
+        attacker_targets = [_target_sets(attack, attacker) for attacker in attackers]
         # One list for all, so that an answer that one attacker has heard does for another.
-        matcher = _strings([truth for target_sets in truths for truth in target_sets.values()])
-        for attacker, target_sets in zip(attackers, truths, strict=True):
+        matcher = _strings(
+            [target_set for target_sets in attacker_targets for target_set in target_sets.values()]
+        )
+        for attacker, target_sets in zip(attackers, attacker_targets, strict=True):
             yield from attack_all(attack, attacker, budget, view, target_sets, matcher)
 
 
@@ -176,30 +178,34 @@ def attack_all(
     attacker: Attacker,
     budget: int,
     view: ModelView,
-    truths: Mapping[str, TargetSet] | None = None,
+    target_sets: Mapping[str, TargetSet] | None = None,
     matcher: TargetMatcher | None = None,
 ) -> Iterator[Result]:
     """Yield notes on what one client asked, then what it finds of every other client.
 
-    `truths` are what each victim alone has, and `matcher` finds all strings that anybody looks for;
-    without them they are made here, for this attacker.
+    `target_sets` are what each victim alone has, and `matcher` finds all strings that anybody looks
+    for; without them they are made here, for this attacker.
     """
-    context, truths = attacker.context, truths or _truths(attack, attacker)
-    nonempty_truths = {victim: truth for victim, truth in truths.items() if truth.labels}
+    context, target_sets = attacker.context, target_sets or _target_sets(attack, attacker)
+    nonempty_target_sets = {
+        victim: target_set for victim, target_set in target_sets.items() if target_set.labels
+    }
     notes: tuple[str, ...] = ()
     why, results = "", dict[str, Result]()
-    if nonempty_truths:
+    if nonempty_target_sets:
         try:
             plan = _plan(attack, context, budget)
-            matcher = matcher or _strings(truths.values())
-            results, notes = multi_victim.results(attack, context, plan, nonempty_truths, matcher)
+            matcher = matcher or _strings(target_sets.values())
+            results, notes = multi_victim.results(
+                attack, context, plan, nonempty_target_sets, matcher
+            )
         except InputError as error:  # this client's documents cannot be used; another's may
             why = str(error)
     yield view.add_scope(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))
     for victim, documents in attacker.victims.items():
         if victim in results:
             result = results[victim]
-        elif victim in nonempty_truths:
+        elif victim in nonempty_target_sets:
             result = scoring.missing_result(attack.name, why or NOTHING_TO_ASK)
         else:
             victim_context = replace(context, victim=documents)
@@ -208,9 +214,9 @@ def attack_all(
         yield replace(view, scope=pair).add_scope(result)
 
 
-def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, TargetSet]:
+def _target_sets(attack: PrefixAttack, attacker: Attacker) -> dict[str, TargetSet]:
     return {
-        victim: attack.truth(
+        victim: attack.target_set(
             replace(attacker.context, victim=documents, members=_other_members(attacker, victim))
         )
         for victim, documents in attacker.victims.items()
@@ -222,8 +228,12 @@ def _other_members(attacker: Attacker, victim: str) -> dict[str, Sequence[Docume
     return {name: documents for name, documents in attacker.victims.items() if name != victim}
 
 
-def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
-    return TargetMatcher(string for truth in truths for string in (*truth.labels, *truth.control))
+def _strings(target_sets: Iterable[TargetSet]) -> TargetMatcher:
+    return TargetMatcher(
+        string
+        for target_set in target_sets
+        for string in (*target_set.labels, *target_set.controls)
+    )
 
 
 def _plan(attack: PrefixAttack, context: AttackContext, budget: int) -> QueryPlan:

@@ -13,8 +13,7 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   figure 6).
 * `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
 * `estimator_choice`: Which estimator an extraction uses, and which attacks it goes with.
-* `leak_tests`: Weighing what came out: the strings that are judged, their rows, and a p value for
-  each leak.
+* `leak_tests`: Tests whether extracted strings came from training.
 * `matcher`: The strings that answers are searched for, and answers reduced to what they say of
   these.
 * `multi_victim`: What one attacker finds of several victims: asked once of each model, and

@@ -16,8 +16,8 @@ PROMPTS = 1
 """Prompts of each kind behind which the likelihood of strings is measured."""
 MAX_PROMPTS = 300
 """Prompts, at most, behind which the probability of extracted strings is measured."""
-OTHERS, OTHERS_ASKED = 50, 50
-"""For how many strings that did not come out, and behind how many prompts, at most."""
+MAX_MISSED_STRINGS, MAX_MISSED_PROMPTS = 50, 50
+"""The most strings that did not come out whose probability is measured, and prompts of each."""
 LOOKED = 20_000
 """Questions that are looked through for prompts of a kind."""
 
@@ -80,11 +80,12 @@ def chance_of_others(
 ) -> dict[str, float]:
     """Return that probability for strings (string -> label) that did not come out.
 
-    OTHERS of them are scored: in the order of labels, every k-th stands for those behind it.
+    `MAX_MISSED_STRINGS` of them are scored: in the order of labels, every k-th stands for those
+    behind it.
     """
     ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
-    step = max(1, math.ceil(len(ordered) / OTHERS))
-    chances = chance_of_base(context, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
+    step = max(1, math.ceil(len(ordered) / MAX_MISSED_STRINGS))
+    chances = chance_of_base(context, plan, ordered[::step], samples, prompts=MAX_MISSED_PROMPTS)
     return {string: chances[ordered[i - i % step]] for i, string in enumerate(ordered) if chances}
 
 

@@ -15,7 +15,7 @@ def rows(tally: ExtractionResult) -> Iterator[Measurement]:
     asked. Labels of which nothing came out at all have no sweep.
     """
     for budget in budget_steps(tally.size):
-        for name, targets in tally.truth.sets().items():
+        for name, targets in tally.target_set.sets().items():
             for samples in budget_steps(tally.samples) if name == ALL else (tally.samples,):
                 scope = {"set": name, "budget": budget, "samples": samples}
                 yield from rates(tally, targets, scope, budget=budget, samples=samples)
@@ -25,7 +25,7 @@ def rows(tally: ExtractionResult) -> Iterator[Measurement]:
 def _by_label(tally: ExtractionResult, budget: int) -> Iterator[Measurement]:
     hits = tally.extracted()
     any_model = hits["tuned"] | hits.get("base", set())
-    for label, targets in tally.truth.by_label().items():
+    for label, targets in tally.target_set.by_label().items():
         if any_model.isdisjoint(targets):
             continue
         scope = {"set": ALL, "label": label, "budget": budget, "samples": tally.samples}

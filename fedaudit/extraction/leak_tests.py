@@ -1,4 +1,4 @@
-"""Weighing what came out: the strings that are judged, their rows, and a p value for each leak."""
+"""Tests whether extracted strings came from training."""
 
 import math
 from collections import defaultdict
@@ -19,14 +19,14 @@ from fedaudit.metrics.significance import clustered_share
 BEYOND = "beyond-reach"
 """Targets that have more tokens than an answer may: nobody could find them here."""
 MATERIAL = 0.01
-"""A string that an audit finds so often is a leak."""
-SURE, LIKELY = 0.01, 0.05
+"""A string that an audit finds with this probability, with its samples, is a leak."""
+HIGH_SEVERITY_P, MEDIUM_SEVERITY_P = 0.01, 0.05
 """A leak is high, or medium, when chance alone gives it with at most this probability."""
 NEW, LOST = "tuned-not-base", "base-not-tuned"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SaidStrings:
+class StringProbabilities:
     """How surely each model says each string in an audit: 1 or 0 where it was tried."""
 
     tuned: Mapping[str, float]
@@ -50,31 +50,33 @@ class LeakTests:
     def severity(self, string: str, other_members: int = 0) -> Severity:
         """Return how severe a leak is: low if `other_members` have it too, or chance gives it."""
         p = 1.0 if other_members else self.p.get(string, 1.0)
-        if p <= SURE and self.base:
+        if p <= HIGH_SEVERITY_P and self.base:
             return "high"
-        return "medium" if p <= LIKELY else "low"
+        return "medium" if p <= MEDIUM_SEVERITY_P else "low"
 
 
 def test_leaks(
     plugin: str,
     context: AttackContext,
     plan: QueryPlan,
-    truth: TargetSet,
+    target_set: TargetSet,
     query_params: QueryParams,
-    probabilities: SaidStrings,
+    probabilities: StringProbabilities,
 ) -> LeakTests | None:
     """Return the tests of what came out; None for one shard, which has no result of its own."""
     if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
         return None
-    reach = _reachable(context, truth.exclusive, query_params.new_tokens)
-    targets = {string: truth.labels[string] for string in sorted(reach)}
+    reach = _reachable(context, target_set.exclusive, query_params.new_tokens)
+    targets = {string: target_set.labels[string] for string in sorted(reach)}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
-    leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
-    compared = _kinds_with_hits({**targets, **truth.controls, **_labels_of(truth, leaks)}, gained)
+    leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in target_set.labels)
+    compared = _kinds_with_hits(
+        {**targets, **target_set.controls, **_labels_of(target_set, leaks)}, gained
+    )
     trial = LeakTrial(
         targets=targets,
-        controls=truth.controls,
+        controls=target_set.controls,
         gained=gained,
         strength=probabilities.strength,
         likelihood=log_likelihoods(context, plan, compared) if leaks else {},
@@ -83,12 +85,12 @@ def test_leaks(
         ),
         outputs=plan.size * query_params.samples,
         seed=context.seed,
-        uplift=control_uplift(probabilities, truth.controls),
+        uplift=control_uplift(probabilities, target_set.controls),
         sampled=probabilities.sampled,
-        donors=truth.donors,
+        donors=target_set.donors,
     )
-    rows = (*_rows(plugin, trial, probabilities, truth), *_beyond(plugin, truth, reach))
-    p = {string: trial.string(string, truth.labels[string]) for string in leaks}
+    rows = (*_rows(plugin, trial, probabilities, target_set), *_beyond(plugin, target_set, reach))
+    p = {string: trial.string(string, target_set.labels[string]) for string in leaks}
     return LeakTests(trial=trial, rows=rows, p=p, base=probabilities.base is not None)
 
 
@@ -96,7 +98,7 @@ def _base_chances(
     context: AttackContext,
     plan: QueryPlan,
     samples: int,
-    probabilities: SaidStrings,
+    probabilities: StringProbabilities,
     leaks: Collection[str],
     targets: Mapping[str, str],
 ) -> dict[str, float]:
@@ -117,7 +119,9 @@ def _base_chances(
     }
 
 
-def control_uplift(probabilities: SaidStrings, controls: Mapping[str, str]) -> dict[str, float]:
+def control_uplift(
+    probabilities: StringProbabilities, controls: Mapping[str, str]
+) -> dict[str, float]:
     """Return, by label, the ratio of controls that the tuned model says to those of its base.
 
     One is added to either count, and one standard error to the logarithm of their ratio.
@@ -139,8 +143,8 @@ def _kinds_with_hits(labels: Mapping[str, str], gained: Mapping[str, float]) -> 
     return {string: label for string, label in labels.items() if label in kinds}
 
 
-def _labels_of(truth: TargetSet, strings: Collection[str]) -> dict[str, str]:
-    return {string: truth.labels[string] for string in strings}
+def _labels_of(target_set: TargetSet, strings: Collection[str]) -> dict[str, str]:
+    return {string: target_set.labels[string] for string in strings}
 
 
 def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
@@ -153,22 +157,22 @@ def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int
     )
 
 
-def _beyond(plugin: str, truth: TargetSet, reach: Collection[str]) -> Iterator[Measurement]:
+def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Iterator[Measurement]:
     """Yield how many of the victim's own strings are longer than an answer."""
-    if not truth.exclusive:
+    if not target_set.exclusive:
         return
     yield Measurement(
         kind="extraction",
         plugin=plugin,
         metric="targets",
-        value=float(len(truth.exclusive) - len(reach)),
-        n=len(truth.exclusive),
+        value=float(len(target_set.exclusive) - len(reach)),
+        n=len(target_set.exclusive),
         scope={"set": BEYOND},
     )
 
 
 def _rows(
-    plugin: str, trial: LeakTrial, probabilities: SaidStrings, truth: TargetSet
+    plugin: str, trial: LeakTrial, probabilities: StringProbabilities, target_set: TargetSet
 ) -> Iterator[Measurement]:
     """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
     sources = _sources(trial, probabilities)
@@ -177,7 +181,7 @@ def _rows(
         common_scope["estimator"] = "exact"
     labels = dict.fromkeys(trial.targets.values())
     if not trial.targets:
-        yield _unjudged_row(plugin, {"source": NEW, **common_scope}, truth)
+        yield _unjudged_row(plugin, {"source": NEW, **common_scope}, target_set)
         return
     for label in ("", *sorted(labels)):
         scope = {**common_scope, "label": label} if label else common_scope
@@ -187,7 +191,7 @@ def _rows(
                 string for string, kind in sorted(pool.items()) if not label or kind == label
             ]
             if strings and (not label or source in (NEW, "control")):
-                groups = truth.groups if source != "control" else {}
+                groups = target_set.groups if source != "control" else {}
                 yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
     if probabilities.base is None:
         return
@@ -213,9 +217,9 @@ def _rows(
         )
 
 
-def _unjudged_row(plugin: str, scope: Mapping[str, object], truth: TargetSet) -> Measurement:
+def _unjudged_row(plugin: str, scope: Mapping[str, object], target_set: TargetSet) -> Measurement:
     """Return why nothing is judged: strings that others have too must not be judged instead."""
-    if truth.exclusive:
+    if target_set.exclusive:
         why = "what only the victim has is longer than an answer"
     else:
         why = "the victim has nothing that no other member has as well"
@@ -224,7 +228,9 @@ def _unjudged_row(plugin: str, scope: Mapping[str, object], truth: TargetSet) ->
     )
 
 
-def _sources(trial: LeakTrial, probabilities: SaidStrings) -> dict[str, Callable[[str], float]]:
+def _sources(
+    trial: LeakTrial, probabilities: StringProbabilities
+) -> dict[str, Callable[[str], float]]:
     tuned, base = probabilities.tuned, probabilities.base
     sources: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
     if base is not None:

@@ -69,7 +69,7 @@ class TargetMatcher:
         joined = "\x00".join(self.strings).encode("utf-8", "surrogatepass")
         return blake2b(joined, digest_size=16).hexdigest()
 
-    def reduced(self, text: str) -> str:
+    def reduce(self, text: str) -> str:
         """Return the longest string that `text` begins with and the longest that it gives strictly.
 
         They are one where they are the same, else apart. White space that leads `text` is dropped.
@@ -81,7 +81,7 @@ class TargetMatcher:
         )
         return literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
 
-    def packed(self, answers: Sequence[Sequence[str]]) -> Hits:
+    def pack(self, answers: Sequence[Sequence[str]]) -> Hits:
         """Return reduced answers, question by question, as numbers; most say nothing."""
         return [
             number
@@ -91,7 +91,7 @@ class TargetMatcher:
             for number in (question, draw, *(self._places[s] for s in split_reduced(text)))
         ]
 
-    def unpacked(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
+    def unpack(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
         """Return packed answers as texts, `samples` of each question; ValueError if malformed."""
         answers = [[""] * n for n in samples]
         if not isinstance(hits, list) or len(hits) % 4 or {type(x) for x in hits} - {int}:

@@ -18,7 +18,7 @@ def results(
     attack: PrefixAttack,
     context: AttackContext,
     plan: QueryPlan,
-    truths: Mapping[str, TargetSet],
+    target_sets: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> tuple[dict[str, Result], tuple[str, ...]]:
     """Ask both models the plan, once each; return what comes out of each victim's PII, and notes.
@@ -31,10 +31,10 @@ def results(
     context, extra_notes = attack.prepare(context)
     notes = (*plan.notes, *extra_notes)
     if attack.estimator == "sample":
-        return _sample_results(attack, context, plan, truths, matcher), notes
+        return _sample_results(attack, context, plan, target_sets, matcher), notes
     params, threshold = attack.query_params, attack.threshold
     victim_results = estimator.results(
-        attack.name, context, plan, truths, params, threshold=threshold, sweeps=False
+        attack.name, context, plan, target_sets, params, threshold=threshold, sweeps=False
     )
     return victim_results, notes
 
@@ -43,23 +43,32 @@ def _sample_results(
     attack: PrefixAttack,
     context: AttackContext,
     plan: QueryPlan,
-    truths: Mapping[str, TargetSet],
+    target_sets: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> dict[str, Result]:
-    tuned = _count_hits(attack, context, context.tuned, plan, truths, matcher)
-    base = _count_hits(attack, context, context.base, plan, truths, matcher) if context.base else {}
+    tuned = _count_hits(attack, context, context.tuned, plan, target_sets, matcher)
+    base = (
+        _count_hits(attack, context, context.base, plan, target_sets, matcher)
+        if context.base
+        else {}
+    )
     results: dict[str, Result] = {}
-    for victim, truth in truths.items():
+    for victim, target_set in target_sets.items():
         tally = ExtractionResult(
             plugin=attack.name,
-            truth=truth,
+            target_set=target_set,
             tuned=tuned[victim],
             base=base.get(victim),
             size=plan.size,
             samples=attack.samples,
         )
         weighed = test_leaks(
-            attack.name, context, plan, truth, attack.query_params, tally.said_strings()
+            attack.name,
+            context,
+            plan,
+            target_set,
+            attack.query_params,
+            tally.string_probabilities(),
         )
         results[victim] = scoring.result(tally, weighed)
     return results
@@ -70,10 +79,12 @@ def _count_hits(
     context: AttackContext,
     target: Target,
     plan: QueryPlan,
-    truths: Mapping[str, TargetSet],
+    target_sets: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> dict[str, HitCounter]:
-    counters = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
+    counters = {
+        victim: HitCounter(target_set, attack.samples) for victim, target_set in target_sets.items()
+    }
     for answer in sampling.ask_plan(context, target, plan, attack.query_params, matcher):
         for counter in counters.values():
             counter.update((answer,))

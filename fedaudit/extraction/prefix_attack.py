@@ -147,11 +147,13 @@ class PrefixAttack(Attack):
         return replace(result, limits=(*plan.notes, *result.limits))
 
     def _result(self, context: AttackContext, plan: QueryPlan) -> Result:
-        truth = None if context.victim is None else self.truth(context)
-        if truth is not None and not truth.labels:
+        target_set = None if context.victim is None else self.target_set(context)
+        if target_set is not None and not target_set.labels:
             return scoring.empty_result(self.name, context, chosen=bool(self.labels))
         context, notes = self.prepare(context)
-        result = self._hits(context, plan, truth) if truth else self._candidates(context, plan)
+        result = (
+            self._hits(context, plan, target_set) if target_set else self._candidates(context, plan)
+        )
         return replace(result, limits=(*notes, *result.limits))
 
     def _candidates(self, context: AttackContext, plan: QueryPlan) -> Result:
@@ -159,28 +161,31 @@ class PrefixAttack(Attack):
         queries = plan.size * self.samples
         return attacker_view.result(self.name, context, answers, queries, comparable=not self.tunes)
 
-    def _hits(self, context: AttackContext, plan: QueryPlan, truth: TargetSet) -> Result:
+    def _hits(self, context: AttackContext, plan: QueryPlan, target_set: TargetSet) -> Result:
         if self.estimator == "exact":
             return exact.result(
                 self.name,
                 context,
                 plan,
-                truth,
+                target_set,
                 self.query_params,
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
         tally = ExtractionResult(
             plugin=self.name,
-            truth=truth,
-            tuned=self._count_hits(context, context.tuned, plan, truth),
-            base=self._count_hits(context, context.base, plan, truth) if context.base else None,
+            target_set=target_set,
+            tuned=self._count_hits(context, context.tuned, plan, target_set),
+            base=self._count_hits(context, context.base, plan, target_set)
+            if context.base
+            else None,
             size=plan.size,
             samples=self.samples,
         )
-        probabilities = tally.said_strings()
+        probabilities = tally.string_probabilities()
         result = scoring.result(
-            tally, test_leaks(self.name, context, plan, truth, self.query_params, probabilities)
+            tally,
+            test_leaks(self.name, context, plan, target_set, self.query_params, probabilities),
         )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
         people = persons.sampled_rows(tally)
@@ -193,31 +198,31 @@ class PrefixAttack(Attack):
         """Return a result compared with the model without the victim, where there is one."""
         if context.counterfactual is None:
             return result
-        truth, estimate = tally.truth, counterfactual.drawn_chances
-        counterfactual_hits = self._count_hits(context, context.counterfactual, plan, truth)
+        target_set, estimate = tally.target_set, counterfactual.drawn_chances
+        counterfactual_hits = self._count_hits(context, context.counterfactual, plan, target_set)
         chances = counterfactual.StringChances(
             plugin=self.name,
-            truth=truth,
+            target_set=target_set,
             without=context.without,
-            tuned=estimate(tally.tuned.counts, truth.labels),
-            counterfactual=estimate(counterfactual_hits.counts, truth.labels),
-            base=estimate(tally.base.counts, truth.labels) if tally.base else None,
-            control={s: float(tally.tuned.counts[s] > 0) for s in truth.control},
+            tuned=estimate(tally.tuned.counts, target_set.labels),
+            counterfactual=estimate(counterfactual_hits.counts, target_set.labels),
+            base=estimate(tally.base.counts, target_set.labels) if tally.base else None,
+            control={s: float(tally.tuned.counts[s] > 0) for s in target_set.controls},
             seed=context.seed,
         )
         return counterfactual.with_counterfactual(result, chances)
 
-    def truth(self, context: AttackContext) -> TargetSet:
+    def target_set(self, context: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
         most = CONTROLS if self.estimator == "sample" else FOLLOWED
         return build_target_set(context, self.disjoint, most=most)
 
     def _count_hits(
-        self, context: AttackContext, target: Target, plan: QueryPlan, truth: TargetSet
+        self, context: AttackContext, target: Target, plan: QueryPlan, target_set: TargetSet
     ) -> HitCounter:
-        matcher = TargetMatcher([*truth.labels, *truth.control])
+        matcher = TargetMatcher([*target_set.labels, *target_set.controls])
         answers = sampling.ask_plan(context, target, plan, self.query_params, matcher)
-        return HitCounter(truth, self.samples).update(answers)
+        return HitCounter(target_set, self.samples).update(answers)
 
     def _of_kind(self, document: Document) -> Document:
         if document.pii is None:

@@ -74,11 +74,13 @@ def every_query(_: Query) -> bool:
 
 
 def query_chunks(
-    plan: QueryPlan, room: Callable[[int], int], predicate: Callable[[Query], bool] = every_query
+    plan: QueryPlan,
+    chunk_size: Callable[[int], int],
+    predicate: Callable[[Query], bool] = every_query,
 ) -> Iterator[Sequence[tuple[int, Query]]]:
     """Yield the numbered questions of a plan for which `predicate` holds, in pieces.
 
-    A piece has about room(n) prefixes, where n prefixes were in those before. The numbers are
+    A piece has about chunk_size(n) prefixes, where n prefixes were in those before. The numbers are
     those of the whole plan.
     """
     piece: list[tuple[int, Query]] = []
@@ -88,7 +90,7 @@ def query_chunks(
             continue
         piece.append((start, question))
         size += question.copies
-        if size >= room(before):
+        if size >= chunk_size(before):
             yield piece
             before += size
             piece, size = [], 0

@@ -27,7 +27,7 @@ FIRST = 128
 """Answers of a first piece, which is kept at once."""
 PIECE = 16_384
 """Answers of the largest piece: so many are held at once."""
-ROOM = 2**29
+CACHE_BYTES = 2**29
 """Bytes of answers that are remembered for other attacks of the same audit."""
 OVERHEAD = 250
 """Bytes that an entry takes besides its text, about."""
@@ -53,44 +53,44 @@ class ResponseCache:
     first.
     """
 
-    def __init__(self, room: int = 0) -> None:
-        self.room = room
-        self.spared: Counter[Target] = Counter()
+    def __init__(self, free_bytes: int = 0) -> None:
+        self.free_bytes = free_bytes
+        self.reused_answers: Counter[Target] = Counter()
         """Answers that were not asked for again, by the target that would have been asked."""
-        self._kept: dict[tuple[Hashable, bytes], bytes] = {}
+        self._entries: dict[tuple[Hashable, bytes], bytes] = {}
 
-    def recall(self, where: Hashable, prompt: Sequence[int], samples: int) -> list[str] | None:
+    def get(self, where: Hashable, prompt: Sequence[int], samples: int) -> list[str] | None:
         """Return the first `samples` answers to a prompt, None when there are not as many."""
-        entry = self._kept.get((where, _digest(prompt))) if self._kept else None
+        entry = self._entries.get((where, _digest(prompt))) if self._entries else None
         texts: list[str] = json.loads(entry.decode("utf-8", "surrogatepass")) if entry else []
         return texts[:samples] if len(texts) >= samples else None
 
-    def keep(self, where: Hashable, prompt: Sequence[int], texts: Sequence[str]) -> None:
+    def put(self, where: Hashable, prompt: Sequence[int], texts: Sequence[str]) -> None:
         """Remember the answers to a prompt where there is room, in place of fewer ones."""
-        if self.room <= 0:
+        if self.free_bytes <= 0:
             return
         value = json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")
         key = (where, _digest(prompt))
-        old = self._kept.get(key)
-        room = self.room + (len(old) + OVERHEAD if old else 0) - len(value) - OVERHEAD
-        if room >= 0:
-            self._kept[key], self.room = value, room
+        old = self._entries.get(key)
+        free_bytes = self.free_bytes + (len(old) + OVERHEAD if old else 0) - len(value) - OVERHEAD
+        if free_bytes >= 0:
+            self._entries[key], self.free_bytes = value, free_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedContext(AttackContext):
     """A context whose attacks remember each other's answers, and keep them in a journal."""
 
-    memory: ResponseCache = field(default_factory=ResponseCache)
+    cache: ResponseCache = field(default_factory=ResponseCache)
     journal: AuditJournal | None = None
 
 
 def share_responses(
-    context: AttackContext, memory: ResponseCache, journal: AuditJournal | None = None
+    context: AttackContext, cache: ResponseCache, journal: AuditJournal | None = None
 ) -> SharedContext:
     """Return `context` with a response cache that other contexts of the same engine may share."""
     same = {f.name: getattr(context, f.name) for f in fields(AttackContext)}
-    return SharedContext(**same, memory=memory, journal=journal)
+    return SharedContext(**same, cache=cache, journal=journal)
 
 
 def ask_plan(
@@ -108,11 +108,11 @@ def ask_plan(
     shared = (
         context if isinstance(context, SharedContext) else share_responses(context, ResponseCache())
     )
-    asking = _Asking(context=shared, target=target, query_params=query_params, matcher=matcher)
+    plan_pass = _PlanPass(context=shared, target=target, query_params=query_params, matcher=matcher)
     progress, total = context.progress(f"asking {target.name}"), plan.size * query_params.samples
-    for (start, question), texts, recalled in asking.through(plan, progress, total):
+    for (start, question), texts, recalled in plan_pass.answers(plan, progress, total):
         if not recalled:
-            shared.memory.keep(asking.cache_key, question.prompt, texts)
+            shared.cache.put(plan_pass.cache_key, question.prompt, texts)
         yield start, question, texts
     progress(total, total)
 
@@ -123,7 +123,7 @@ _AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
+class _PlanPass:
     """One pass over the questions of an attack."""
 
     context: SharedContext
@@ -145,7 +145,7 @@ class _Asking:
         )
         return (*settings, looked_for)
 
-    def through(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
+    def answers(self, plan: QueryPlan, progress: Progress, total: int) -> Iterator[_AnsweredQuery]:
         """Yield the answers in the order of the plan, from one journal or from each shard's."""
         journal = self.context.journal
         if journal is None:
@@ -187,28 +187,28 @@ class _Asking:
     ) -> Iterator[_AnsweredQuery]:
         samples = self.query_params.samples
 
-        def room(before: int) -> int:
+        def max_prefixes(before: int) -> int:
             return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
 
-        for piece in query_chunks(plan, room, lambda question: shard.has(question.prompt)):
+        for piece in query_chunks(plan, max_prefixes, lambda question: shard.has(question.prompt)):
             progress = _offset_progress(plan_progress, piece[0][0] * samples, total)
-            yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
+            yield from zip(piece, *self._answer_piece(piece, stream, progress), strict=True)
 
-    def _piece(
+    def _answer_piece(
         self, piece: Sequence[_Numbered], stream: JournalPass | None, progress: Progress
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
         """Return the answers to some questions, and of each whether they were remembered."""
-        memory, query_params = self.context.memory, self.query_params
+        cache, query_params = self.context.cache, self.query_params
         sample_counts = [query_params.samples * question.copies for _, question in piece]
         answers: list[Sequence[str] | None] = [
-            memory.recall(self.cache_key, question.prompt, samples)
+            cache.get(self.cache_key, question.prompt, samples)
             for (_, question), samples in zip(piece, sample_counts, strict=True)
         ]
         recalled = [texts is not None for texts in answers]
-        memory.spared[self.target] += sum(
+        cache.reused_answers[self.target] += sum(
             n for n, r in zip(sample_counts, recalled, strict=True) if r
         )
-        digest = _of_piece(piece, sample_counts) if stream else b""
+        digest = _digest_piece(piece, sample_counts) if stream else b""
         requests = [
             GenerationRequest(
                 prompt=question.prompt, samples=samples, max_new_tokens=query_params.new_tokens
@@ -216,7 +216,7 @@ class _Asking:
             for (_, question), samples in zip(piece, sample_counts, strict=True)
         ]
         missing = [index for index, texts in enumerate(answers) if texts is None]
-        content = stream.next(digest, self._room(sum(sample_counts))) if stream else None
+        content = stream.next(digest, self._max_bytes(sum(sample_counts))) if stream else None
         if stream and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
             stored_answers = self._unpack_answers(stream, content, sample_counts)
@@ -236,7 +236,7 @@ class _Asking:
         every = [texts for texts in answers if texts is not None]
         if stream:
             stream.add(
-                digest, sum(sample_counts), self.matcher.packed(every) if self.matcher else every
+                digest, sum(sample_counts), self.matcher.pack(every) if self.matcher else every
             )
         return every, recalled
 
@@ -259,10 +259,10 @@ class _Asking:
         if self.matcher is None:
             return [completion.texts for completion in generated]
         return [
-            [self.matcher.reduced(text) for text in completion.texts] for completion in generated
+            [self.matcher.reduce(text) for text in completion.texts] for completion in generated
         ]
 
-    def _room(self, answers: int) -> int:
+    def _max_bytes(self, answers: int) -> int:
         return chunk_size.journal_bytes(
             answers, 0 if self.matcher else answers * self.query_params.new_tokens
         )
@@ -273,7 +273,7 @@ class _Asking:
         """Return the answers that a journal holds; raises BrokenJournal where they are none."""
         try:
             return (
-                self.matcher.unpacked(content, samples)
+                self.matcher.unpack(content, samples)
                 if self.matcher
                 else whole_answers(content, samples)
             )
@@ -281,7 +281,7 @@ class _Asking:
             raise stream.broken(error) from None
 
 
-def _of_piece(piece: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes:
+def _digest_piece(piece: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes:
     digest = blake2b(digest_size=16)
     for (_, question), samples in zip(piece, sample_counts, strict=True):
         digest.update(array("q", (len(question.prompt), *question.prompt, samples)).tobytes())

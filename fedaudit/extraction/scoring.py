@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Severity
-from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, share_estimate
+from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, share_estimate
 from fedaudit.extraction.matcher import StrictMatcher, split_reduced
 from fedaudit.extraction.query_budget import ScatteredQuery
 from fedaudit.extraction.sampling import Answer
@@ -22,12 +22,12 @@ SEED = 0
 class HitCounter:
     """What came out of one model: how many answers begin with each string, and how early."""
 
-    def __init__(self, truth: TargetSet, samples: int) -> None:
+    def __init__(self, target_set: TargetSet, samples: int) -> None:
         self.counts: Counter[str] = Counter()
         self.strict: Counter[str] = Counter()
         """How many answers give each string as whole words, however they write it."""
         self.needed = BudgetCurve(samples)
-        strings = [*truth.labels, *truth.control]
+        strings = [*target_set.labels, *target_set.controls]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
 
     def update(self, answers: Iterable[Answer]) -> "HitCounter":
@@ -52,33 +52,33 @@ class ExtractionResult:
     """What an attack that asked `size` prefixes `samples` times each got of both models."""
 
     plugin: str
-    truth: TargetSet
+    target_set: TargetSet
     tuned: HitCounter
     base: HitCounter | None
     size: int
     samples: int
 
-    def said_strings(self) -> SaidStrings:
+    def string_probabilities(self) -> StringProbabilities:
         """Return what each model says as whole words."""
         models = (self.tuned, self.base)
         tuned, base = (
             dict.fromkeys(counter.strict, 1.0) if counter else None for counter in models
         )
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
-        return SaidStrings(tuned=tuned or {}, base=base, strength=strength)
+        return StringProbabilities(tuned=tuned or {}, base=base, strength=strength)
 
     def extracted(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
         r"""Return what F, B and F\B extracted, and of the control, by the name of the source.
 
         With a budget, what the first prefixes alone extract; with samples, what fewer of them do.
         """
-        bounds = budget or self.size, samples or self.samples
+        bounds, controls = (budget or self.size, samples or self.samples), self.target_set.controls
         strings = self.tuned.needed.extracted(*bounds)
-        hits = {"tuned": strings & self.truth.labels.keys()}
+        hits = {"tuned": strings & self.target_set.labels.keys()}
         if self.base is not None:
-            hits["base"] = self.base.needed.extracted(*bounds) & self.truth.labels.keys()
+            hits["base"] = self.base.needed.extracted(*bounds) & self.target_set.labels.keys()
             hits["tuned-not-base"] = hits["tuned"] - hits["base"]
-        return hits | ({"control": strings & self.truth.control} if self.truth.control else {})
+        return hits | ({"control": strings & controls.keys()} if controls else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def result(tally: ExtractionResult, weighed: LeakTests | None = None) -> ScoredR
         findings=_findings(tally, weighed),
         limits=_limits(tally),
         revealed=tuple(
-            {"id": name, "label": tally.truth.labels[string], "text": string}
+            {"id": name, "label": tally.target_set.labels[string], "text": string}
             for name, string in _numbered_strings(tally)
         ),
         tally=tally,
@@ -141,7 +141,7 @@ def rates(
     """
     by_source = tally.extracted(budget, samples)
     queries = (budget or tally.size) * (samples or tally.samples)
-    control = tally.truth.control
+    control = tally.target_set.controls
     selected = {s: f if s == "control" else f & set(targets) for s, f in by_source.items()}
     hits = {source: len(strings) for source, strings in selected.items()}
     ns = {s: len(control if s == "control" else targets) for s in by_source}
@@ -149,7 +149,7 @@ def rates(
     base = hits["base"] / ns["base"] if "base" in hits else None
     rows = []
     for source in by_source:
-        groups = {} if source == "control" else tally.truth.groups
+        groups = {} if source == "control" else tally.target_set.groups
         pool = control if source == "control" else targets
         values = [float(string in selected[source]) for string in sorted(pool)]
         coverage = share_estimate(values, [groups.get(string, "") for string in sorted(pool)], SEED)
@@ -187,7 +187,7 @@ def rates(
 def _rows(tally: ExtractionResult) -> Iterator[Measurement]:
     """Yield the totals of each source over the whole set and over its prefix-disjoint part."""
     queries = tally.size * tally.samples
-    for name, targets in tally.truth.sets().items():
+    for name, targets in tally.target_set.sets().items():
         for row in rates(tally, targets, {"set": name}):
             yield row
             if row.metric == "efficiency":
@@ -205,7 +205,7 @@ def _rows(tally: ExtractionResult) -> Iterator[Measurement]:
 
 def _label_rows(tally: ExtractionResult) -> Iterator[Measurement]:
     """Yield coverage by label over the whole set, for every source."""
-    for label, targets in tally.truth.by_label().items():
+    for label, targets in tally.target_set.by_label().items():
         for row in rates(tally, targets, {"set": ALL, "label": label}):
             if row.metric == "coverage" and row.scope["source"] != "control":
                 yield row
@@ -214,7 +214,7 @@ def _label_rows(tally: ExtractionResult) -> Iterator[Measurement]:
 def _numbered_strings(tally: ExtractionResult) -> list[tuple[str, str]]:
     """Return (finding id, string) of everything extracted, the surest first."""
     base, counts = _base(tally), tally.tuned.counts
-    hits = counts.keys() & tally.truth.labels.keys()
+    hits = counts.keys() & tally.target_set.labels.keys()
     order = sorted(hits, key=lambda s: (s in base, -counts[s], s))
     return [(f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
 
@@ -228,12 +228,12 @@ def _findings(tally: ExtractionResult, weighed: LeakTests | None) -> tuple[Findi
 
     The evidence holds the plain string under "text": the report masks it before anyone sees it.
     """
-    base, truth = _base(tally), tally.truth
+    base, target_set = _base(tally), tally.target_set
     return tuple(
         Finding(
             id=name,
             severity=_severity(tally, weighed, string),
-            label=truth.labels[string],
+            label=target_set.labels[string],
             measurement=f"{tally.plugin} coverage",
             evidence={
                 "text": string,
@@ -241,8 +241,8 @@ def _findings(tally: ExtractionResult, weighed: LeakTests | None) -> tuple[Findi
                 "whole_words": tally.tuned.strict[string],
                 "outputs_of_base": base.get(string, 0) if tally.base else None,
                 "p_value": weighed.p.get(string) if weighed else None,
-                "documents": truth.documents.get(string),
-                "other_members": truth.members.get(string, 0),
+                "documents": target_set.documents.get(string),
+                "other_members": target_set.members.get(string, 0),
             },
         )
         for name, string in _numbered_strings(tally)
@@ -253,12 +253,12 @@ def _severity(tally: ExtractionResult, weighed: LeakTests | None, string: str) -
     """Return how severe a leak is: what the base says too is low."""
     if weighed is None or string in _base(tally):
         return "low"
-    return weighed.severity(string, tally.truth.members.get(string, 0))
+    return weighed.severity(string, tally.target_set.members.get(string, 0))
 
 
 def _limits(tally: ExtractionResult) -> tuple[str, ...]:
-    labels = tally.truth.labels
-    dropped = len(labels) - len(tally.truth.disjoint)
+    labels = tally.target_set.labels
+    dropped = len(labels) - len(tally.target_set.disjoint)
     limits = [
         f"{tally.plugin}: {len(labels)} victim-exclusive strings; {dropped} of them are left "
         "out of the prefix-disjoint set."

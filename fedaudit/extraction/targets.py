@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
@@ -39,11 +38,6 @@ class TargetSet:
     """Whose a string is: the one group of the victim's records that holds it, if all have one."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
-
-    @cached_property
-    def control(self) -> frozenset[str]:
-        """Return the strings that nobody has."""
-        return frozenset(self.controls)
 
     def by_label(self) -> dict[str, Collection[str]]:
         """Return the targets of each label, the most frequent label first, then by name."""

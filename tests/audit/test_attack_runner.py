@@ -21,26 +21,31 @@ def attack(name, **options):
 
 def ran(*attacks, fake=None, **changes):
     fake = fake or worked.engine()
-    memory = attack_runner.response_cache(attacks)
+    cache = attack_runner.response_cache(attacks)
     tries = attack_runner.AttackTries(alone=len(attacks) == 1)
-    results = attack_runner.run(attacks, worked.case(fake, **changes), memory, tries)
+    results = attack_runner.run(attacks, worked.case(fake, **changes), cache, tries)
     tries.check()
-    return results, fake, memory
+    return results, fake, cache
 
 
 def tally(name, found, base=(), samples=2, size=10, labels="abcdef"):
     """Return what an attack found: `found` and `base` map targets to the prefix that gave them."""
-    truth = TargetSet(labels=dict.fromkeys(labels, "X"))
+    target_set = TargetSet(labels=dict.fromkeys(labels, "X"))
 
     def heard(events):
-        one = HitCounter(truth, samples)
+        one = HitCounter(target_set, samples)
         for target, at in dict(events).items():
             one.counts[target] += 1
             one.needed.add(target, start=at - 1, draw=0)
         return one
 
     return ExtractionResult(
-        plugin=name, truth=truth, tuned=heard(found), base=heard(base), size=size, samples=samples
+        plugin=name,
+        target_set=target_set,
+        tuned=heard(found),
+        base=heard(base),
+        size=size,
+        samples=samples,
     )
 
 
@@ -113,9 +118,9 @@ def test_nothing_found_is_not_measured_with_a_reason():
 
 def test_one_attack_has_nobody_to_compare_with():
     assert list(comparison.rows([tally("one", {"a": 1})])) == []
-    results, _, memory = ran(attack("contextual"))
+    results, _, cache = ran(attack("contextual"))
     assert len(results) == 1
-    assert memory.room == 0
+    assert cache.free_bytes == 0
 
 
 def test_budgets_of_attacks_that_ask_otherwise_are_not_compared():
@@ -150,11 +155,11 @@ def longer(target, prompt, sample):
 @pytest.mark.parametrize("order", [("contextual", "superset"), ("superset", "contextual")])
 def test_no_question_is_asked_twice_and_nothing_else_changes(order):
     attacks = [attack(name) for name in order]
-    results, fake, memory = ran(*attacks)
+    results, fake, cache = ran(*attacks)
     prompts = [(target, request.prompt) for target, request in fake.asked]
     assert len(prompts) == len(set(prompts)) == 2 * 7  # all that Set(SUP) has
     # "The claimant" was asked four times, "So the claimant" and "; her friend" twice.
-    assert memory.spared == {worked.TUNED: 6, worked.BASE: 6}
+    assert cache.reused_answers == {worked.TUNED: 6, worked.BASE: 6}
     assert sum(p.samples for target, p in fake.asked if target == worked.TUNED) == 16
     for name, result, one in zip(order, results, attacks, strict=False):
         assert result == one.run(worked.case())
@@ -171,22 +176,22 @@ def test_more_samples_do_for_fewer():
 def test_who_has_more_samples_asks_first():
     # Every prompt of contextual is one of superset, and stands there twice at most.
     fewer, more = attack("contextual", samples=1), attack("superset", samples=4)
-    results, fake, memory = ran(fewer, more, fake=worked.engine(longer))
+    results, fake, cache = ran(fewer, more, fake=worked.engine(longer))
     assert {request.samples for _, request in fake.asked} == {4}
     assert len(fake.asked) == 2 * 7
-    assert memory.spared == {worked.TUNED: 4, worked.BASE: 4}
+    assert cache.reused_answers == {worked.TUNED: 4, worked.BASE: 4}
     assert results[0] == fewer.run(worked.case())
 
 
 def test_a_prompt_is_asked_anew_where_more_answers_are_needed():
     fewer, more = attack("contextual", samples=2), attack("superset", samples=3)
-    results, fake, memory = ran(fewer, more, fake=worked.engine(longer))
+    results, fake, cache = ran(fewer, more, fake=worked.engine(longer))
     of_tuned = [request.samples for target, request in fake.asked if target == worked.TUNED]
     # superset asks 7 prompts three times; contextual then one of them 2 x 2 times, and no other.
     assert sorted(of_tuned) == [3] * 7 + [4]
-    assert memory.spared[worked.TUNED] == 8 - 4
+    assert cache.reused_answers[worked.TUNED] == 8 - 4
     view = ModelView(engine=fake, tuned=worked.TUNED)
-    assert attack_runner.count_queries(results, memory, [view]) == sum(of_tuned) == 8 + 21 - 4
+    assert attack_runner.count_queries(results, cache, [view]) == sum(of_tuned) == 8 + 21 - 4
 
 
 # what one of them cannot do
@@ -239,13 +244,13 @@ def test_every_key_and_every_attacker_is_asked_by_itself():
     results = [view.add_scope(queries("contextual", 8.0, set="all")) for view in views]
     results += [view.add_scope(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
     results += [view.add_scope(queries("superset", 14.0)) for view in views]
-    memory = ResponseCache()
-    assert attack_runner.count_queries(results, memory, views) == 2 * 8 + 2 * 14
-    memory.spared.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})
-    assert attack_runner.count_queries(results, memory, views) == 44 - 11
+    cache = ResponseCache()
+    assert attack_runner.count_queries(results, cache, views) == 2 * 8 + 2 * 14
+    cache.reused_answers.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})
+    assert attack_runner.count_queries(results, cache, views) == 44 - 11
     pairs = [queries("laft", 3.0, attacker=a, victim=v) for a in "abc" for v in "abc" if a != v]
     assert attack_runner.count_queries(pairs, ResponseCache(), views) == 3 * 3
-    assert attack_runner.count_queries([], memory, views) is None
+    assert attack_runner.count_queries([], cache, views) is None
 
 
 def test_other_attacks_run_among_them():

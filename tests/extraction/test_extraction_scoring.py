@@ -221,7 +221,7 @@ def test_guessing_is_measured_beside_it(result):
 
 
 def test_a_model_that_says_anything_at_all_finds_the_control_too():
-    strings = sorted(build_target_set(case(FakeEngine(answer))).control)
+    strings = sorted(build_target_set(case(FakeEngine(answer))).controls)
 
     def knows_everything(target, prompt, sample):
         return strings[sample] if sample < len(strings) else ""

@@ -67,23 +67,23 @@ def test_whole_words_by_hand(text, said):
 @given(st.lists(STRING, max_size=6), st.lists(st.text(LETTERS, max_size=10), max_size=4))
 def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
     among, strict = TargetMatcher(strings), StrictMatcher(strings)
-    reduced = [among.reduced(text) for text in texts]
+    reduced = [among.reduce(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
         begun, given_strictly = split_reduced(short)
         assert set(strict.hits(given_strictly)) == set(strict.hits(text))
         assert begun == max(
             (s for s in strings if text.lstrip().startswith(s)), key=len, default=""
         )
-    packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
-    assert among.unpacked(packed, [len(texts), len(texts[:1])]) == [reduced, reduced[:1]]
+    packed = json.loads(json.dumps(among.pack([reduced, reduced[:1]])))
+    assert among.unpack(packed, [len(texts), len(texts[:1])]) == [reduced, reduced[:1]]
 
 
 def test_an_answer_in_parts():
     among = TargetMatcher(["West", "West Ham", "east"])
     # It begins with West Ham, but the only word of it is West.
-    assert split_reduced(among.reduced("West Hampton")) == ("West Ham", "West")
-    assert among.reduced("West Hampton") == f"West Ham{SEPARATOR}West"
-    assert split_reduced(among.reduced("EAST")) == ("", "east")
-    assert among.reduced("east.") == "east"
-    assert split_reduced(among.reduced("eastern")) == ("east", "")
-    assert among.reduced("North") == ""
+    assert split_reduced(among.reduce("West Hampton")) == ("West Ham", "West")
+    assert among.reduce("West Hampton") == f"West Ham{SEPARATOR}West"
+    assert split_reduced(among.reduce("EAST")) == ("", "east")
+    assert among.reduce("east.") == "east"
+    assert split_reduced(among.reduce("eastern")) == ("east", "")
+    assert among.reduce("North") == ""

@@ -136,23 +136,23 @@ def test_progress_goes_on_from_piece_to_piece(monkeypatch):
 
 
 def test_nothing_is_asked_twice():
-    fake, memory = FakeEngine(echo), ResponseCache(10_000)
-    case = share_responses(worked.case(fake), memory)
+    fake, cache = FakeEngine(echo), ResponseCache(10_000)
+    case = share_responses(worked.case(fake), cache)
     first = list(ask_plan(case, worked.TUNED, plan(2, 1), MANNER))
     again = list(ask_plan(case, worked.TUNED, plan(1, 1, 1), MANNER))
     assert asked(fake) == [((0,), 4), ((1,), 2), ((2,), 2)]
     assert list(again[0][2]) == list(first[0][2])[:2]  # fewer samples are the first ones
-    assert memory.spared == {worked.TUNED: 4}
+    assert cache.reused_answers == {worked.TUNED: 4}
 
 
 def test_more_samples_are_asked_for_and_remembered_instead():
-    fake, memory = FakeEngine(echo), ResponseCache(10_000)
-    case = share_responses(worked.case(fake), memory)
+    fake, cache = FakeEngine(echo), ResponseCache(10_000)
+    case = share_responses(worked.case(fake), cache)
     for copies in (1, 3, 2):
         [(_, _, texts)] = ask_plan(case, worked.TUNED, plan(copies), MANNER)
         assert list(texts) == [echo(worked.TUNED, fake._text((0,)), i) for i in range(2 * copies)]
     assert asked(fake) == [((0,), 2), ((0,), 6)]
-    assert memory.spared == {worked.TUNED: 4}
+    assert cache.reused_answers == {worked.TUNED: 4}
 
 
 @pytest.mark.parametrize(
@@ -166,23 +166,23 @@ def test_more_samples_are_asked_for_and_remembered_instead():
     ids=["seed", "target", "new tokens", "decoding"],
 )
 def test_what_is_asked_otherwise_is_another_question(change):
-    fake, memory = FakeEngine(echo), ResponseCache(10_000)
-    list(ask_plan(share_responses(worked.case(fake), memory), worked.TUNED, plan(1), MANNER))
-    case = share_responses(worked.case(fake, seed=change.get("seed", 0)), memory)
+    fake, cache = FakeEngine(echo), ResponseCache(10_000)
+    list(ask_plan(share_responses(worked.case(fake), cache), worked.TUNED, plan(1), MANNER))
+    case = share_responses(worked.case(fake, seed=change.get("seed", 0)), cache)
     target, manner = change.get("target", worked.TUNED), change.get("manner", MANNER)
     list(ask_plan(case, target, plan(1), manner))
     assert len(fake.asked) == 2
-    assert not memory.spared.total()
+    assert not cache.reused_answers.total()
 
 
 def test_when_it_is_full_the_earliest_answers_stay():
-    fake, memory = FakeEngine(echo), ResponseCache(600)
-    case = share_responses(worked.case(fake), memory)
+    fake, cache = FakeEngine(echo), ResponseCache(600)
+    case = share_responses(worked.case(fake), cache)
     for _ in range(2):
         list(ask_plan(case, worked.TUNED, plan(1, 1, 1, 1, 1), MANNER))
     again = [prompt for prompt, _ in asked(fake)[5:]]
     assert again == [(2,), (3,), (4,)]
-    assert 0 <= memory.room < 600
+    assert 0 <= cache.free_bytes < 600
 
 
 def test_without_room_nothing_is_remembered():
@@ -197,9 +197,9 @@ TEXTS = st.lists(st.text(max_size=5) | st.sampled_from(["\ud800", "\x00", '"', "
 
 @given(TEXTS, st.integers(0, 5))
 def test_what_is_remembered_is_what_was_said(texts, samples):
-    memory = ResponseCache(10_000)
-    memory.keep("x", (1, 2), texts)
-    recalled = memory.recall("x", (1, 2), samples)
+    cache = ResponseCache(10_000)
+    cache.put("x", (1, 2), texts)
+    recalled = cache.get("x", (1, 2), samples)
     assert recalled == (texts[:samples] if samples <= len(texts) else None)
-    assert memory.recall("x", (1, 2, 0), 1) is None
-    assert memory.recall("y", (1, 2), 1) is None
+    assert cache.get("x", (1, 2, 0), 1) is None
+    assert cache.get("y", (1, 2), 1) is None

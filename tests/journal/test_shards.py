@@ -40,21 +40,21 @@ WORDS = st.text("ab ", min_size=1, max_size=4).filter(str.strip).map(str.strip)
 @given(st.lists(WORDS, max_size=8), st.lists(st.text("ab ", max_size=8), max_size=6))
 def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
     among, matcher = TargetMatcher(strings), Matcher(strings)
-    reduced = [among.reduced(text) for text in texts]
+    reduced = [among.reduce(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
         begun, strict = split_reduced(short)
         assert list(matcher.hits(begun)) == list(matcher.hits(text))
         assert {begun, strict} <= {*strings, ""}
-    packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
+    packed = json.loads(json.dumps(among.pack([reduced, reduced[:1]])))
     sizes = [len(texts), len(texts[:1])]
-    assert among.unpacked(packed, sizes) == [reduced, reduced[:1]]
+    assert among.unpack(packed, sizes) == [reduced, reduced[:1]]
 
 
 def test_hits_by_hand():
     among = TargetMatcher(["Ann Lee", "Ann", "Bob"])
     # Sorted they are Ann, Ann Lee, Bob: 1, 2, 3.
     said = (" Ann Leeds", "Annex", "to Bob", "", "ann lee")
-    assert [split_reduced(among.reduced(text)) for text in said] == [
+    assert [split_reduced(among.reduce(text)) for text in said] == [
         ("Ann Lee", "Ann"),
         ("Ann", ""),
         ("", ""),
@@ -62,7 +62,7 @@ def test_hits_by_hand():
         ("", "Ann Lee"),
     ]
     # Question, draw, what it begins with and what it gives strictly, counted from 1.
-    assert among.packed([["", among.reduced("Ann Leeds")], [], ["Bob"]]) == [
+    assert among.pack([["", among.reduce("Ann Leeds")], [], ["Bob"]]) == [
         *(0, 1, 2, 1),
         *(2, 0, 3, 3),
     ]
@@ -117,13 +117,13 @@ def plan(copies, first=0):
     return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
 
 
-def heard(place, plans, engine, among, shard=None, memory=None):
+def heard(place, plans, engine, among, shard=None, cache=None):
     """Ask both models the plans, as attacks of one audit do; return the answers."""
     kept = journal.load(place, write=True) or Journal(place, HEADER)
     try:
         case = share_responses(
             worked.case(engine),
-            memory or ResponseCache(2_000),
+            cache or ResponseCache(2_000),
             AuditJournal((ShardJournal(kept, shard),)),
         )
         found = [
@@ -147,8 +147,8 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
     among = TargetMatcher(["Ann", "Bob", "Ann 3"]) if reduced else None
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
         patched.setattr(sampling, "PIECE", 6)
-        whole, memory = FakeEngineOfAll(), ResponseCache(2_000)
-        wanted = heard(Path(place, "one"), plans, whole, among, Shard(), memory)
+        whole, cache = FakeEngineOfAll(), ResponseCache(2_000)
+        wanted = heard(Path(place, "one"), plans, whole, among, Shard(), cache)
         asked = 0
         for stop in stops:
             engine = Dying(stop)
@@ -158,7 +158,7 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
         last, again = Dying(), ResponseCache(2_000)
         found = heard(Path(place, "two"), plans, last, among, Shard(), again)
         assert as_lists(found) == as_lists(wanted)
-        assert again.spared == memory.spared
+        assert again.reused_answers == cache.reused_answers
         assert asked + len(last.asked) == len(whole.asked)
 
 
@@ -202,8 +202,8 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
     among = TargetMatcher(["Ann", "Bob", "Ann 3"]) if reduced else None
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
         patched.setattr(sampling, "PIECE", 6)
-        memory, again = ResponseCache(900), ResponseCache(900)  # too little for all answers
-        wanted = heard(Path(place, "one"), plans, Dying(), among, Shard(), memory)
+        cache, again = ResponseCache(900), ResponseCache(900)  # too little for all answers
+        wanted = heard(Path(place, "one"), plans, Dying(), among, Shard(), cache)
         shards = [Shard(number, of) for number in range(1, of + 1)]
         for shard in shards:
             heard(Path(place, str(shard.number)), plans, Dying(), among, shard)
@@ -219,7 +219,7 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
             for target in (worked.TUNED, worked.BASE)
         ]
         assert as_lists(found) == as_lists(wanted)
-        assert again.spared == memory.spared
+        assert again.reused_answers == cache.reused_answers
         assert nobody.asked == []
 
 

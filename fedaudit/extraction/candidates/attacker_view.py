@@ -137,10 +137,10 @@ def _own_strings_elsewhere(
     """
     homes = AttackerTexts(context)
     all_prompts = {prompt for prompts in draws.prompts.values() for prompt in prompts}
-    standing = homes.of_prompts(all_prompts.union(*draws.own_prompts.values()))
+    standing = homes.families_by_prompt(all_prompts.union(*draws.own_prompts.values()))
     own_strings, behind = {}, {}
     for key, drew in draws.own_prompts.items():
-        home = homes.of_string(key[0])
+        home = homes.families_with_string(key[0])
         if away := foreign_prompts(drew, standing, home):
             times = sum(drew[prompt] for prompt in away)
             own_strings[key] = StringObservation(times, len(away), draws.own_strings[key].leads)

@@ -27,7 +27,7 @@ class AttackerTexts:
             for end in sorted(_prefix_lengths(document, encoding.offsets))
         ]
 
-    def of_string(self, string: str) -> frozenset[str]:
+    def families_with_string(self, string: str) -> frozenset[str]:
         """Return the families of documents that `string` stands in; a `group` is one."""
         return frozenset(
             _family(index, document)
@@ -35,7 +35,7 @@ class AttackerTexts:
             if string in document.text
         )
 
-    def of_prompts(self, prompts: Collection[Prompt]) -> dict[Prompt, frozenset[str]]:
+    def families_by_prompt(self, prompts: Collection[Prompt]) -> dict[Prompt, frozenset[str]]:
         """Return the families of documents in which each prompt stands before PII."""
         bare: dict[Prompt, set[Prompt]] = defaultdict(set)
         for prompt in prompts:

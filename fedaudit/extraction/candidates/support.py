@@ -11,8 +11,8 @@ from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.extraction.candidates.origins import Prompt
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
-SHARE = 0.5
-"""What a nat of gain over the base counts beside a nat of likelihood."""
+GAIN_WEIGHT = 0.5
+"""The weight of a nat of gain over the base, beside a nat of likelihood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Support:
     @property
     def score(self) -> float:
         """Return what candidates are ranked by, in nats, without what rounding may change."""
-        return round(self.tuned + SHARE * (self.gain or 0.0) + log(self.outputs), 4)
+        return round(self.tuned + GAIN_WEIGHT * (self.gain or 0.0) + log(self.outputs), 4)
 
     @property
     def is_likelier(self) -> bool:

@@ -17,7 +17,7 @@ KEPT_PREFIXES = 5
 GIVES = 1e-3
 """A prefix gives a target where at least this share of its samples begins with it."""
 HEAVIEST = 4.0
-"""A draw weighs 1 over what following missed, but at most this: 3 of 4 were found then."""
+"""Cap on a draw's inverse-probability weight 1 / (1 - followed probability)."""
 
 _ADDED = ("log_least", "log_most", "prefixes", "drawn", "weight")
 _COUNTS = ("prefixes", "drawn")
@@ -74,7 +74,7 @@ class SearchSums:
         for index, likeliest in piece.likeliest.items():
             self._keep_likeliest(index, likeliest)
 
-    def packed(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Return the sums as JSON values; floats keep all their digits."""
         return {
             **{name: getattr(self, name).tolist() for name in (*_ADDED, "best")},
@@ -84,7 +84,7 @@ class SearchSums:
         }
 
     @classmethod
-    def unpacked(cls, content: Any, strings: int) -> "SearchSums":
+    def unpack(cls, content: Any, strings: int) -> "SearchSums":
         """Return the sums of some strings from their packed form; ValueError if malformed."""
         import numpy as np
 
@@ -107,8 +107,8 @@ class SearchSums:
 
 
 def _check(content: Any, strings: int) -> None:
-    """Raise ValueError unless `content` is what `packed` makes of some strings."""
-    if not isinstance(content, dict) or content.keys() != SearchSums(0).packed().keys():
+    """Raise ValueError unless `content` is what `pack` makes of some strings."""
+    if not isinstance(content, dict) or content.keys() != SearchSums(0).pack().keys():
         raise ValueError("sums have other parts")
     for name in (*_ADDED, "best"):
         kind = int if name in _COUNTS else float

@@ -14,7 +14,7 @@ from fedaudit.extraction.exact.expected_coverage import string_chances
 from fedaudit.extraction.exact.sources import ExactSources
 from fedaudit.extraction.exact.walk import WalkResult, walk_prefixes
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, test_leaks
+from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, test_leaks
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.targets import TargetSet
@@ -36,7 +36,7 @@ def result(
     plugin: str,
     context: AttackContext,
     plan: QueryPlan,
-    truth: TargetSet,
+    target_set: TargetSet,
     query_params: QueryParams,
     *,
     threshold: float,
@@ -44,7 +44,7 @@ def result(
 ) -> Result:
     """Return what `query_params.samples` and, with `sweeps`, other numbers of samples find."""
     by_victim = results(
-        plugin, context, plan, {"": truth}, query_params, threshold=threshold, sweeps=sweeps
+        plugin, context, plan, {"": target_set}, query_params, threshold=threshold, sweeps=sweeps
     )
     return by_victim[""]
 
@@ -53,7 +53,7 @@ def results(
     plugin: str,
     context: AttackContext,
     plan: QueryPlan,
-    truths: Mapping[str, TargetSet],
+    target_sets: Mapping[str, TargetSet],
     query_params: QueryParams,
     *,
     threshold: float,
@@ -64,9 +64,11 @@ def results(
     What a walk finds of a string depends on no other string, but for rounding. For one shard
     the results are empty, because nobody reports them.
     """
-    target_sets = truths.values()
-    targets = dict.fromkeys(string for truth in target_sets for string in truth.labels)
-    control = dict.fromkeys(string for truth in target_sets for string in sorted(truth.control))
+    victims = target_sets.values()
+    targets = dict.fromkeys(string for target_set in victims for string in target_set.labels)
+    control = dict.fromkeys(
+        string for target_set in victims for string in sorted(target_set.controls)
+    )
     tuned = walk_prefixes(
         context, context.tuned, plan, list(targets | control), query_params, threshold
     )
@@ -81,12 +83,12 @@ def results(
         else None
     )
     if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
-        return {name: Result() for name in truths}
+        return {name: Result() for name in target_sets}
     results: dict[str, Result] = {}
-    for name, truth in truths.items():
+    for name, target_set in target_sets.items():
         exact = ExactSources(
             plugin=plugin,
-            truth=truth,
+            target_set=target_set,
             tuned=tuned,
             base=base,
             size=plan.size,
@@ -95,7 +97,10 @@ def results(
             sweeps=sweeps,
         )
         victim_result = _result(
-            exact, test_leaks(plugin, context, plan, truth, query_params, _said_strings(exact))
+            exact,
+            test_leaks(
+                plugin, context, plan, target_set, query_params, _string_probabilities(exact)
+            ),
         )
         results[name] = (
             _compare_walks(victim_result, exact, counterfactual_walk, context)
@@ -112,10 +117,10 @@ def _compare_walks(
     context: AttackContext,
 ) -> ExactResult:
     """Return a result compared with the walk of the model without the victim."""
-    strings, n = exact.truth.labels, exact.samples
+    strings, n = exact.target_set.labels, exact.samples
     chances = counterfactual.StringChances(
         plugin=exact.plugin,
-        truth=exact.truth,
+        target_set=exact.target_set,
         without=context.without,
         tuned=string_chances(exact.tuned, strings, n),
         counterfactual=string_chances(counterfactual_walk, strings, n),
@@ -127,12 +132,12 @@ def _compare_walks(
     return counterfactual.with_counterfactual(result, chances)
 
 
-def _said_strings(exact: ExactSources) -> SaidStrings:
+def _string_probabilities(exact: ExactSources) -> StringProbabilities:
     """Return how likely each model says each string in the audit, the base its targets only."""
     chances = exact.chances()
     tuned = {string: chance for string, (chance, _) in chances.items()} | exact.control_chances()
     base = {string: chance for string, (_, chance) in chances.items() if chance is not None}
-    return SaidStrings(
+    return StringProbabilities(
         tuned=tuned, base=base if exact.base else None, strength=tuned, sampled=False
     )
 

@@ -7,14 +7,11 @@ from fedaudit.api.records import Finding, Severity
 from fedaudit.extraction.exact.expected_coverage import log_missed
 from fedaudit.extraction.exact.measurements import PROBABILITIES
 from fedaudit.extraction.exact.sources import ExactSources
-from fedaudit.extraction.leak_tests import LeakTests
+from fedaudit.extraction.leak_tests import MATERIAL, LeakTests
 from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.expected import samples_needed
 
 Revealed = tuple[Mapping[str, str], ...]
-
-MATERIAL = 0.01
-"""A target that an audit finds so often, with its samples, is a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +48,7 @@ def findings(exact: ExactSources, weighed: LeakTests | None = None) -> tuple[Fin
 
 def revealed_findings(exact: ExactSources) -> Revealed:
     """Return the plain text of the findings, by id."""
-    labels = exact.truth.labels
+    labels = exact.target_set.labels
     return tuple(
         {"id": name, "label": labels[target.string], "text": target.string}
         for name, target in _numbered_targets(exact)
@@ -89,7 +86,9 @@ def _find_targets(exact: ExactSources) -> Iterator[_Target]:
 
 def _severity(exact: ExactSources, weighed: LeakTests | None, target: _Target) -> Severity:
     string = target.string
-    severity = weighed.severity(string, exact.truth.members.get(string, 0)) if weighed else "low"
+    severity = (
+        weighed.severity(string, exact.target_set.members.get(string, 0)) if weighed else "low"
+    )
     return "medium" if severity == "high" and target.chance < 0.5 else severity
 
 
@@ -102,7 +101,7 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
     return Finding(
         id=name,
         severity=_severity(exact, weighed, target),
-        label=exact.truth.labels[target.string],
+        label=exact.target_set.labels[target.string],
         measurement=f"{exact.plugin} coverage",
         evidence={
             "text": target.string,
@@ -111,7 +110,7 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
             "probability_high": target.high,
             "probability_of_base": target.base,
             "p_value": weighed.p.get(target.string) if weighed else None,
-            "other_members": exact.truth.members.get(target.string, 0),
+            "other_members": exact.target_set.members.get(target.string, 0),
             "followed": target.followed,
             "drawn": int(walked.drawn[index]),
             "trials": walked.draws * exact.size,
@@ -124,14 +123,14 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
 
 def exact_caveats(exact: ExactSources) -> tuple[str, ...]:
     """Return caveats: which part of the numbers was drawn, and what else they do not say."""
-    labels = exact.truth.labels
+    labels = exact.target_set.labels
     chance = exact.sets()[ALL].chances(exact.samples)["tuned"]
     low, expected, high = chance.total()
     followed, most = float(chance.least.sum()), float(chance.most.sum())
     caveats = [
         f"{exact.plugin}: {len(labels)} victim-exclusive strings; "
-        f"{len(labels) - len(exact.truth.disjoint)} of them are left out of the prefix-disjoint "
-        "set.",
+        f"{len(labels) - len(exact.target_set.disjoint)} of them are left out of the "
+        "prefix-disjoint set.",
         f"{exact.plugin}: probabilities were computed, from {exact.tuned.rows:.1f} model rows a "
         f"prefix; branches below {exact.threshold:g}, less with every byte spelt, were drawn from. "
         f"With {exact.samples:,} samples {expected:.2f} targets are expected ({low:.2f} to "

@@ -27,7 +27,7 @@ def rows(exact: ExactSources) -> Iterator[Measurement]:
         yield from _rates(exact, sources, exact.samples, {"set": name})
         yield from _runs(exact, sources, exact.samples, {"set": name})
         yield from _counts(exact, sources, {"set": name})
-    for label, targets in exact.truth.by_label().items():
+    for label, targets in exact.target_set.by_label().items():
         sources = SourceValues(exact, targets, control=False)
         rates = _rates(exact, sources, exact.samples, {"set": ALL, "label": label})
         yield from (row for row in rates if row.metric == "coverage")

@@ -33,7 +33,7 @@ class ExactSources:
     """What an attack would get of both models, computed, with any number of samples."""
 
     plugin: str
-    truth: TargetSet
+    target_set: TargetSet
     tuned: WalkResult
     base: WalkResult | None
     size: int
@@ -53,7 +53,9 @@ class ExactSources:
 
     def sets(self) -> dict[str, "SourceValues"]:
         """Return the values of each set of targets."""
-        return {name: SourceValues(self, targets) for name, targets in self.truth.sets().items()}
+        return {
+            name: SourceValues(self, targets) for name, targets in self.target_set.sets().items()
+        }
 
     def chances(self) -> dict[str, tuple[float, float | None]]:
         """Return how likely each target comes out of both models with the audit's samples."""
@@ -83,8 +85,11 @@ class SourceValues:
         self._walks = {
             name: (walk, WalkedStrings(targets, walk)) for name, walk in exact.models().items()
         }
-        if control and exact.truth.control:
-            self._walks["control"] = exact.tuned, WalkedStrings(exact.truth.control, exact.tuned)
+        if control and exact.target_set.controls:
+            self._walks["control"] = (
+                exact.tuned,
+                WalkedStrings(exact.target_set.controls, exact.tuned),
+            )
 
     def chances(self, n: int) -> dict[str, DrawProbabilities]:
         """Return the probabilities of every source that is asked by itself."""

@@ -81,7 +81,7 @@ def walk_prefixes(
 
     Of a shard's audit the other shards' pieces are left out.
     """
-    walking = _Walking(
+    plan_walk = _PlanWalk(
         context=context,
         target=target,
         strings=tuple(strings),
@@ -89,25 +89,25 @@ def walk_prefixes(
         threshold=threshold,
     )
     sums, progress = SearchSums(len(strings)), context.progress(f"walking {target.name}")
-    for piece in walking.through(plan, progress):
+    for piece in plan_walk.walk_chunks(plan, progress):
         sums.join(piece)
     progress(plan.size, plan.size)
     return WalkResult(
-        strings=walking.strings,
+        strings=plan_walk.strings,
         log_least=sums.log_least,
         log_most=sums.log_most,
         best=sums.best,
         prefixes=sums.prefixes,
         drawn=sums.drawn,
         weight=sums.weight,
-        draws=walking.draws,
+        draws=plan_walk.draws,
         likeliest=sums.likeliest,
         rows=sums.rows / max(1, sums.questions),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Walking:
+class _PlanWalk:
     """One walk of one model over the questions of an attack."""
 
     context: AttackContext
@@ -126,16 +126,18 @@ class _Walking:
         """Return what the draws derive from: a base has its own, so that errors are independent."""
         return self.context.seed if self.target.adapter is not None else ~self.context.seed
 
-    def through(self, plan: QueryPlan, progress: Progress) -> Iterator[SearchSums]:
+    def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[SearchSums]:
         """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
         journal = self.context.journal if isinstance(self.context, SharedContext) else None
         streams, shard_count = (
             (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
         )
         most = max(QUESTIONS, len(self.strings) // STRINGS)
-        for turn, piece in enumerate(_growing(plan.numbered(), most)):
+        for turn, piece in enumerate(_cut_growing(plan.numbered(), most)):
             if turn % shard_count in streams:
-                yield self._piece(piece, streams[turn % shard_count], progress, plan.size)
+                yield self._read_or_walk_piece(
+                    piece, streams[turn % shard_count], progress, plan.size
+                )
 
     def _streams(self, journal: AuditJournal) -> dict[int, JournalPass | None]:
         """Return the journal pass of each shard at hand, by its number less one.
@@ -151,34 +153,34 @@ class _Walking:
             for shard_journal in journal.shards
         }
 
-    def _piece(
+    def _read_or_walk_piece(
         self, piece: _Piece, stream: JournalPass | None, progress: Progress, total: int
     ) -> SearchSums:
         if stream is None:
             return self._walk_piece(piece, progress, total)
-        digest = _of_piece(piece)
-        content = stream.next(digest, self._room)
+        digest = _digest_piece(piece)
+        content = stream.next(digest, self._max_bytes)
         if content is None:
             try:
                 sums = self._walk_piece(piece, progress, total)
             except BatchTooLargeError:  # another machine may have it
                 raise
             except InputError as error:  # the report says it, and so must a merged one
-                stream.add(digest, _prefixes(piece), {REFUSED: str(error)})
+                stream.add(digest, _count_prefixes(piece), {REFUSED: str(error)})
                 raise
-            stream.add(digest, _prefixes(piece), sums.packed())
+            stream.add(digest, _count_prefixes(piece), sums.pack())
             return sums
         self._recheck(stream, digest, piece, content)
         if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
         _offset_progress(progress, piece, total)(1, 1)
         try:
-            return SearchSums.unpacked(content, len(self.strings))
+            return SearchSums.unpack(content, len(self.strings))
         except ValueError as error:
             raise stream.broken(error) from None
 
     @property
-    def _room(self) -> int:
+    def _max_bytes(self) -> int:
         """Return the bytes that the sums of a piece take at most: of each string some numbers."""
         return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
 
@@ -190,7 +192,7 @@ class _Walking:
 
         def walk(_: Sequence[int]) -> list[Any]:
             try:
-                return [self._walk_piece(piece, no_progress, 1).packed()]
+                return [self._walk_piece(piece, no_progress, 1).pack()]
             except BatchTooLargeError:
                 raise
             except InputError as error:
@@ -220,7 +222,7 @@ class _Walking:
         return sums
 
 
-def _growing(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
+def _cut_growing(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
     """Yield numbered questions in pieces of at most `most`."""
     before = 0
     while piece := list(islice(questions, chunk_size.size(before, FIRST, most))):
@@ -234,18 +236,18 @@ def _cut(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
         yield piece
 
 
-def _of_piece(piece: _Piece) -> bytes:
+def _digest_piece(piece: _Piece) -> bytes:
     questions = [(start, question.prompt, question.copies) for start, question in piece]
     return blake2b(repr(questions).encode(), digest_size=16).digest()
 
 
-def _prefixes(piece: _Piece) -> int:
+def _count_prefixes(piece: _Piece) -> int:
     return sum(question.copies for _, question in piece)
 
 
 def _offset_progress(plan_progress: Progress, piece: _Piece, total: int) -> Progress:
     start = piece[0][0]
-    size = _prefixes(piece)
+    size = _count_prefixes(piece)
 
     def progress(done: int, piece_total: int) -> None:
         plan_progress(start + size * done // max(piece_total, 1), total)

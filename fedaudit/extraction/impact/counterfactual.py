@@ -28,7 +28,7 @@ class StringChances:
     """How likely an audit draws each string once or more, from each of the models."""
 
     plugin: str
-    truth: TargetSet
+    target_set: TargetSet
     without: str
     """The client that the counterfactual model was trained without."""
     tuned: Chances
@@ -73,12 +73,15 @@ def with_counterfactual(result: R, audit: StringChances) -> R:
 
 def rows(audit: StringChances) -> Iterator[Measurement]:
     """Yield the mean over all strings, over those that only the victim has, and by label."""
-    truth = audit.truth
-    sets: dict[str, Collection[str]] = {ALL: truth.labels.keys(), EXCLUSIVE: truth.exclusive}
+    target_set = audit.target_set
+    sets: dict[str, Collection[str]] = {
+        ALL: target_set.labels.keys(),
+        EXCLUSIVE: target_set.exclusive,
+    }
     for name, strings in sets.items():
         if strings:
             yield from _rows(audit, sorted(strings), {"set": name})
-    for label, strings in truth.by_label().items():
+    for label, strings in target_set.by_label().items():
         yield _memorization_row(audit, sorted(strings), {"set": ALL, "label": label})
 
 
@@ -144,7 +147,7 @@ def _has(chances: Chances, string: str) -> bool:
 def _mean(audit: StringChances, chances: Chances, strings: Sequence[str]) -> Estimate:
     """Return the mean chance, with what other strings of their kind would give."""
     values = [min(1.0, max(0.0, chances.get(string, NONE).value)) for string in strings]
-    groups = [audit.truth.groups.get(string, "") for string in strings]
+    groups = [audit.target_set.groups.get(string, "") for string in strings]
     return share_estimate(values, groups, audit.seed)
 
 

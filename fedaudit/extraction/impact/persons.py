@@ -22,9 +22,9 @@ SOURCES = ("tuned", "base", "tuned-not-base")
 
 def sampled_rows(tally: "ExtractionResult") -> Iterator[Measurement]:
     """Yield how many people a sampling audit exposed, and its first prefixes alone."""
-    if not (subjects := tally.truth.subjects):
+    if not (subjects := tally.target_set.subjects):
         return
-    labels, queries = tally.truth.labels, tally.size * tally.samples
+    labels, queries = tally.target_set.labels, tally.size * tally.samples
     hits = tally.extracted()
     for source in (name for name in SOURCES if name in hits):
         persons = exposed(hits[source], labels, subjects)
@@ -39,9 +39,9 @@ def sampled_rows(tally: "ExtractionResult") -> Iterator[Measurement]:
 
 def expected_rows(exact: "ExactSources") -> Iterator[Measurement]:
     """Yield how many people are expected to be exposed, by any number of samples."""
-    if not (subjects := exact.truth.subjects):
+    if not (subjects := exact.target_set.subjects):
         return
-    people = len({subjects[string] for string in exact.truth.labels if string in subjects})
+    people = len({subjects[string] for string in exact.target_set.labels if string in subjects})
     for n in dict.fromkeys((exact.samples, *exact.grid)) if people else ():
         for source, chances in _chances(exact, n).items():
             estimate = expected_persons(chances, subjects)

@@ -175,7 +175,7 @@ def _leak(
     lost = None
     if leak is None and not trouble and base is not None and control is not None:
         lost = _matching_row(row, "base-not-tuned", rows) or base
-        leak = of_counts(row, base, control, lost)
+        leak = p_value_from_counts(row, base, control, lost)
     tests = []
     if leak is not None and not trouble:
         tests.append(Test(name, leak, count(row), "more than base and control explain"))
@@ -210,7 +210,7 @@ def _trouble(row: Measurement, base: Measurement | None, control: Measurement | 
     return ""
 
 
-def of_counts(
+def p_value_from_counts(
     row: Measurement,
     base: Measurement,
     control: Measurement,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedaudit.api import Finding, Measurement, PiiDetector, Progress, Result, Severity, no_progress
-from fedaudit.extraction.leak_tests import LIKELY, SURE
+from fedaudit.extraction.leak_tests import HIGH_SEVERITY_P, MEDIUM_SEVERITY_P
 from fedaudit.metrics.document_frequency import present_strings
 from fedaudit.metrics.extraction import by_label
 from fedaudit.metrics.significance import guess_rate
@@ -206,7 +206,7 @@ def _severity(tally: UntargetedResult, string: str) -> Severity:
     label = tally.truth[string]
     alike = [s for s, its in tally.control.items() if its == label]
     p = guess_rate(sum(s in tally.tuned.labels for s in alike), len(alike))
-    return "high" if p <= SURE else "medium" if p <= LIKELY else "low"
+    return "high" if p <= HIGH_SEVERITY_P else "medium" if p <= MEDIUM_SEVERITY_P else "low"
 
 
 def detector_ceiling(plugin: str, truth: Mapping[str, str], detections: DetectedStrings) -> str:

@@ -30,7 +30,7 @@ ANSWERS = {
     "Claimant:": [" Ann Lee; and", " Tom Ray; and", " Bob. Low; and", " Ann Lee; so", " no end"],
     "He lives in": [" Hull. He", " Leeds. He", " Hull. She", " .", " York. He"],
 }
-LIKELY = {" Hull": 3.0, " Leeds": 0.5, " Ann": 2.0, " Lee": 2.0, " Bob": 1.0}
+MEDIUM_SEVERITY_P = {" Hull": 3.0, " Leeds": 0.5, " Ann": 2.0, " Lee": 2.0, " Bob": 1.0}
 """How much likelier the tuned model finds a token."""
 
 
@@ -39,7 +39,7 @@ def answer(target, prompt, sample):
 
 
 def likelihood(target, token, before):
-    return -5.0 + (LIKELY.get(token, 0.0) if target == TUNED else 0.0)
+    return -5.0 + (MEDIUM_SEVERITY_P.get(token, 0.0) if target == TUNED else 0.0)
 
 
 def attacked(attacker=ATTACKER, base=BASE, answers=answer, samples=5, likely=likelihood, **options):

@@ -133,15 +133,15 @@ def test_a_prompt_is_foreign_where_another_family_has_it_too():
     )
     claim, so, then = (engine.tokenize([t])[0].ids for t in ("Claim of", "so", "then"))
     homes = AttackerTexts(case)
-    standing = homes.of_prompts({claim, so, then})
+    standing = homes.families_by_prompt({claim, so, then})
     assert standing == {
         claim: {"group one", "document 2"},
         so: {"group one"},
         then: {"document 3"},
     }
-    assert homes.of_string("Ann") == {"group one"}
-    assert set(foreign_prompts([claim, so, then], standing, homes.of_string("Ann"))) == {
+    assert homes.families_with_string("Ann") == {"group one"}
+    assert set(foreign_prompts([claim, so, then], standing, homes.families_with_string("Ann"))) == {
         claim,
         then,
     }
-    assert foreign_prompts([then], standing, homes.of_string("Cal")) == []
+    assert foreign_prompts([then], standing, homes.families_with_string("Cal")) == []

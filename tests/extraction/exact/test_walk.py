@@ -30,13 +30,13 @@ from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
 HEADER = {"run": "abc", "config": {}}
 STRINGS = ("Ann Lee", "Bob Low", "Cy Ash")
-SURE = "7"
+HIGH_SEVERITY_P = "7"
 """A prompt that Ann's name always follows: ln 0 is to be kept as well."""
 
 
 def chance(target, prompt, string):
     """Return numbers whose sums in another order differ in their last digits."""
-    if prompt == SURE and string == "Ann Lee":
+    if prompt == HIGH_SEVERITY_P and string == "Ann Lee":
         return 1.0
     return abs(math.sin(97.3 * int(prompt) + ord(string[0]) + len(target.name))) ** 9
 
@@ -226,10 +226,10 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
     assert max(map(len, lists)) <= KEPT_PREFIXES * len(STRINGS)
     assert not any(string in json.dumps(contents) for string in STRINGS)
     size = len(STRINGS)
-    again = SearchSums.unpacked(
-        json.loads(json.dumps(SearchSums.unpacked(contents[0], size).packed())), size
+    again = SearchSums.unpack(
+        json.loads(json.dumps(SearchSums.unpack(contents[0], size).pack())), size
     )
-    assert json.loads(json.dumps(again.packed())) == contents[0]
+    assert json.loads(json.dumps(again.pack())) == contents[0]
 
 
 def test_walks_that_differ_in_anything_have_their_own_records(tmp_path):

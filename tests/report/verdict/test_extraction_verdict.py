@@ -16,7 +16,7 @@ from fedaudit.cli.console import verdict_code
 from fedaudit.report.document import validate
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.extraction.evidence import headline
-from fedaudit.report.verdict.extraction import find_leaks, of_counts
+from fedaudit.report.verdict.extraction import find_leaks, p_value_from_counts
 from fedaudit.report.verdict.policy import verdict
 
 JUDGED = "exclusive"
@@ -233,7 +233,9 @@ def test_a_base_that_knows_strings_by_luck_is_rarely_taken_for_a_leak(mean):
         chance[gained] * chance[lost]
         for gained in counts
         for lost in counts
-        if of_counts(replace(row, hits=int(gained)), row, control, replace(row, hits=int(lost)))
+        if p_value_from_counts(
+            replace(row, hits=int(gained)), row, control, replace(row, hits=int(lost))
+        )
         <= 0.01
     )
     assert wrong <= 0.01
@@ -243,8 +245,8 @@ def test_p_values_from_counts_by_hand():
     tuned, base, new, lost, control = judged(3, 10, base=1, lost=1, controls=90)
     assert tuned.hits == 4
     # 3 gained, 1 lost: 5/16. Three hits on ten of a hundred are rarer.
-    assert of_counts(new, base, control, lost) == pytest.approx(5 / 16)
-    assert of_counts(new, base, control) == pytest.approx(5 / 16)
+    assert p_value_from_counts(new, base, control, lost) == pytest.approx(5 / 16)
+    assert p_value_from_counts(new, base, control) == pytest.approx(5 / 16)
 
 
 def test_the_report_has_a_table_of_tests():
