@@ -109,11 +109,15 @@ def run(task: Task, out: Path, work: Path) -> str:
     place, steps = work / "federations" / digest, work / "steps" / task.name
     with simulation.lock_run(place):
         simulation.simulate(config, place, listener=lambda _: None, verdicts=work / "verdicts")
-    wish = build(query_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name)
-    limit = config.queries.limit if wish.limit is None else wish.limit
-    wish = replace(wish, seed=task.seed, limit=limit)
-    resolved = pipeline.check(pipeline.AttributionRequest(rounds=place, wish=wish))
-    planned = query_plan.plan(resolved.federation, wish)
+    protocol_config = build(
+        query_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name
+    )
+    limit = config.queries.limit if protocol_config.limit is None else protocol_config.limit
+    protocol_config = replace(protocol_config, seed=task.seed, limit=limit)
+    resolved = pipeline.resolve_request(
+        pipeline.AttributionRequest(rounds=place, protocol_config=protocol_config)
+    )
+    planned = query_plan.plan(resolved.federation, protocol_config)
     steps.mkdir(parents=True, exist_ok=True)
     estimates, _ = estimation.estimate(planned, steps / "estimates", steps / LOG, recorded=False)
     with DetectionPool(Machine(workers=1)) as pool:

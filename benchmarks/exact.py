@@ -88,8 +88,8 @@ def cost(context: AttackContext, threshold: float, repeats: int) -> None:
     rows = [one.rows for one in found["walking"]]
     print(
         f"{asked.size} prefixes, {len(questions)} different ones, {len(target_set.labels)} targets "
-        f"and {len(target_set.controls)} controls, threshold {threshold:g}: {mean(rows):.1f} model rows a "
-        f"different prefix ({max(rows)} at most)"
+        f"and {len(target_set.controls)} controls, threshold {threshold:g}: "
+        f"{mean(rows):.1f} model rows a different prefix ({max(rows)} at most)"
     )
     print(line("sampling n = 15 / walking", spent, "sampling", "walking"))
     settled = "sampling until settled"

@@ -67,6 +67,11 @@ class AttackContext:
     """What finds PII in text that the model writes."""
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
 
+    @property
+    def attacked_documents(self) -> Sequence[Document]:
+        """The victim's documents, or the attacker's own without a victim."""
+        return self.attacker if self.victim is None else self.victim
+
     def with_start(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
         """Return `prompt` behind the start that the target expects there."""
         name = self.beginning.start if at_start else self.beginning.middle

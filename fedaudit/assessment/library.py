@@ -191,7 +191,7 @@ def audit(
     """
     prepared = prepare(target, **settings)
     session = prepared.session(out, resume=resume)
-    report = _ran(session, watching)
+    report = _run_session(session, watching)
     if prepared.defenses is None:
         return report
     return with_defenses(report, prepared.defenses, session.folder, DefenseWatch())
@@ -236,7 +236,7 @@ def extract(
         options=options or {},
         **settings,
     )
-    return _ran(AuditSession(request, _path(out), resume=resume), watching)
+    return _run_session(AuditSession(request, _path(out), resume=resume), watching)
 
 
 def infer(
@@ -261,10 +261,10 @@ def infer(
         options=options or {},
         **settings,
     )
-    return _ran(AuditSession(request, _path(out), resume=resume), watching)
+    return _run_session(AuditSession(request, _path(out), resume=resume), watching)
 
 
-def _ran(session: AuditSession, watching: AbstractContextManager[Watcher] | None) -> Report:
+def _run_session(session: AuditSession, watching: AbstractContextManager[Watcher] | None) -> Report:
     done = session.run(watching)
     assert done is not None  # only a shard has no report
     return done.report

@@ -177,7 +177,7 @@ def _attribution(
         machine=Machine(device=common["device"], dtype=common["dtype"]),
     )
     try:
-        attribution.check(request)
+        attribution.resolve_request(request)
     except FedauditError as error:
         left_out["attribution"] = str(error)
         return None

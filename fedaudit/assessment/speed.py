@@ -8,7 +8,7 @@ from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.records import Document, GenerationRequest, Target
 from fedaudit.assessment.cost import Cost
 
-TRIED, LENGTH, PROMPT = 64, 10, 50
+TIMED_CONTINUATIONS, TIMED_TOKENS, TIMED_PROMPT_TOKENS = 64, 10, 50
 """Continuations that are sampled, the tokens of each, and the tokens of its prompt."""
 LONGEST = 256
 """Tokens of a text that is scored."""
@@ -33,17 +33,17 @@ def try_speed(engine: Engine, target: Target, documents: Sequence[Document]) -> 
     """
     if not documents:
         raise ValueError("Without documents there is nothing to try.")
-    tokens = engine.tokenize([d.text for d in documents[:TRIED]])
+    tokens = engine.tokenize([d.text for d in documents[:TIMED_CONTINUATIONS]])
     ids = [text.ids[:LONGEST] for text in tokens if text.ids]
-    prompts = list(dict.fromkeys(sequence[:PROMPT] for sequence in ids))
+    prompts = list(dict.fromkeys(sequence[:TIMED_PROMPT_TOKENS] for sequence in ids))
     _generate(engine, target, prompts[:1], 1)
     began = time.perf_counter()
-    _generate(engine, target, prompts, -(-TRIED // len(prompts)))
+    _generate(engine, target, prompts, -(-TIMED_CONTINUATIONS // len(prompts)))
     generation_time = time.perf_counter() - began
     began = time.perf_counter()
     engine.score(target, ids)
     scored = time.perf_counter() - began
-    token_count = -(-TRIED // len(prompts)) * len(prompts) * LENGTH
+    token_count = -(-TIMED_CONTINUATIONS // len(prompts)) * len(prompts) * TIMED_TOKENS
     return Speed(token=generation_time / token_count, text=scored / len(ids))
 
 
@@ -51,7 +51,7 @@ def _generate(
     engine: Engine, target: Target, prompts: Sequence[tuple[int, ...]], samples: int
 ) -> None:
     requests = [
-        GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=LENGTH)
+        GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=TIMED_TOKENS)
         for prompt in prompts
     ]
     engine.generate(target, GenerationBatch(requests, seed=0))

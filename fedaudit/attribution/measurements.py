@@ -16,7 +16,7 @@ from fedaudit.metrics.intervals import wilson
 PROTOCOL = "fed_attr"
 PUBLISHED = "paper_rule"
 """The paper's own rule on the same scores: Z above the threshold, whatever else is known."""
-NOWHERE: Mapping[str, object] = {}
+NO_SCOPE: Mapping[str, object] = {}
 MARKED, INNOCENT = "marked", "innocent"
 
 
@@ -24,7 +24,7 @@ def row(
     plugin: str,
     metric: str,
     value: float | None,
-    scope: Mapping[str, object] = NOWHERE,
+    scope: Mapping[str, object] = NO_SCOPE,
     *,
     n: int | None = None,
     hits: int | None = None,

@@ -39,7 +39,7 @@ from fedaudit.system.files import existing_path, sha256
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
 
-CLEAN = 64
+MAX_CLEAN_TEXTS = 64
 """At most so many held-out texts are given to a method that needs clean ones."""
 
 Watcher = Callable[[str], Progress]
@@ -54,7 +54,7 @@ class AttributionRequest:
     commitments: Path | None = None
     """The published commitments; without it, those in the federation's folder, if any."""
     methods: tuple[str, ...] = (measurements.PROTOCOL,)
-    wish: ProtocolConfig = field(default_factory=ProtocolConfig)
+    protocol_config: ProtocolConfig = field(default_factory=ProtocolConfig)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the methods and watermarks, by name; a mark keeps the others that it has."""
     threshold: float = THRESHOLD
@@ -78,7 +78,7 @@ class ResolvedRequest:
     """The published commitments that marks are compared with; None where there are none."""
 
 
-def check(request: AttributionRequest) -> ResolvedRequest:
+def resolve_request(request: AttributionRequest) -> ResolvedRequest:
     """Return what is attributed, after every check that needs no model.
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
@@ -104,7 +104,7 @@ def check(request: AttributionRequest) -> ResolvedRequest:
     for mark in marks:
         registry.create("watermark", mark.name, mark.options)
     if measurements.PROTOCOL in request.methods:
-        query_plan.plan(federation, request.wish)
+        query_plan.plan(federation, request.protocol_config)
     default_path = federation.path / commitments.NAME
     chosen = request.commitments or (default_path if default_path.exists() else None)
     if request.commitments:
@@ -117,14 +117,14 @@ def check(request: AttributionRequest) -> ResolvedRequest:
 def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress) -> "Report":
     """Attribute the marks of a federation, all parts of which are available."""
     start_time = datetime.now(UTC)
-    resolved = check(request)
+    resolved = resolve_request(request)
     truth = truth_of(resolved.federation)
     measured: list[Measurement] = []
     limits = unchecked_caveats(resolved.federation)
     decision, planned, status = None, None, None
     with DetectionPool(request.machine) as pool:
         if measurements.PROTOCOL in request.methods:
-            planned = query_plan.plan(resolved.federation, request.wish)
+            planned = query_plan.plan(resolved.federation, request.protocol_config)
             scores, sum_seconds = _protocol(planned, resolved, pool, watch)
             status = (
                 commitment.check_commitments(scores, resolved.commitments)
@@ -266,7 +266,7 @@ def _clean(federation: Federation) -> list[str]:
     path = federation.path / "data/held_out.jsonl"
     if not path.is_file():
         return []
-    return [d.text for d in corpus.read(path, federation.template)][:CLEAN]
+    return [d.text for d in corpus.read(path, federation.template)][:MAX_CLEAN_TEXTS]
 
 
 def name_of(request: AttributionRequest, resolved: ResolvedRequest) -> str:
@@ -282,7 +282,7 @@ def _settings(request: AttributionRequest, resolved: ResolvedRequest) -> dict[st
         "commitments": str(resolved.commitments or ""),
         "methods": list(request.methods),
         "options": {name: dict(options) for name, options in request.options.items()},
-        "wish": asdict(request.wish),
+        "wish": asdict(request.protocol_config),
         "threshold": request.threshold,
         "alpha": request.alpha,
         "seed": request.seed,

@@ -91,7 +91,7 @@ def plaintext_rounds(
             last=federation.path / manifest.rounds[-1].adapter,
             aggregator=aggregator,
             marks=detection.watermark_plugins(marks),
-            measure=_measuring(federation, marks, pool),
+            measure=_adapter_scorer(federation, marks, pool),
             write=_writing(aggregator, Path(folder)),
             texts=texts,
             threshold=threshold,
@@ -118,13 +118,13 @@ def _round_record(federation: Federation, aggregator: Aggregator, record: Round)
     )
 
 
-def _measuring(
+def _adapter_scorer(
     federation: Federation, marks: Sequence[Mark], pool: DetectionPool
 ) -> Callable[[Sequence[Path]], list[Scores]]:
     """Return a function that tests adapters, as many at a time as there are processes."""
     base = federation.manifest.base
 
-    def tested(chosen: Sequence[Path]) -> list[Scores]:
+    def score_adapters(chosen: Sequence[Path]) -> list[Scores]:
         shards = [range(k, len(chosen), pool.count()) for k in range(pool.count())]
         jobs = [
             DetectionJob(
@@ -142,7 +142,7 @@ def _measuring(
             by_index |= dict(zip(shards[key], scores, strict=True))
         return [by_index[i] for i in range(len(chosen))]
 
-    return tested
+    return score_adapters
 
 
 def _writing(aggregator: Aggregator, root: Path) -> Callable[[Path, Update], Path]:

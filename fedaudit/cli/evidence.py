@@ -74,7 +74,7 @@ def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
         timestamp = attestation.attestation_time(
             attestation_path, attestation.public_key(key), content
         )
-    except attestation.Refused as error:
+    except attestation.AttestationError as error:
         return [replace(check, state="differs", why=str(error))]
     return [replace(check, state="same", why=f"signed at {timestamp} with the key of {key.name}")]
 

@@ -7,6 +7,7 @@
 * `budget_sweep`: What a smaller budget would have found, read off one run (FedPII, section 5.2,
   figure 4).
 * `calibration`: How sure a score is: probabilities learnt from labelled scores.
+* `combinatorics`: Binomial coefficients that are too large for floats.
 * `counterfactual`: Counterfactual memorization: what a model gives with some data, less what it
   gives without.
 * `document_frequency`: Document frequency: in how many training texts a string stands (FedPII,

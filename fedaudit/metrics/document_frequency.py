@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.api.records import Measurement
+from fedaudit.metrics.combinatorics import log_choose
 
 Codes = npt.NDArray[Any]
 
@@ -173,12 +174,8 @@ def _median_rank(n: int) -> int:
     """
     below, rank = 0.0, 0
     while rank < n / 2:
-        below += math.exp(_log_choose(n, rank) - n * math.log(2))
+        below += math.exp(log_choose(n, rank) - n * math.log(2))
         if below > 0.025:
             break
         rank += 1
     return rank
-
-
-def _log_choose(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

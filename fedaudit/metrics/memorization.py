@@ -14,7 +14,7 @@ Categories = Collection[str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class PrefixHits:
     """One prefix, and the clients whose suffixes the model's continuation of it resembles."""
 
     client: str
@@ -54,7 +54,7 @@ class Ratios:
 
 
 def ratios(
-    probed: Iterable[Probed], sizes: Mapping[str, int], categories: Categories = None
+    prefix_hits: Iterable[PrefixHits], sizes: Mapping[str, int], categories: Categories = None
 ) -> Ratios:
     """Return MR of every pair of clients, intra, inter and total (Lee et al., section 3).
 
@@ -65,7 +65,7 @@ def ratios(
     other; intra and inter, weighted means over independent prefixes, have MOVER intervals
     (Zou and Donner 2008). Raises ValueError for a prefix or hit of a client not in `sizes`.
     """
-    rows = list(probed)
+    rows = list(prefix_hits)
     strangers = {row.client for row in rows} | {client for row in rows for client in row.reached()}
     if strangers := strangers - sizes.keys():
         raise ValueError(f"No number of documents for {', '.join(sorted(strangers))}.")

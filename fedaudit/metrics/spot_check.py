@@ -1,6 +1,8 @@
 """Spot checks: how likely a random sample holds at least one of the answers that are forged."""
 
-from math import ceil, expm1, lgamma
+from math import ceil, expm1
+
+from fedaudit.metrics.combinatorics import log_choose
 
 
 def detection_probability(questions: int, sample_size: int, share: float) -> float:
@@ -18,10 +20,4 @@ def detection_probability(questions: int, sample_size: int, share: float) -> flo
         return 0.0
     if sample_size > questions - forged:
         return 1.0
-    return -expm1(
-        _log_choose(questions - forged, sample_size) - _log_choose(questions, sample_size)
-    )
-
-
-def _log_choose(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+    return -expm1(log_choose(questions - forged, sample_size) - log_choose(questions, sample_size))

@@ -33,7 +33,7 @@ LONGEST_KEY, LONGEST = 2**16, 2**24
 """Bytes of a key's file, and of an attestation's."""
 
 
-class Refused(ValueError):
+class AttestationError(ValueError):
     """An attestation that does not hold; its text says why."""
 
 
@@ -86,9 +86,10 @@ def sign(body: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
 
 
 def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
-    """Return the statement in an attestation's file; Refused unless `key` has signed it.
+    """Return the statement in an attestation's file; AttestationError unless `key` has signed it.
 
-    Raises Refused also for what is no such statement, and InputError for what is no regular file.
+    Raises AttestationError also for what is no such statement, and InputError for what is no
+    regular file.
     """
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error, VerificationError
@@ -99,27 +100,30 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
         envelope.verify([SSlibKey.from_crypto(key)], 1)
         body = json.loads(envelope.payload)
     except FileNotFoundError:
-        raise Refused(f"there is no {path.name} beside the report") from None
+        raise AttestationError(f"there is no {path.name} beside the report") from None
     except VerificationError:
-        raise Refused("this key has not signed it, or it was altered") from None
+        raise AttestationError("this key has not signed it, or it was altered") from None
     except (AttributeError, Error, LookupError, OSError, RecursionError, TypeError, ValueError):
-        raise Refused("it is no DSSE envelope, or it was altered") from None
+        raise AttestationError("it is no DSSE envelope, or it was altered") from None
     named = isinstance(body, dict) and (body.get("_type"), body.get("predicateType"))
     if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, PREDICATE):
-        raise Refused("what is signed is no statement about a report of fedaudit")
+        raise AttestationError("what is signed is no statement about a report of fedaudit")
     return dict(body)
 
 
 def attestation_time(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:
-    """Return when the attestation in `path` was made; Refused unless it is of this report."""
+    """Return when the attestation in `path` was made.
+
+    Raises AttestationError unless it is of this report.
+    """
     body = open_attestation(path, key)
     try:
         expected_hash = str(body["predicate"]["report"]["digest"]["sha256"])
         timestamp = str(body["predicate"]["timeCreated"])
     except (LookupError, TypeError):
-        raise Refused("its statement names no report") from None
+        raise AttestationError("its statement names no report") from None
     if hashlib.sha256(content).hexdigest() != expected_hash:
-        raise Refused("another report was signed, or the report was altered afterwards")
+        raise AttestationError("another report was signed, or the report was altered afterwards")
     return timestamp
 
 

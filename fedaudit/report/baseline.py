@@ -16,8 +16,8 @@ from fedaudit.report.checklist.leaks import CAME_OUT, disclosure_modes
 from fedaudit.report.comparison import (
     comparison_notes,
     estimate_of,
+    finding_identity,
     row_key,
-    telling_evidence,
 )
 from fedaudit.report.query import Row
 from fedaudit.report.tables.assessment import judged_name
@@ -117,7 +117,7 @@ def _proven_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
     for finding, mode in zip(report["findings"], disclosure_modes(report), strict=True):
         if mode == CAME_OUT and finding["severity"] != "unverified":
             key = (finding["measurement"], finding["label"])
-            evidence.setdefault(key, set()).add("\n".join(telling_evidence(finding)))
+            evidence.setdefault(key, set()).add("\n".join(finding_identity(finding)))
     return evidence
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
-from fedaudit.report.query import Row
+from fedaudit.report.query import Row, is_sweep
 
 COMPARED_METRICS = frozenset(
     {
@@ -28,9 +28,8 @@ COMPARED_METRICS = frozenset(
     }
 )
 """Metrics that are compared: what came out, and what the model is good for."""
-TELLING = ("hmac", "client", "victim", "attacker", "mark", "document")
+IDENTITY_FIELDS = ("hmac", "client", "victim", "attacker", "mark", "document")
 """Fields of a finding's evidence that identify it, and stay the same in another run."""
-SWEPT = frozenset({"budget", "samples"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +95,10 @@ def mcnemar_two_sided(appeared: int, disappeared: int) -> float:
     return min(1.0, 2 * mcnemar(max(appeared, disappeared), min(appeared, disappeared)))
 
 
-def telling_evidence(finding: Row) -> list[str]:
+def finding_identity(finding: Row) -> list[str]:
     """Return what identifies a finding among others of its kind, the same in every run."""
     evidence = finding["evidence"]
-    fields = [f"{name}={evidence[name]}" for name in TELLING if name in evidence]
+    fields = [f"{name}={evidence[name]}" for name in IDENTITY_FIELDS if name in evidence]
     return fields or [str(finding["id"])]
 
 
@@ -120,7 +119,7 @@ def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
     first_rows = {row_key(row): row for row in first["measurements"]}
     for row in second["measurements"]:
         before = first_rows.get(row_key(row))
-        if before is None or row["metric"] not in COMPARED_METRICS or row["scope"].keys() >= SWEPT:
+        if before is None or row["metric"] not in COMPARED_METRICS or is_sweep(row):
             continue
         if before["value"] is None or row["value"] is None:
             continue

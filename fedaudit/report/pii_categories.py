@@ -12,7 +12,7 @@ from fedaudit.pii.taxonomy import Category, category, in_order, major_category, 
 from fedaudit.report.query import Row
 from fedaudit.report.tables.extraction.prompted import labels
 from fedaudit.report.tables.extraction.untargeted import untargeted_tables
-from fedaudit.report.tables.table import Table, laid_out
+from fedaudit.report.tables.table import Table, build_table
 from fedaudit.report.verdict.policy import SWEPT
 
 METRICS = ("coverage", "extraction_recall", "extraction_precision")
@@ -68,7 +68,7 @@ def norm_tables(report: Row) -> list[Table]:
     """Return which clauses speak of the kinds of personal data that the report counts or lists."""
     lines = [_line(kind, kind_labels) for kind, kind_labels in _kinds(report).items()]
     columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in taxonomy().norms))
-    table = laid_out("What norms say", lines, columns, notes=(NO_ADVICE,))
+    table = build_table("What norms say", lines, columns, notes=(NO_ADVICE,))
     return [table] if lines else []
 
 

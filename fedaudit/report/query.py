@@ -1,13 +1,17 @@
 """Finding one's way among the measurements of a report: which belong together, in which order."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
+from fedaudit.api.records import Severity
 from fedaudit.report.attribution_parts import attribution_part
 from fedaudit.report.verdict.policy import SWEPT
 
 Row = Mapping[str, Any]
 """A measurement of a report.json."""
+
+SEVERITIES: tuple[str, ...] = get_args(Severity)
+"""The severities of findings, the worst first."""
 
 SOURCES = {
     "tuned": "tuned",
@@ -40,7 +44,7 @@ MEMORIZATION = (
     *("repetitive", "too_short", "median_length", "drawn"),
 )
 
-_TELLING = ("tuned-not-base", "tuned", "base", "control")
+_SOURCES_BY_RANK = ("tuned-not-base", "tuned", "base", "control")
 
 
 def total_coverages(report: Row) -> list[Row]:
@@ -68,21 +72,21 @@ def _has_label(row: Row) -> bool | None:
     return None if "category" in row["scope"] else "label" in row["scope"]
 
 
-def most_telling(rows: Sequence[Row]) -> list[Row]:
-    """Return the most telling coverages by label of one attack, the largest first.
+def largest_label_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the coverages by label of one attack in its preferred source, the largest first.
 
     Those beyond the base before the tuned model's, those of all targets before a selection's.
     """
-    best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), scope_of(row)))
+    best = min(rows, key=lambda row: (source_rank(row), _rank(row, "set"), scope_of(row)))
     keys = [key for key in best["scope"] if key != "label"]
     like = [row for row in rows if scope_text(row, keys) == scope_text(best, keys)]
     return sorted(like, key=lambda r: (-(r["hits"] or 0), -(r["n"] or 0), str(r["scope"]["label"])))
 
 
-def telling_rank(row: Row) -> int:
+def source_rank(row: Row) -> int:
     """Return 0 for what came out beyond the base, which says most, 1 for all that came out, ..."""
     source = row["scope"].get("source")
-    return _TELLING.index(source) if source in _TELLING else len(_TELLING)
+    return _SOURCES_BY_RANK.index(source) if source in _SOURCES_BY_RANK else len(_SOURCES_BY_RANK)
 
 
 def set_rank(row: Row) -> int:
@@ -93,7 +97,7 @@ def set_rank(row: Row) -> int:
 def strongest_total(rows: Sequence[Row]) -> Row | None:
     """Return the total that says most about an attack: the highest one beyond the base."""
     totals = [row for row in rows if row["value"] is not None]
-    return min(totals, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None)
+    return min(totals, key=lambda r: (source_rank(r), _rank(r, "set"), -r["value"]), default=None)
 
 
 def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:

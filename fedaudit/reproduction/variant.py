@@ -115,12 +115,16 @@ def _attribution_reports(
     if not variant.attribution:
         return
     options = {name: dict(table) for name, table in variant.options.items()}
-    wish = build(ProtocolConfig, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
-    limit = config.queries.limit if wish.limit is None else wish.limit  # 1 is meant as none
+    protocol_config = build(
+        ProtocolConfig, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}"
+    )
+    limit = (
+        config.queries.limit if protocol_config.limit is None else protocol_config.limit
+    )  # 1 is meant as none
     request = attribution.AttributionRequest(
         rounds=folder,
         methods=variant.attribution,
-        wish=replace(wish, seed=config.seed, limit=limit),
+        protocol_config=replace(protocol_config, seed=config.seed, limit=limit),
         options=options,
         seed=config.seed,
         federations=0,

@@ -231,8 +231,8 @@ def test_sums_over_a_single_client_are_called_what_they_are(run, fed, others, si
 
 
 def test_what_colluding_clients_leave_together(fed):
-    wish = ProtocolConfig(others=3, pairs=1, threshold=3, limit=1.0)
-    planned = plan(open_federation(fed.path), wish)
+    protocol_config = ProtocolConfig(others=3, pairs=1, threshold=3, limit=1.0)
+    planned = plan(open_federation(fed.path), protocol_config)
     drawn = planned.designs[1]
     [target, *_] = drawn.designs
     alone = replace(planned, designs={1: replace(drawn, designs=(target,))})

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.intervals import wilson
-from fedaudit.metrics.memorization import Probed, has_repeats, length_summary, most_hit, ratios
+from fedaudit.metrics.memorization import PrefixHits, has_repeats, length_summary, most_hit, ratios
 
 V, I, P = "verbatim", "idea", "paraphrase_high"  # noqa: E741
 # Four prefixes of a, two of b, one of c.
 TABLE = [
-    Probed("a", (("a", V), ("b", V))),
-    Probed("a", (("a", I),)),
-    Probed("a", (("c", P), ("b", P))),
-    Probed("a"),
-    Probed("b", (("b", V), ("b", I))),
-    Probed("b"),
-    Probed("c", (("a", P),)),
+    PrefixHits("a", (("a", V), ("b", V))),
+    PrefixHits("a", (("a", I),)),
+    PrefixHits("a", (("c", P), ("b", P))),
+    PrefixHits("a"),
+    PrefixHits("b", (("b", V), ("b", I))),
+    PrefixHits("b"),
+    PrefixHits("c", (("a", P),)),
 ]
 SIZES = {"a": 60, "b": 30, "c": 10}
 
@@ -64,7 +64,7 @@ def test_intervals_by_hand():
 
 
 def test_nothing_found_has_an_upper_bound():
-    found = ratios([Probed("a")] * 100 + [Probed("b")] * 100, {"a": 1, "b": 1})
+    found = ratios([PrefixHits("a")] * 100 + [PrefixHits("b")] * 100, {"a": 1, "b": 1})
     upper = wilson(0, 100).high
     assert found.intra.estimate.low == found.intra.estimate.value == 0
     assert found.intra.estimate.high == pytest.approx(upper / math.sqrt(2))
@@ -80,30 +80,30 @@ def test_categories_are_counted_apart():
 
 
 def test_what_cannot_be_measured_is_none():
-    alone = ratios([Probed("a", (("a", V),))], {"a": 5})
+    alone = ratios([PrefixHits("a", (("a", V),))], {"a": 5})
     assert alone.inter.estimate is None
     assert alone.inter_of["a"].estimate is None
-    short = ratios([Probed("a", (("a", V),))], {"a": 5, "b": 5, "empty": 0})
+    short = ratios([PrefixHits("a", (("a", V),))], {"a": 5, "b": 5, "empty": 0})
     assert short.unmeasured == ("b",)
     assert short.pairs["b", "a"].estimate is None
     assert short.intra.estimate.value == 1  # Over the clients that were measured.
     nothing = ratios([], {"a": 1})
     assert (nothing.total.estimate, nothing.intra.estimate, nothing.total.n) == (None, None, 0)
-    for stray in (Probed("x"), Probed("a", (("x", V),))):
+    for stray in (PrefixHits("x"), PrefixHits("a", (("x", V),))):
         with pytest.raises(ValueError, match="No number of documents for x"):
             ratios([stray], {"a": 1})
 
 
 NAMES = st.sampled_from("abc")
 HITS = st.lists(st.tuples(NAMES, st.sampled_from([V, I, P])), max_size=4).map(tuple)
-TABLES = st.lists(st.builds(Probed, NAMES, HITS), max_size=12)
+TABLES = st.lists(st.builds(PrefixHits, NAMES, HITS), max_size=12)
 WEIGHTS = st.fixed_dictionaries({name: st.integers(1, 50) for name in "abc"})
 
 
 @given(TABLES, WEIGHTS, st.permutations("abc"))
 def test_swapping_labels_swaps_the_matrix(table, sizes, order):
     new = dict(zip("abc", order, strict=True))
-    moved = [Probed(new[r.client], tuple((new[k], c) for k, c in r.hits)) for r in table]
+    moved = [PrefixHits(new[r.client], tuple((new[k], c) for k, c in r.hits)) for r in table]
     before, after = ratios(table, sizes), ratios(moved, {new[j]: sizes[j] for j in sizes})
     assert after.pairs == {(new[j], new[k]): rate for (j, k), rate in before.pairs.items()}
     assert after.total == before.total

@@ -22,7 +22,7 @@ from fedaudit.federation import commitments as files
 from fedaudit.federation.commitments import Commitments
 from fedaudit.metrics.attribution import stouffer
 
-ANYBODY = (
+NO_COMMITMENTS_CAVEAT = (
     "no commitments were given: nobody vouches that the keys were fixed before training, and who "
     "may try keys on these answers can find one that accuses anybody"
 )
@@ -166,7 +166,10 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
         f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
     )
     if status is None:
-        return [f"{ANYBODY}; scores of {description} were given, of other keys nothing is known"]
+        return [
+            f"{NO_COMMITMENTS_CAVEAT}; scores of {description} were given, of other keys "
+            "nothing is known"
+        ]
     caveats = [
         f"{description} were tested; published commitments match {len(status.committed)} of them"
     ]

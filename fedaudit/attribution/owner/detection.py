@@ -77,7 +77,7 @@ def generate_answers(
     for new, decoding in dict.fromkeys((request.max_new_tokens, how) for request, how in questions):
         chosen = [q for q in questions if (q[0].max_new_tokens, q[1]) == (new, decoding)]
 
-        def told(number: int, _: int, before: int = done) -> None:
+        def report_progress(number: int, _: int, before: int = done) -> None:
             progress(before + number, len(questions))
 
         rows = engine.answers(
@@ -85,7 +85,7 @@ def generate_answers(
             [request.prompt for request, _ in chosen],
             new=new,
             decoding=decoding,
-            progress=told,
+            progress=report_progress,
         )
         for target_answers, row in zip(answers, rows, strict=True):
             target_answers.update(zip(chosen, row, strict=True))

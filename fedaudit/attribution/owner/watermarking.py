@@ -25,7 +25,7 @@ from fedaudit.system.files import existing_parent, existing_path, read_regular
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
-KEPT_BACK = 10
+PROMPT_EVERY = 10
 """One in so many documents is a prompt where no prompts are named."""
 
 
@@ -136,8 +136,8 @@ def _texts(request: WatermarkRequest, unread: Counter[str]) -> tuple[list[Docume
     if request.prompts is not None:
         prompts = [d.text for d in corpus.read(existing_path(request.prompts, "file"), form)]
     else:
-        prompts = [d.text for d in documents[::KEPT_BACK]]
-        documents = [d for i, d in enumerate(documents) if i % KEPT_BACK]
+        prompts = [d.text for d in documents[::PROMPT_EVERY]]
+        documents = [d for i, d in enumerate(documents) if i % PROMPT_EVERY]
     if not documents:
         raise InputError(f"{request.documents} holds no document to mark.")
     return documents, prompts

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator, Update
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
-from fedaudit.attribution.server import ledger
-from fedaudit.attribution.server import sums_log as log_of
+from fedaudit.attribution.server import ledger, sums_log
 from fedaudit.attribution.server.masks import masks
 from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.federation import adapters, secure_sums
@@ -77,17 +76,17 @@ def estimate(
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
     planned, estimates = remaining_plan(planned, out), _open_estimates(planned, out)
-    logs, todo = log_of.read(log, estimates.run), list(planned.designs)
+    logs, todo = sums_log.read(log, estimates.run), list(planned.designs)
     if recorded:
         ledger.check(planned, estimates.run, logs)
     for done, number in enumerate(todo):
-        logs = log_of.add_entry(logs, _entry(planned, number))
-        log_of.write(logs, log, estimates.run)
+        logs = sums_log.add_entry(logs, _entry(planned, number))
+        sums_log.write(logs, log, estimates.run)
         if recorded:  # after the log, from which an interrupted run is resumed
-            logs = log_of.add_entry(
-                logs, {**_entry(planned, number), "ledger": _log_round(planned, number)}
+            logs = sums_log.add_entry(
+                logs, {**_entry(planned, number), "ledger": _append_to_ledger(planned, number)}
             )
-            log_of.write(logs, log, estimates.run)
+            sums_log.write(logs, log, estimates.run)
         record, files, dimension = _estimate_round(planned, number, out)
         estimates = replace(
             estimates,
@@ -95,7 +94,7 @@ def estimate(
             files={**estimates.files, **files},
             dimension=dimension,
         )
-        folder_of.write(estimates, out)
+        estimates_folder.write(estimates, out)
         progress(done + 1, len(todo))
     return estimates, time.perf_counter() - began
 
@@ -103,8 +102,8 @@ def estimate(
 def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
     federation = planned.federation
     run = identity(federation)
-    if (out / folder_of.NAME).exists():
-        estimates = folder_of.read(out)
+    if (out / estimates_folder.NAME).exists():
+        estimates = estimates_folder.read(out)
         if estimates.run != run:
             raise InputError(f"{out} holds estimates of another run; choose another --out.")
         if estimates.weights != planned.weighting:
@@ -273,8 +272,8 @@ def start_adapter(federation: Federation, aggregator: Aggregator, record: Round)
     ].adapter
 
 
-def _log_round(planned: SumPlan, number: int) -> str:
-    """Return the hash of a round's entry in the ledger."""
+def _append_to_ledger(planned: SumPlan, number: int) -> str:
+    """Append a round to the ledger, and return the hash of its entry."""
     shares = planned.weights
     rho = {
         combination.target: round(subset_design.masking_strength(masks(combination, shares)), 4)

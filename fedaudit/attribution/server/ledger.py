@@ -27,7 +27,7 @@ from fedaudit.system.files import atomic_text, read_regular, sha256
 from fedaudit.system.locks import locked
 
 NAME = "ledger.jsonl"
-OLDER = {
+LEGACY_DEFAULTS = {
     **asdict(DesignSettings()),
     "others": None,
     "pairs": None,
@@ -222,7 +222,9 @@ def resume_plan(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
             continue
         settings = {**asdict(design.settings), "threshold": planned.secure.threshold}
         # An older log leaves out settings that did not exist then.
-        if all(entry.get(name, default) == settings[name] for name, default in OLDER.items()):
+        if all(
+            entry.get(name, default) == settings[name] for name, default in LEGACY_DEFAULTS.items()
+        ):
             try:
                 designs[entry["round"]] = design.from_table(entry["designs"])
             except (KeyError, TypeError, AttributeError, UsageError):

@@ -99,30 +99,38 @@ class ProtocolConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) -> SumPlan:
+def plan(
+    federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False
+) -> SumPlan:
     """Draw the designs; nothing is asked yet.
 
-    `secret` draws them by a seed that nobody can guess, where neither the wish nor the federation
-    has one: whoever gets the estimates must not know the sets.
-    Raises UsageError for a missing round or an impossible design, InputError for a
-    federation without updates or sums.
+    `secret` draws them by a seed that nobody can guess, where neither `protocol_config` nor the
+    federation has one: whoever gets the estimates must not know the sets. Raises UsageError for a
+    missing round or an impossible design, InputError for a federation without updates or sums.
     """
     fed_manifest = federation.manifest
-    seed = wish.seed if wish.seed is not None else manifest.sum_queries(fed_manifest).seed
+    seed = (
+        protocol_config.seed
+        if protocol_config.seed is not None
+        else manifest.sum_queries(fed_manifest).seed
+    )
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
-    protocol = _protocol(fed_manifest, wish)
-    weighting, weights = _weighting(fed_manifest, wish.weights), client_weights(fed_manifest)
+    protocol = _protocol(fed_manifest, protocol_config)
+    weighting, weights = (
+        _weighting(fed_manifest, protocol_config.weights),
+        client_weights(fed_manifest),
+    )
     shares = weights if weighting == "size" else dict.fromkeys(weights, 1.0)
     # Stored sums are of sets that were drawn whatever the clients weigh.
     design_shares = None if _has_stored_sums(fed_manifest) else shares
-    secure = _secure(manifest.chosen_plugin(fed_manifest, "secure_aggregation"), wish)
-    chosen = _select_rounds(fed_manifest, wish.rounds)
+    secure = _secure(manifest.chosen_plugin(fed_manifest, "secure_aggregation"), protocol_config)
+    chosen = _select_rounds(fed_manifest, protocol_config.rounds)
     relative = {
         client: weights[client] / shares[client] for client in weights
     }  # in the round's own sum
     kinds = set_selection.kinds(fed_manifest, chosen, relative, design_shares)
-    settings = _settings(fed_manifest, wish, secure.threshold)
+    settings = _settings(fed_manifest, protocol_config, secure.threshold)
     if not _has_stored_sums(fed_manifest):
         settings = set_selection.nearest(protocol, settings, fed_manifest, kinds)
     if protocol == SHARED:
@@ -150,14 +158,14 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
     return planned
 
 
-def _protocol(fed_manifest: Manifest, wish: ProtocolConfig) -> str:
-    """Return the protocol: the one in `wish`, or the one that the federation was run with.
+def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:
+    """Return the protocol of `protocol_config`, or the one that the federation was run with.
 
     Raises UsageError for an unknown protocol, for settings of the other one, and for a protocol
     that differs from that of stored sums.
     """
     run_protocol = manifest.sum_queries(fed_manifest).protocol or PAIRS
-    protocol = wish.protocol or run_protocol
+    protocol = protocol_config.protocol or run_protocol
     if protocol not in PROTOCOLS:
         raise unknown_name_error("protocol", protocol, PROTOCOLS)
     if _has_stored_sums(fed_manifest) and protocol != run_protocol:
@@ -165,12 +173,14 @@ def _protocol(fed_manifest: Manifest, wish: ProtocolConfig) -> str:
             f"The federation's sums were stored while it ran, by protocol {run_protocol!r}: they "
             f"cannot be had by {protocol!r}."
         )
-    if protocol == SHARED and (wish.others is not None or wish.pairs is not None):
+    if protocol == SHARED and (
+        protocol_config.others is not None or protocol_config.pairs is not None
+    ):
         raise UsageError(
             "--others and --queries are of pairs of sets: shared sets have half the clients, and "
             "--sets says how many there are."
         )
-    if protocol == PAIRS and wish.sets is not None:
+    if protocol == PAIRS and protocol_config.sets is not None:
         raise UsageError("--sets is of shared sets: it needs --protocol shared.")
     return protocol
 
@@ -195,24 +205,30 @@ def _weighting(fed_manifest: Manifest, weighting: str) -> str:
     return stored
 
 
-def _settings(fed_manifest: Manifest, wish: ProtocolConfig, threshold: int) -> ProtocolSettings:
+def _settings(
+    fed_manifest: Manifest, protocol_config: ProtocolConfig, threshold: int
+) -> ProtocolSettings:
     """Return m, K or Q, limit and threshold: what was named, or the federation's."""
     queries = manifest.sum_queries(fed_manifest)
-    wishes = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
+    wishes = {
+        "others": protocol_config.others,
+        "pairs": protocol_config.pairs,
+        "limit": protocol_config.limit,
+    }
     named = {name for name, value in wishes.items() if value is not None}
     is_secure = fed_manifest.secure_aggregation is not None
-    if is_secure or wish.threshold is not None or "threshold" in wish.options:
+    if is_secure or protocol_config.threshold is not None or "threshold" in protocol_config.options:
         named.add("threshold")
     if _has_stored_sums(fed_manifest):  # drawn as its manifest says; an old one has no limit
         limit = 1.0 if queries.limit is None else queries.limit
     else:  # a simulation's settings have 1 where nobody chose a limit
         limit = defaults.LIMIT if queries.limit in (None, 1.0) else queries.limit
     return ProtocolSettings(
-        others=queries.others if wish.others is None else wish.others,
-        pairs=queries.pairs if wish.pairs is None else wish.pairs,
-        limit=limit if wish.limit is None else wish.limit,
+        others=queries.others if protocol_config.others is None else protocol_config.others,
+        pairs=queries.pairs if protocol_config.pairs is None else protocol_config.pairs,
+        limit=limit if protocol_config.limit is None else protocol_config.limit,
         threshold=threshold,
-        sets=queries.sets if wish.sets is None else wish.sets,
+        sets=queries.sets if protocol_config.sets is None else protocol_config.sets,
         explicit=frozenset(named),
     )
 
@@ -225,23 +241,23 @@ def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregat
     return lower
 
 
-def _secure(plugin: ChosenPlugin | None, wish: ProtocolConfig) -> SecureAggregation:
+def _secure(plugin: ChosenPlugin | None, protocol_config: ProtocolConfig) -> SecureAggregation:
     """Return the secure aggregation that answers: the federation's own, or one for its updates."""
-    name = wish.secure or (plugin.name if plugin else "") or "ideal"
+    name = protocol_config.secure or (plugin.name if plugin else "") or "ideal"
     options = dict(plugin.options) if plugin and name == plugin.name else {}
     secure: SecureAggregation = registry.create(
-        "secure aggregation", name, {**options, **wish.options}
+        "secure aggregation", name, {**options, **protocol_config.options}
     )
-    if wish.threshold is None:
+    if protocol_config.threshold is None:
         return secure
-    if "threshold" in options and wish.threshold < secure.threshold:
+    if "threshold" in options and protocol_config.threshold < secure.threshold:
         raise UsageError(
             f"The federation's secure aggregation gives no sum over fewer than "
-            f"{secure.threshold} clients; a threshold of {wish.threshold} is below that."
+            f"{secure.threshold} clients; a threshold of {protocol_config.threshold} is below that."
         )
-    options["threshold"] = wish.threshold
+    options["threshold"] = protocol_config.threshold
     lower: SecureAggregation = registry.create(
-        "secure aggregation", name, {**options, **wish.options}
+        "secure aggregation", name, {**options, **protocol_config.options}
     )
     return lower
 

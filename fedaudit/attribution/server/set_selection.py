@@ -60,7 +60,7 @@ def pairs(
 ) -> dict[int, RoundDesign]:
     """Return pairs of sets for every participant of the rounds, in the order of the clients."""
 
-    def drawn(number: int) -> PairDesign:
+    def draw_pairs(number: int) -> PairDesign:
         participants = manifest.rounds[number].participants
         draws = [
             subset_design.draw(
@@ -81,7 +81,7 @@ def pairs(
             tuple(draw.design for draw in draws), settings.limit, len(participants), tries
         )
 
-    return {number: _draw_round(number, drawn) for number in numbers}
+    return {number: _draw_round(number, draw_pairs) for number in numbers}
 
 
 def shared(
@@ -90,10 +90,10 @@ def shared(
     """Return the sets that each round's estimates share.
 
     Raises UsageError where a client's update follows from them and the round's own sum: drawing
-    again for that would make the law of the sets depend on the clients.
+    again for that would make the distribution of the sets depend on the clients.
     """
 
-    def drawn(number: int) -> SharedDesign:
+    def draw_shared(number: int) -> SharedDesign:
         participants, rule = manifest.rounds[number].participants, rules[number]
         sets = shared_sets.draw_by(rule, participants, seed=seed, number=number)
         weights = {name: relative_weights[name] for name in participants}
@@ -105,7 +105,7 @@ def shared(
             )
         return SharedDesign(tuple(_in_order(manifest, number)), sets, rule)
 
-    return {number: _draw_round(number, drawn) for number in rules}
+    return {number: _draw_round(number, draw_shared) for number in rules}
 
 
 def _draw_round(number: int, draw: Callable[[int], RoundDesign]) -> RoundDesign:

@@ -7,7 +7,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.metrics.overlap import (
     Overlap,
     OverlapSettings,
-    Prepared,
+    PreparedText,
     compare_prepared,
     prepare_texts,
 )
@@ -22,7 +22,7 @@ CHUNK = 2000
 REMEMBERED = 1 << 13
 """Texts that a process keeps prepared."""
 
-_READY: dict[OverlapSettings, dict[str, Prepared]] = {}
+_READY: dict[OverlapSettings, dict[str, PreparedText]] = {}
 
 BROKEN = "A process that compares texts died; there may be too little memory."
 
@@ -103,7 +103,7 @@ def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> ChunkOverlaps:
     return rows
 
 
-def _prepare_texts(texts: Collection[str], settings: OverlapSettings) -> dict[str, Prepared]:
+def _prepare_texts(texts: Collection[str], settings: OverlapSettings) -> dict[str, PreparedText]:
     """Return texts, prepared all at once; a continuation comes again in the next chunk."""
     ready = _READY.setdefault(settings, {})
     if len(ready) + len(texts) > REMEMBERED:

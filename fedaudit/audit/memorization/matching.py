@@ -10,7 +10,7 @@ from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix
 from fedaudit.metrics.bm25 import nearest_documents
-from fedaudit.metrics.memorization import Probed, has_repeats
+from fedaudit.metrics.memorization import PrefixHits, has_repeats
 from fedaudit.metrics.overlap import Category, Overlap
 
 Clients = Mapping[str, ClientSample]
@@ -52,10 +52,10 @@ class MatchedContinuation:
     continued: Continuation
     hits: tuple[Match, ...]
 
-    def probed(self) -> Probed:
+    def prefix_hits(self) -> PrefixHits:
         """Return what the ratios count."""
         pairs = {(hit.victim, name): None for hit in self.hits for name in hit.categories}
-        return Probed(self.continued.client, tuple(pairs))
+        return PrefixHits(self.continued.client, tuple(pairs))
 
 
 def continue_prefixes(

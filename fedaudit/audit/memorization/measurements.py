@@ -64,8 +64,8 @@ def missing_rows(protocol: Protocol) -> list[Measurement]:
 def _ratios(model: ModelMatches, clients: Clients, category: str) -> Ratios:
     """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
     sizes = {name: sample.documents for name, sample in clients.items() if sample.splits}
-    probed = [answer.probed() for answer in model.answers]
-    return ratios(probed, sizes, None if category == ALL else (category,))
+    prefix_hits = [answer.prefix_hits() for answer in model.answers]
+    return ratios(prefix_hits, sizes, None if category == ALL else (category,))
 
 
 def _of_ratios(

@@ -125,7 +125,7 @@ def attribute(
         watermark=watermark,
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        wish=sums_options.wish(*chosen),
+        protocol_config=sums_options.build_protocol_config(*chosen),
         options=settings_by_installed_plugin(set_, "attribution", "watermark"),
         threshold=tau,
         alpha=alpha,
@@ -136,10 +136,10 @@ def attribute(
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    resolved_request = pipeline.check(request)
+    resolved_request = pipeline.resolve_request(request)
     if dry_run:
         return sums_options.print_dry_run(
-            sums_options.planned(rounds, request.wish),
+            sums_options.planned(rounds, request.protocol_config),
             resolved_request.marks,
             request.machine,
             helpers,

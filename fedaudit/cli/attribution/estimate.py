@@ -52,19 +52,20 @@ def estimate(
     they come. Without --seed the sets are drawn at random and only the log says them.
     """
     from fedaudit.attribution.server import dry_run as forecast
-    from fedaudit.attribution.server import estimation, ledger
-    from fedaudit.attribution.server import sums_log as log_of
+    from fedaudit.attribution.server import estimation, ledger, sums_log
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation.folder import unchecked_caveats
 
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
-    wish = sums_options.wish(*chosen, rounds=round_ or ())
+    protocol_config = sums_options.build_protocol_config(*chosen, rounds=round_ or ())
     rounds = sums_options.native(rounds, quiet=quiet)
-    planned = estimation.remaining_plan(sums_options.planned(rounds, wish, secret=True), out)
+    planned = estimation.remaining_plan(
+        sums_options.planned(rounds, protocol_config, secret=True), out
+    )
     beside = out if out.name else out.absolute()
     log_path = log or beside.with_name(f"{beside.name}.log.json")
-    logs = log_of.read(log_path, estimation.identity(planned.federation))
+    logs = sums_log.read(log_path, estimation.identity(planned.federation))
     planned = ledger.resume_plan(planned, logs) if seed is None else planned
     entries = ledger.check(planned, estimation.identity(planned.federation), logs)
     again = [entry.round for entry in entries if entry.round in planned.designs]

@@ -101,7 +101,7 @@ def helpers(colluding: str, *, dry_run: bool) -> list[str]:
     return names
 
 
-def wish(*design: Any, rounds: Sequence[int] = ()) -> "ProtocolConfig":
+def build_protocol_config(*design: Any, rounds: Sequence[int] = ()) -> "ProtocolConfig":
     """Return what the server is asked, in the order of NAMES."""
     from fedaudit.attribution.server.query_plan import ProtocolConfig
 
@@ -119,14 +119,14 @@ def native(rounds: Path, *, quiet: bool) -> Path:
     return native_folder(rounds, RUNS, lambda line: print_note(line, quiet=quiet))
 
 
-def planned(rounds: Path, wish: "ProtocolConfig", *, secret: bool = False) -> "SumPlan":
+def planned(rounds: Path, protocol_config: "ProtocolConfig", *, secret: bool = False) -> "SumPlan":
     """Return what would be asked of a federation."""
     from fedaudit.attribution.server import query_plan
     from fedaudit.federation.folder import check_consecutive, open_federation
 
     federation = open_federation(rounds)
     check_consecutive(federation)
-    return query_plan.plan(federation, wish, secret=secret)
+    return query_plan.plan(federation, protocol_config, secret=secret)
 
 
 def print_dry_run(

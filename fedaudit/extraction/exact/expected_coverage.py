@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedaudit.api.estimates import Z_95
 from fedaudit.extraction.exact.walk import DRAWS, WalkResult
 
 if TYPE_CHECKING:
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from fedaudit.metrics.intervals import Estimate
 
     Floats = npt.NDArray[np.float64]
-
-Z_95 = 1.959963984540054
-"""The 97.5 % quantile of the standard normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

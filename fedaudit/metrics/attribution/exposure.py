@@ -26,7 +26,7 @@ def leakage_bits(strength: float, dimension: int) -> float:
     The first term of the bound of theorem 4; the second, C d / n_eff, has an unknown constant C.
     `strength` is rho of the design, or E[rho]/2 for any accepted one; `dimension` is that of the
     updates' subspace. It bounds one estimate alone, not a series: see `exposure` and
-    `released_exposure`. Infinite for rho 0. Raises ValueError for negative numbers.
+    `estimate_exposure`. Infinite for rho 0. Raises ValueError for negative numbers.
     """
     if strength < 0 or dimension < 0:
         raise ValueError("A masking strength and a dimension are not negative.")
@@ -117,7 +117,7 @@ def exposure(
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class EstimateExposure:
     """What the estimates of one round expose to whoever knows their designs."""
 
     rank: int
@@ -127,7 +127,7 @@ class Released:
     """By how much rounding grows when all updates are solved for; None where they cannot be."""
 
 
-def released_exposure(designs: Sequence[Design]) -> Released:
+def estimate_exposure(designs: Sequence[Design]) -> EstimateExposure:
     """Return what the estimates of one round give away to an owner who knows the designs.
 
     One estimate hides its target behind the others' masks; N estimates are N equations in N
@@ -140,7 +140,7 @@ def released_exposure(designs: Sequence[Design]) -> Released:
     span = Span(len(names))
     determined = span.extend(rows, range(1, len(rows) + 1))
     full_rank = bool(names) and span.rank == len(names)
-    return Released(
+    return EstimateExposure(
         rank=span.rank,
         determined={names[column]: count for column, count in sorted(determined.items())},
         condition=float(np.linalg.cond(rows / _pairs(designs))) if full_rank else None,

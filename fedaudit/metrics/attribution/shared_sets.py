@@ -24,7 +24,7 @@ STARTS = 50
 STEPS = 400
 """Exchanges of two clients that are tried on each."""
 
-HEAT = 5.0
+INITIAL_TEMPERATURE = 5.0
 """The first temperature of the annealing, over N^2: worse exchanges are sometimes kept. Every
 second search keeps none that is worse: some systems are found by one way only."""
 
@@ -68,7 +68,7 @@ class SetSearch:
     """The largest share of another client's update in an estimate."""
     accepted: bool
     """Whether it may be asked for: by `is_accepted`, and no group below the threshold follows."""
-    loose: bool
+    accepted_without_limit: bool
     """Whether it would be accepted with a limit of 1."""
 
 
@@ -151,10 +151,10 @@ def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float
     everybody = np.ones_like(rows[:1])
     rank = len(rows) + (not rows[-1].all())
     independent = np.linalg.matrix_rank(np.vstack([rows, everybody])) == rank
-    return bool(independent and _lack(rows, queries, limit, ratio) <= TOLERANCE**2)
+    return bool(independent and _constraint_violation(rows, queries, limit, ratio) <= TOLERANCE**2)
 
 
-def _lack(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
+def _constraint_violation(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
     """Return by how much limit and floor are missed, 0 for an accepted system."""
     c = masks(rows)
     if np.isnan(c).any():
@@ -189,9 +189,9 @@ def draw(
 
     Sets are drawn uniformly, and pairs of clients exchanged between a set and the rest of them
     until the system is accepted and no group below the threshold follows. Then the clients are
-    permuted at random, so that the law is exchangeable however the search went. It depends on the
-    seed, the round and the set of participants. Raises UsageError where no sets can be, see
-    `check`, and where none are found.
+    permuted at random, so that their distribution is exchangeable however the search went. It
+    depends on the seed, the round and the set of participants. Raises UsageError where no sets can
+    be, see `check`, and where none are found.
     """
     rule = SharedSetsRule(
         participants=len(participants),
@@ -223,7 +223,7 @@ def draw_by(
     raise UsageError(_refusal(tries, rule, best))
 
 
-def possible(rule: SharedSetsRule) -> bool:
+def is_feasible(rule: SharedSetsRule) -> bool:
     """Return whether N - 1 coefficients within the limit can have the strength of the floor."""
     most = (rule.participants - 1) * (rule.limit / rule.ratio) ** 2
     return bool(most >= floor(rule.participants, rule.queries) * rule.ratio**2 * (1 - TOLERANCE))
@@ -231,16 +231,22 @@ def possible(rule: SharedSetsRule) -> bool:
 
 def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Iterator[SetSearch]:
     """Yield the results of so many searches for admissible sets, clients not yet permuted."""
-    starts = starts if possible(rule) else min(starts, 1)
+    starts = starts if is_feasible(rule) else min(starts, 1)
     names = [str(i) for i in range(rule.participants)]
     for number in range(starts):
         start = uniform_sets(rule.participants, rule.queries, rng, total_known=rule.whole)
-        heat = number % 2 * HEAT / rule.participants**2
-        rows, tries = _search_rows(start, rule, rng, heat)
-        loose = is_accepted(rows, rule.queries, ratio=rule.ratio)
-        loose = loose and _smallest(_member_names(rows, names), rule.threshold) >= rule.threshold
-        good = loose and is_accepted(rows, rule.queries, rule.limit, rule.ratio)
-        yield SetSearch(rows, tries, float(np.abs(masks(rows)).max()), good, loose)
+        initial_temperature = number % 2 * INITIAL_TEMPERATURE / rule.participants**2
+        rows, tries = _search_rows(start, rule, rng, initial_temperature)
+        accepted_without_limit = (
+            is_accepted(rows, rule.queries, ratio=rule.ratio)
+            and _smallest(_member_names(rows, names), rule.threshold) >= rule.threshold
+        )
+        accepted = accepted_without_limit and is_accepted(
+            rows, rule.queries, rule.limit, rule.ratio
+        )
+        yield SetSearch(
+            rows, tries, float(np.abs(masks(rows)).max()), accepted, accepted_without_limit
+        )
 
 
 def _refusal(tries: int, rule: SharedSetsRule, best: float) -> str:
@@ -259,22 +265,24 @@ def _refusal(tries: int, rule: SharedSetsRule, best: float) -> str:
 
 
 def _search_rows(
-    rows: np.ndarray, rule: SharedSetsRule, rng: np.random.Generator, heat: float
+    rows: np.ndarray, rule: SharedSetsRule, rng: np.random.Generator, initial_temperature: float
 ) -> tuple[np.ndarray, int]:
     """Return rows that miss limit and floor by less, and how many systems were looked at."""
     rows, halves = rows.copy(), len(rows) - bool(rows[-1].all())
     settings = rule.queries, rule.limit, rule.ratio
-    lack = _lack(rows, *settings)
+    violation = _constraint_violation(rows, *settings)
     for step in range(STEPS):
-        if not lack:
+        if not violation:
             return rows, step + 1
         row = rows[rng.integers(halves)]
         pair = [rng.choice(np.flatnonzero(row == value)) for value in (0, 1)]
         row[pair] = 1, 0
-        now = _lack(rows, *settings)
-        warm = heat * (1 - step / STEPS)
-        if now <= lack or (warm and rng.random() < np.exp((lack - now) / warm)):
-            lack = now
+        new_violation = _constraint_violation(rows, *settings)
+        temperature = initial_temperature * (1 - step / STEPS)
+        if new_violation <= violation or (
+            temperature and rng.random() < np.exp((violation - new_violation) / temperature)
+        ):
+            violation = new_violation
         else:
             row[pair] = 0, 1
     return rows, STEPS + 1

@@ -89,5 +89,7 @@ def lowest_limit(rule: SharedSetsRule) -> float | None:
         for search in shared_sets.searches(replace(rule, limit=limit), rng, PROBES):
             if search.accepted:
                 return limit
-            reached = min(reached, search.largest * rule.ratio if search.loose else math.inf)
+            reached = min(
+                reached, search.largest * rule.ratio if search.accepted_without_limit else math.inf
+            )
     return None

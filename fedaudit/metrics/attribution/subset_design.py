@@ -101,12 +101,12 @@ def draw(
     factors = None if weights is None else weighting.ratios(weights, target, pool)
     rng = _generator(seed, number, target)
     draws = (_random_masks(rng, (2 * queries, len(pool)), mask_size) for _ in range(TRIES))
-    good = (
+    accepted = (
         (picked, tries)
         for tries, picked in enumerate(draws, start=1)
         if is_accepted(_difference(picked), mask_size, queries, limit, factors)
     )
-    picked, tries = next(good, (None, TRIES))
+    picked, tries = next(accepted, (None, TRIES))
     if picked is None:
         least = floor(len(participants), mask_size, queries)
         raise UsageError(weighting.refusal_message(TRIES, queries, limit, least, factors))
@@ -146,18 +146,19 @@ def is_accepted(
 ) -> np.ndarray:
     """Return whether rho >= E[rho] / 2 for K c along the last axis, in whole numbers.
 
-    n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1
-    is ours: no |c_j| may be above it. Both keep c and -c equally likely and the law exchangeable.
-    With `factors`, both conditions are on each c_j times its factor: the floor is that of equal
-    weights, and c and -c stay equally likely, but the law is no longer exchangeable.
+    n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1 is
+    ours: no |c_j| may be above it. Both keep c and -c equally likely and the distribution
+    exchangeable. With `factors`, both conditions are on each c_j times its factor: the floor is
+    that of equal weights, and c and -c stay equally likely, but the distribution is no longer
+    exchangeable.
     """
     if factors is not None and (factors != 1).any():
         least = floor(difference.shape[-1] + 1, mask_size, queries)
         return weighting.is_accepted(difference / queries * factors, least, limit)
     pool_size = difference.shape[-1]
     enough = (difference**2).sum(-1) * pool_size >= queries * mask_size * (pool_size - mask_size)
-    even = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
-    accepted: np.ndarray = enough & even
+    within_limit = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
+    accepted: np.ndarray = enough & within_limit
     return accepted
 
 
@@ -223,8 +224,8 @@ def covariance_scale(
 ) -> float:
     """Return s such that the estimator's covariance is s times the others' own (divisor n1).
 
-    `strength` is the mean rho of the law that designs come from: without it E[rho], so that s is
-    2/K times the variance factor (theorem 2); with rejection, `accepted_strength`.
+    `strength` is the mean rho of the distribution that designs come from: without it E[rho], so
+    that s is 2/K times the variance factor (theorem 2); with rejection, `accepted_strength`.
     """
     pool_size = participants - 1
     mean = expected_strength(participants, mask_size, queries) if strength is None else strength

@@ -26,7 +26,7 @@ from fedaudit.metrics.overlap.classifier import (
     compare_prepared,
     explain,
 )
-from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text, prepare_texts
+from fedaudit.metrics.overlap.prepared_text import PreparedText, prepare_text, prepare_texts
 
 from .paraphrase import (
     CachedScores,
@@ -53,7 +53,7 @@ __all__ = [
     "OverlapSteps",
     "Paraphrase",
     "ParaphraseScorer",
-    "Prepared",
+    "PreparedText",
     "SentencePair",
     "Verdict",
     "compare",

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fedaudit.metrics.overlap.passages import Passage, extend_seeds
-from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text
+from fedaudit.metrics.overlap.prepared_text import PreparedText, prepare_text
 from fedaudit.metrics.overlap.word_runs import Run, common_runs, outermost_runs, word_positions
 
 from .filtering import filter_passages, passage_lengths, passage_span
@@ -54,7 +54,7 @@ def compare(
     return compare_prepared(_remembered(training, chosen), _remembered(generated, chosen))
 
 
-def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
+def compare_prepared(training: PreparedText, generated: PreparedText) -> Overlap:
     """Compare two prepared texts; they must have the same settings, else ValueError."""
     pair, seeds = _pair(training, generated)
     if not seeds:
@@ -69,7 +69,7 @@ def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
     return Overlap("candidate", _spans(pair, passages)) if passages else NOTHING
 
 
-def explain(training: Prepared, generated: Prepared) -> OverlapSteps:
+def explain(training: PreparedText, generated: PreparedText) -> OverlapSteps:
     """Return the steps behind the verdict on two prepared texts."""
     pair, seeds = _pair(training, generated)
     settings = training.settings
@@ -99,7 +99,7 @@ def verbatim(pair: Pair, passage: Passage) -> list[Run]:
     ]
 
 
-def _pair(training: Prepared, generated: Prepared) -> tuple[Pair, list[Seed]]:
+def _pair(training: PreparedText, generated: PreparedText) -> tuple[Pair, list[Seed]]:
     if training.settings != generated.settings:
         raise ValueError("The two texts were prepared with different settings.")
     pair = Pair(training, generated)

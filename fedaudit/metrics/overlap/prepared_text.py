@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class PreparedText:
     """The units of a text: sentences with terms, short ones joined to the next.
 
     Terms are sorted codes. A posting is a term in a unit; those of term t are `first[t]` to
@@ -65,13 +65,13 @@ def lower_sentence(sentence: str, settings: OverlapSettings) -> str:
     return (sentence if settings.compat else sentence.replace("İ", "I")).lower()
 
 
-def prepare_text(text: str, settings: OverlapSettings = DEFAULT) -> Prepared:
+def prepare_text(text: str, settings: OverlapSettings = DEFAULT) -> PreparedText:
     """Return the units of a text; the same text is prepared once, however often it is compared."""
     [prepared] = prepare_texts([text], settings)
     return prepared
 
 
-def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> list[Prepared]:
+def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> list[PreparedText]:
     """Return the units of each text; many at once take a fraction of the time of one by one.
 
     The arrays of all texts are made together, and each has its part of them.
@@ -94,7 +94,7 @@ def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> 
         bounds = postings.bounds[units.start : units.stop + 1]
         span = slice(first[0], first[-1])
         prepared.append(
-            Prepared(
+            PreparedText(
                 text=text,
                 starts=starts[units],
                 ends=ends[units],
@@ -165,7 +165,7 @@ def _places(table: Ints, unit_of: Ints, last: Ints, settings: OverlapSettings) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Postings:
-    """The postings of many texts, as `Prepared` has them of one; bounds are those in all."""
+    """The postings of many texts, as `PreparedText` has them of one; bounds are those in all."""
 
     terms: Ints
     owner: Ints

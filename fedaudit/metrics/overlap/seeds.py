@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedaudit.metrics.overlap.prepared_text import Floats, Ints, Prepared
+from fedaudit.metrics.overlap.prepared_text import Floats, Ints, PreparedText
 
 Seed = tuple[int, int]
 
@@ -19,8 +19,8 @@ class Pair:
     tf ln((N + 1) / df), which is never 0.
     """
 
-    a: Prepared
-    b: Prepared
+    a: PreparedText
+    b: PreparedText
 
     @cached_property
     def common(self) -> tuple[Ints, Ints]:
@@ -106,7 +106,7 @@ class Pair:
         return scale > 0 and dot / scale > self.a.settings.passage
 
 
-def _norm(side: Prepared, weights: Floats, first: int, last: int) -> float:
+def _norm(side: PreparedText, weights: Floats, first: int, last: int) -> float:
     """Return the length of the sum of the weights of some units."""
     inside = side.by_unit[side.bounds[first] : side.bounds[last + 1]]
     total = np.bincount(side.columns[inside], weights[inside])

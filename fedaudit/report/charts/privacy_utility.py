@@ -8,7 +8,7 @@ from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
 from fedaudit.report.tables.comparison import tradeoffs
 from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table
 
 ROUNDS, UTILITY = "Leakage round by round", "Leakage and utility"
 LEAKAGE_NOTE = "Leakage: Rouge-L of answers to training prompts beyond the base's; 0 is none."
@@ -96,7 +96,7 @@ def _by_round(traces: Traces) -> list[Table]:
     note = "For the other rounds see report.json." if len(columns) < len(every) else ""
     titles = tuple(columns.values())
     return [
-        laid_out(
+        build_table(
             ROUNDS, cells, ("variant", *titles), numeric=titles, notes=(f"{LEAKAGE_NOTE} {note}",)
         )
     ]
@@ -111,7 +111,7 @@ def _tradeoff_table(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[T
     ]
     columns = (metric, "leakage")
     notes = (f"{LEAKAGE_NOTE} {UTILITY_NOTES[metric]}",)
-    return [laid_out(UTILITY, cells, ("variant", *columns), numeric=columns, notes=notes)]
+    return [build_table(UTILITY, cells, ("variant", *columns), numeric=columns, notes=notes)]
 
 
 def figures(report: Row) -> list[LinePlot]:

@@ -118,7 +118,7 @@ def inline_svg(figure: "Figure", title: str) -> str:
     root = ElementTree.fromstring(file.getvalue())
     _strip(root)
     _rename_ids(root, f"f{sha256(file.getvalue().encode()).hexdigest()[:8]}-")
-    return ElementTree.tostring(_framed(root, title), encoding="unicode")
+    return ElementTree.tostring(_add_svg_title(root, title), encoding="unicode")
 
 
 def _strip(parent: "Element") -> None:
@@ -159,8 +159,8 @@ def _prefixed(found: re.Match[str], prefix: str) -> str:
     return f"#{prefix}{found[1]}" if found[1] else f"url(#{prefix}{found[2]})"
 
 
-def _framed(root: "Element", title: str) -> "Element":
-    """Return the picture with its name, and how small it may become."""
+def _add_svg_title(root: "Element", title: str) -> "Element":
+    """Return the picture with its title, and how small it may become."""
     box = root.attrib["viewBox"]
     width = float(box.split()[2])
     title_element = ElementTree.Element("title")

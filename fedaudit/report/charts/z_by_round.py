@@ -8,7 +8,7 @@ from fedaudit.report.charts.line_plot import Line, LinePlot
 from fedaudit.report.query import Row
 from fedaudit.report.tables.attribution.clients import client_tests, format_z
 from fedaudit.report.tables.grouping import client_of, variant_of
-from fedaudit.report.tables.table import Table, laid_out
+from fedaudit.report.tables.table import Table, build_table
 from fedaudit.report.verdict import attribution
 
 MOST_CURVES = 20
@@ -154,7 +154,7 @@ def _table(name: str, client_series: Sequence[Series]) -> Table:
     ]
     columns = tuple(f"round {r}" for r in chosen)
     hidden = len(client_series) - len(cells)
-    return laid_out(
+    return build_table(
         f"Z after each round{f', variant {name}' if name else ''}",
         cells,
         ("client", "mark", *columns),

@@ -60,7 +60,7 @@ OF_THE_SERVER = frozenset({"attribution", "source"})
 """Kinds of rows about what the server can tell; they belong to no class of attacks."""
 
 NOT_TOTALS = ("label", "category", "document", "text", "task", "round")
-TELLING_SETS = ("exclusive", "prefix-disjoint", "all")
+PREFERRED_SETS = ("exclusive", "prefix-disjoint", "all")
 
 
 def position_of(row: Row) -> str:
@@ -79,8 +79,8 @@ def attack_class(row: Row) -> str:
     return class_of(Measurement(**row))
 
 
-def telling_rows(report: Row) -> list[Row]:
-    """Return the most telling total of each attack and class, for each key if there are keys.
+def headline_totals(report: Row) -> list[Row]:
+    """Return the headline total of each attack and class, for each key if there are keys.
 
     Judged rows are preferred, then leaks beyond the base, then the judged set of targets.
     """
@@ -106,12 +106,12 @@ def _rank(row: Row, judged_rows: list[Mapping[str, Any]]) -> tuple[object, ...]:
     names = ("plugin", "metric", "scope", "value")
     is_judged = any(all(row[name] == j[name] for name in names) for j in judged_rows)
     subset = row["scope"].get("set")
-    rank = TELLING_SETS.index(subset) if subset in TELLING_SETS else 0
-    return not is_judged, row["low"] is None, query.telling_rank(row), rank
+    rank = PREFERRED_SETS.index(subset) if subset in PREFERRED_SETS else 0
+    return not is_judged, row["low"] is None, query.source_rank(row), rank
 
 
 def unmeasured(report: Row) -> list[str]:
     """Return the positions that no measurement of a report is about."""
-    measured = {position_of(row) for row in telling_rows(report)}
+    measured = {position_of(row) for row in headline_totals(report)}
     measured |= {SERVER for row in report["measurements"] if row["kind"] in OF_THE_SERVER}
     return [name for name in POSITIONS if name not in measured]

@@ -9,8 +9,8 @@ from fedaudit.report.checklist.attackers import (
     NEEDS,
     UNKNOWN,
     attack_class,
+    headline_totals,
     position_of,
-    telling_rows,
     unmeasured,
 )
 from fedaudit.report.number_format import (
@@ -20,10 +20,9 @@ from fedaudit.report.number_format import (
     format_rate,
     number,
 )
-from fedaudit.report.query import Row
+from fedaudit.report.query import SEVERITIES, Row
 from fedaudit.report.tables.table import NONE, Table, shorten
 
-LEVELS = ("high", "medium", "low", "unverified")
 SPECIAL = {
     "Art. 9": "special category (Art. 9)",
     "Art. 10": "convictions and offences (Art. 10)",
@@ -47,7 +46,7 @@ WORST_COUNTS = (
 
 def attackers(report: Row) -> Table:
     """Return a line for each attack by the position that it can be made from."""
-    rows = telling_rows(report)
+    rows = headline_totals(report)
     lines = [(position_of(row), row) for row in rows]
     order = [*NEEDS, UNKNOWN]
     cells = [
@@ -69,7 +68,7 @@ def attackers(report: Row) -> Table:
 def likelihood(report: Row) -> Table:
     """Return what each attack gave, with interval, what it must beat, and its cost in queries."""
     cells = []
-    for row in telling_rows(report):
+    for row in headline_totals(report):
         like = [r for r in report["measurements"] if r["metric"] == row["metric"]]
         base, control = (query.comparable_row(like, row, name) for name in ("base", "control"))
         queries = _queries(report, row)
@@ -152,8 +151,8 @@ def _line(name: str, mode: str, findings: list[Row]) -> tuple[str, ...]:
     worst: dict[str, int] = {}
     for finding in findings:
         key = str(finding["evidence"].get("hmac") or finding["id"])
-        worst[key] = min(worst.get(key, len(LEVELS)), LEVELS.index(finding["severity"]))
-    counts = (sum(level == index for level in worst.values()) for index in range(len(LEVELS)))
+        worst[key] = min(worst.get(key, len(SEVERITIES)), SEVERITIES.index(finding["severity"]))
+    counts = (sum(level == index for level in worst.values()) for index in range(len(SEVERITIES)))
     plugins = sorted({str(f["measurement"]).partition(" ")[0] for f in findings})
     cells = (f"{n:,}" if n else NONE for n in counts)
     return (name, mode, special(name) or NONE, *cells, ", ".join(plugins))
@@ -192,7 +191,7 @@ def persons(report: Row) -> list[Row]:
     rows = [row for row in report["measurements"] if row["metric"] == "persons"]
     rows = [row for row in rows if row["value"] is not None and not query.is_sweep(row)]
     best: dict[str, Row] = {}
-    for row in sorted(rows, key=query.telling_rank, reverse=True):
+    for row in sorted(rows, key=query.source_rank, reverse=True):
         if row["scope"].get("source", "tuned") in ("tuned", "tuned-not-base"):
             best[row["plugin"]] = row
     return list(best.values())

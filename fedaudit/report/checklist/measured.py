@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedaudit.report import query
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.answer import ChecklistAnswer
-from fedaudit.report.checklist.attackers import attack_class, telling_rows
+from fedaudit.report.checklist.attackers import attack_class, headline_totals
 from fedaudit.report.checklist.benign_prompts import benign_answer
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
@@ -39,7 +39,7 @@ def ordinary(report: Row) -> ChecklistAnswer:
     """Answer how likely personal data comes out of ordinary queries, unintentionally."""
     if answer := benign_answer(report):
         return answer
-    rows = [row for row in telling_rows(report) if row["plugin"] == "untargeted"]
+    rows = [row for row in headline_totals(report) if row["plugin"] == "untargeted"]
     if not rows:
         return ChecklistAnswer("open", "Nothing was asked without an attack in mind.")
     caveat = "This asks for nothing, but it is no sample of a deployment's queries."
@@ -133,7 +133,7 @@ def cause(report: Row) -> ChecklistAnswer:
     if without:
         text = f"A model trained without the client was compared. {_results_text(without)}"
         return ChecklistAnswer("answered", text, tuple(without[:MOST_ROWS]))
-    rows = [r for r in telling_rows(report) if r["scope"].get("source") == "tuned-not-base"]
+    rows = [r for r in headline_totals(report) if r["scope"].get("source") == "tuned-not-base"]
     if not rows:
         return ChecklistAnswer("open", "There was no base model to compare with.")
     return ChecklistAnswer(
@@ -174,7 +174,7 @@ def cost(report: Row) -> ChecklistAnswer:
 def defence(report: Row) -> ChecklistAnswer:
     """Answer whether a defence holds."""
     rows = [row for row in report["measurements"] if row["kind"] == "defense"]
-    keyed = [row for row in telling_rows(report) if "key" in row["scope"]]
+    keyed = [row for row in headline_totals(report) if "key" in row["scope"]]
     variants = {str(row["scope"].get("variant")) for row in report["measurements"]} - {"None"}
     known_rows = [row for row in (*rows, *keyed) if row["value"] is not None]
     if len(variants) > 1:
@@ -229,7 +229,7 @@ def contribution(report: Row) -> ChecklistAnswer:
 
 
 def _of_class(report: Row, name: str) -> list[Row]:
-    return [row for row in telling_rows(report) if attack_class(row) == name]
+    return [row for row in headline_totals(report) if attack_class(row) == name]
 
 
 def _metrics(report: Row, *names: str) -> list[Row]:

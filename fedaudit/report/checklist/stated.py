@@ -2,7 +2,7 @@
 
 from fedaudit.report.checklist import leaks
 from fedaudit.report.checklist.answer import ChecklistAnswer
-from fedaudit.report.checklist.attackers import DECLARED, telling_rows, unmeasured
+from fedaudit.report.checklist.attackers import DECLARED, headline_totals, unmeasured
 from fedaudit.report.query import Row
 from fedaudit.report.verdict.recheck import stated_policy
 
@@ -57,7 +57,7 @@ def attacks(report: Row) -> ChecklistAnswer:
 
 def attackers(report: Row) -> ChecklistAnswer:
     """Answer who the attacker is, with what access and knowledge."""
-    rows = telling_rows(report)
+    rows = headline_totals(report)
     if not rows:
         return ChecklistAnswer("open", "Nothing was measured from any attacker's position.")
     missing = unmeasured(report)
@@ -85,7 +85,7 @@ def repeatable(report: Row) -> ChecklistAnswer:
 def zero(report: Row) -> ChecklistAnswer:
     """Answer what finding nothing means: bounds, and the leak that would have been seen."""
     rate = report["verdict"].get("detectable")
-    none = [row for row in telling_rows(report) if row["hits"] == 0 and row["high"] is not None]
+    none = [row for row in headline_totals(report) if row["hits"] == 0 and row["high"] is not None]
     texts = [f"{row['plugin']}: {leaks.result(row)}." for row in none]
     if rate is None:
         texts.append("The report does not say how small a leak would have been seen.")

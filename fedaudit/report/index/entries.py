@@ -10,7 +10,7 @@ from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.report import document
-from fedaudit.report.checklist.attackers import telling_rows
+from fedaudit.report.checklist.attackers import headline_totals
 from fedaudit.report.query import Row
 from fedaudit.report.text import summary
 from fedaudit.report.verdict.recheck import recheck
@@ -39,7 +39,7 @@ class RunEntry:
     findings: Mapping[str, int] = field(default_factory=dict)
     """How many there are of each severity."""
     rows: tuple[Row, ...] = ()
-    """The most telling rows of each attack."""
+    """The headline totals of each attack."""
     page: bool = False
     """Whether an HTML report lies beside it."""
 
@@ -88,7 +88,7 @@ def _entry(path: Path, folder: Path) -> RunEntry:
         round=round_,
         model=str(report["target"]["adapter"] or report["target"]["base"] or ""),
         findings=Counter(finding["severity"] for finding in report["findings"]),
-        rows=tuple(telling_rows(report)),
+        rows=tuple(headline_totals(report)),
         page=path.with_suffix(".html").is_file(),
     )
 

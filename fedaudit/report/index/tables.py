@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedaudit.report.checklist.leaks import LEVELS
 from fedaudit.report.index.entries import RunEntry
 from fedaudit.report.index.trends import Trend
 from fedaudit.report.number_format import format_measurement
+from fedaudit.report.query import SEVERITIES
 from fedaudit.report.tables.table import NONE, Table
 
 NO_VERDICT = "no audit"
@@ -80,5 +80,5 @@ def folder_of(entry: RunEntry) -> str:
 
 def counts(entry: RunEntry) -> str:
     """Return how many findings a run has of each severity that is proven; a dash for none."""
-    totals = [entry.findings.get(level, 0) for level in LEVELS[:3]]
+    totals = [entry.findings.get(level, 0) for level in SEVERITIES[:3]]
     return "/".join(f"{n:,}" for n in totals) if any(totals) else NONE

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedaudit import __version__
 from fedaudit.report.checklist import leaks
-from fedaudit.report.checklist.attackers import telling_rows
+from fedaudit.report.checklist.attackers import headline_totals
 from fedaudit.report.checklist.claims import AssessedClaim, claims
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS
@@ -72,7 +72,9 @@ def _model(report: Row) -> dict[str, Any]:
     if target["adapter"]:
         model["pedigree"] = {"ancestors": [{**base, **_hashes(target.get("base_sha256"))}]}
     model["modelCard"] = {
-        "quantitativeAnalysis": {"performanceMetrics": [_metric(r) for r in telling_rows(report)]},
+        "quantitativeAnalysis": {
+            "performanceMetrics": [_metric(r) for r in headline_totals(report)]
+        },
         "considerations": {
             "technicalLimitations": list(dict.fromkeys([*report["limits"], RESISTANCE])),
             "ethicalConsiderations": [

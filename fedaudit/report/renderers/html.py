@@ -146,7 +146,7 @@ def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
         query.coverages(without_pairs(report), labelled=True)
     ).items():
         if not any("key" in row["scope"] for row in group):
-            rows = query.most_telling(
+            rows = query.largest_label_rows(
                 grouping.single_group(group) if grouping.has_many_lines(group) else group
             )
             named = [
@@ -177,7 +177,7 @@ def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
     if not viewed and group[0]["metric"] != "coverage":
         return []
     hidden = grouping.column_scopes(group)
-    rows = grouping.telling_rows(group) if viewed else group
+    rows = grouping.preferred_source_rows(group) if viewed else group
     return [(_name(row, hidden), row) for row in rows if row["value"] is not None][:MOST_BARS]
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from fedaudit import __version__
 from fedaudit.api.records import Measurement
-from fedaudit.report.comparison import telling_evidence
+from fedaudit.report.comparison import finding_identity
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import judged_name
@@ -133,7 +133,7 @@ def _finding_results(report: Row) -> Iterator[dict[str, Any]]:
             "finding",
             finding["measurement"],
             finding["label"],
-            *telling_evidence(finding),
+            *finding_identity(finding),
         )
 
 

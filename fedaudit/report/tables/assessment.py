@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fedaudit.report.number_format import number
-from fedaudit.report.query import Row
+from fedaudit.report.query import SEVERITIES, Row
 from fedaudit.report.tables.table import NONE, Table, shorten
 
 MOST_JUDGED = 30
-LEVELS = ("high", "medium", "low", "unverified")
 ORDER = ("fail", "inconclusive", "pass")
 STATUS = {"run": "run", "not_run": "not run", "not_applicable": "does not apply"}
 NOT_DECLARED = "not declared"
@@ -71,10 +70,15 @@ def finding_counts(report: Row) -> list[Table]:
         {label for label, _ in counts}, key=lambda name: (-_count_label(counts, name), name)
     )
     rows = tuple(
-        (label, *(f"{counts[label, level]:,}" if counts[label, level] else "" for level in LEVELS))
+        (
+            label,
+            *(f"{counts[label, level]:,}" if counts[label, level] else "" for level in SEVERITIES),
+        )
         for label in labels
     )
-    table = Table(title="Findings", columns=("kind", *LEVELS), rows=rows, numeric=frozenset(LEVELS))
+    table = Table(
+        title="Findings", columns=("kind", *SEVERITIES), rows=rows, numeric=frozenset(SEVERITIES)
+    )
     return [shorten(table, MOST_JUDGED)] if rows else []
 
 

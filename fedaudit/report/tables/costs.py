@@ -9,7 +9,7 @@ from fedaudit.report.number_format import NOT_MEASURED
 from fedaudit.report.query import Row, missing_reasons, scope_of
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import Table, display_name, format_cell, laid_out
+from fedaudit.report.tables.table import Table, build_table, display_name, format_cell
 
 UNITS: Mapping[str, Callable[[float], str]] = {
     "parameters": units.amount,
@@ -77,7 +77,7 @@ def _costs(rows: Sequence[Row]) -> Table:
     worst_rows = grouping.worst_rows(
         rows, lambda row: grouping.scope_without(row, {"client"}), lambda row: row["value"]
     )
-    return laid_out(
+    return build_table(
         "Costs",
         [
             {
@@ -107,7 +107,7 @@ def _variants(metric: str, rows: Sequence[Row]) -> Table:
             _amount(row)
         )
     columns = list(dict.fromkeys(_cost_subject(row) for row, _ in worst_rows))
-    return laid_out(
+    return build_table(
         f"Costs: {TITLES[metric]}",
         list(lines.values()),
         ("variant", *columns),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import Row, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, common_note, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note
 
 MEMORIZED, BEYOND, P = "memorization [95 %]", "beyond the cheap control", "p"
 SOURCES = {"tuned": "with", "counterfactual": "without", "base": "base", "control": "nobody's"}
@@ -37,7 +37,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
         for row, scope in zip(means, scopes, strict=True)
     ]
     numeric = ("n", *SOURCES.values(), MEMORIZED, P)
-    return laid_out(
+    return build_table(
         f"Counterfactual: {plugin}",
         cells,
         ("of", *numeric),

@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, percent
 from fedaudit.report.query import SETS, SOURCES, Row, common_scope, comparable_row, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out, shorten
+from fedaudit.report.tables.table import (
+    NONE,
+    Table,
+    build_table,
+    common_note,
+    display_name,
+    shorten,
+)
 
 COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
 MOST_WIDE = 8
@@ -21,7 +28,7 @@ def matrix_tables(report: Row) -> list[Table]:
     tables = []
     for rows in _groups(report):
         title = ", ".join(filter(None, (rows[0]["plugin"], common_scope(rows, PAIR)[0])))
-        coverages = _telling(rows)
+        coverages = _headline_coverages(rows)
         tables += [*_square(title, coverages), _pairs(title, coverages, rows)]
     return tables
 
@@ -37,9 +44,9 @@ def without_pairs(report: Row) -> Row:
 
 def charted_report(report: Row) -> Row:
     """Return the report with one measurement for each pair of clients: the one that says most."""
-    telling = [row for rows in _groups(report) for row in _telling(rows).values()]
+    headline_rows = [row for rows in _groups(report) for row in _headline_coverages(rows).values()]
     unpaired = without_pairs(report)
-    return {**unpaired, "measurements": [*unpaired["measurements"], *telling]}
+    return {**unpaired, "measurements": [*unpaired["measurements"], *headline_rows]}
 
 
 def _is_pair(row: Row) -> bool:
@@ -59,11 +66,11 @@ def _groups(report: Row) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _telling(rows: Sequence[Row]) -> dict[Pair, Row]:
-    """Return the most telling coverage of each pair: beyond the base, of all targets."""
+def _headline_coverages(rows: Sequence[Row]) -> dict[Pair, Row]:
+    """Return the headline coverage of each pair: beyond the base, of all targets."""
 
     def rank(row: Row) -> tuple[int, int]:
-        return measurements.telling_rank(row), measurements.set_rank(row)
+        return measurements.source_rank(row), measurements.set_rank(row)
 
     best: dict[Pair, Row] = {}
     for row in rows:
@@ -92,7 +99,7 @@ def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:
         for attacker in attackers
     )
     notes = ("A line is an attacker, a column its victim; intervals stand with the pairs below.",)
-    # Not laid_out: a client may be called like a column, and empty columns say something.
+    # Not by build_table: a client may be called like a column, and empty columns say something.
     return [
         Table(
             title=f"Attackers and victims: {title}",
@@ -128,7 +135,7 @@ def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Ta
         }
         for (attacker, victim), row in coverages.items()
     ]
-    table = laid_out(
+    table = build_table(
         f"Pairs: {title}",
         cells,
         ("attacker", "victim", "model", "found", COVERAGE, "base", CONTROL),

@@ -10,10 +10,10 @@ from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import (
     Table,
+    build_table,
     common_note,
     display_name,
     format_cell,
-    laid_out,
     shorten,
 )
 
@@ -67,7 +67,7 @@ def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
         | {name: format_cell(row["scope"].get(key)) for name, key in EPSILON_COLUMNS.items()}
         for row, _ in selected
     ]
-    return _laid_out(
+    return _build_defense_table(
         f"What the defence guarantees: {plugin}",
         rows,
         selected,
@@ -85,7 +85,7 @@ def _acceptance_table(plugin: str, rows: Sequence[Row]) -> Table:
         for row, _ in selected
     ]
     columns = ("tried", "let in by mistake")
-    return _laid_out(
+    return _build_defense_table(
         f"False accepts of the gate: {plugin}", rows, selected, cells, columns, hidden=("attempt",)
     )
 
@@ -101,7 +101,7 @@ def _routing_table(plugin: str, rows: Sequence[Row]) -> Table:
         for row, _ in selected
     ]
     columns = ("requests with", "sent to the right adapter")
-    return _laid_out(
+    return _build_defense_table(
         f"Routing by the gate: {plugin}", rows, selected, cells, columns, hidden=("prompts",)
     )
 
@@ -117,7 +117,7 @@ def _fusion_table(plugin: str, rows: Sequence[Row]) -> Table:
         }
         for row, _ in selected
     ]
-    table = _laid_out(
+    table = _build_defense_table(
         f"Fusion of adapters: {plugin}",
         rows,
         selected,
@@ -137,7 +137,9 @@ def _filter_table(plugin: str, rows: Sequence[Row]) -> Table:
         for row, _ in selected
     ]
     title = f"What the filters of made-up examples dropped: {plugin}"
-    return _laid_out(title, totals, selected, cells, ("filter", "dropped"), hidden=("filter",))
+    return _build_defense_table(
+        title, totals, selected, cells, ("filter", "dropped"), hidden=("filter",)
+    )
 
 
 def _kept_table(plugin: str, rows: Sequence[Row]) -> Table:
@@ -151,7 +153,7 @@ def _kept_table(plugin: str, rows: Sequence[Row]) -> Table:
     ]
     title = f"Made-up examples that were kept: {plugin}"
     columns = ("round", "kept", *keys[1:])
-    table = _laid_out(title, rows, selected, cells, columns, hidden=(*keys, "clients"))
+    table = _build_defense_table(title, rows, selected, cells, columns, hidden=(*keys, "clients"))
     return shorten(table, MOST_FUSED)
 
 
@@ -170,7 +172,7 @@ def _select_rows(
     return grouping.worst_rows(rows, lambda row: grouping.scope_without(row, {"client"}), bad)
 
 
-def _laid_out(
+def _build_defense_table(
     title: str,
     rows: Sequence[Row],
     selected: Sequence[tuple[Row, str]],
@@ -195,7 +197,7 @@ def _laid_out(
     worst = (
         f"The worst {'of' if is_study else 'client for'} each {'variant' if is_study else 'line'}"
     )
-    return laid_out(
+    return build_table(
         title,
         lines,
         ("variant", "client", *columns, "where"),

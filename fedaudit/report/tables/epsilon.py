@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import Row, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table
 
 SOURCES = {
     "tuned": "audited",
@@ -36,7 +36,7 @@ def epsilon_tables(report: Row) -> list[Table]:
         return []
     columns = tuple(cells[0])
     return [
-        laid_out(
+        build_table(
             "Claimed epsilon",
             cells,
             columns,

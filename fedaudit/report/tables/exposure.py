@@ -8,9 +8,9 @@ from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables.table import (
     NONE,
     Table,
+    build_table,
     common_note,
     display_name,
-    laid_out,
 )
 
 METRICS = ("exposure", "maximal_exposure", "p_value")
@@ -39,7 +39,7 @@ def exposure(report: Row) -> list[Table]:
         for row, scope in zip(means, scopes, strict=True)
     ]
     numeric = ("n", MEAN, "chance", FIRST, "p")
-    table = laid_out(
+    table = build_table(
         "Exposure of canaries",
         cells,
         ("model", "planted", "n", "by", MEAN, "chance", FIRST, "p", "where"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from fedaudit.report.query import Row, comparable_row, set_rank, telling_rank
+from fedaudit.report.query import Row, comparable_row, set_rank, source_rank
 
 KEYS = {
     "right": "right key",
@@ -87,8 +87,8 @@ def order_rows(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def telling_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return for each scope the row of the most telling source, in order.
+def preferred_source_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return for each scope the row of the preferred source, in order.
 
     That is what came out beyond the base, else of the tuned model. Rows of base and control that
     another one is compared with are left out.
@@ -96,8 +96,8 @@ def telling_rows(rows: Sequence[Row]) -> list[Row]:
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in without_covered_clients(rows):
         groups.setdefault(scope_without(row, {"source"}), []).append(row)
-    best = [min(group, key=telling_rank) for group in groups.values()]
-    selected = [row for row in best if telling_rank(row) < 2 or not _is_baseline(row, best, rows)]
+    best = [min(group, key=source_rank) for group in groups.values()]
+    selected = [row for row in best if source_rank(row) < 2 or not _is_baseline(row, best, rows)]
     return order_rows(selected or best)
 
 

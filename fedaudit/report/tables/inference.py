@@ -7,7 +7,7 @@ from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, percent
 from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 PICKED = "accuracy [95 %]"
 
@@ -27,7 +27,7 @@ def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
     if not grouping.has_many_lines(rows):
         return [_models(f"Inference: {plugin}", rows)]
     counts: dict[str, list[Row]] = {}
-    for row in grouping.telling_rows(rows):
+    for row in grouping.preferred_source_rows(rows):
         counts.setdefault(_candidates(row), []).append(row)
     beside = {"base": keyed.comparison(rows, "base"), "chance": _chance}
     return [
@@ -50,7 +50,7 @@ def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
         }
         for row, scope in zip(rows, scopes, strict=True)
     ]
-    return laid_out(
+    return build_table(
         title,
         cells,
         (*columns, "model", "candidates", "right", PICKED, "chance", "where"),

@@ -10,7 +10,7 @@ from fedaudit.report.number_format import format_hits, format_measurement, perce
 from fedaudit.report.query import SOURCES, Row, common_scope, comparable_row, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text, variant_of
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 ColumnFormatters = Mapping[str, Callable[[Row], str]]
 """Formatters of further columns by name; each gets the row that a line is of."""
@@ -19,7 +19,7 @@ ColumnFormatters = Mapping[str, Callable[[Row], str]]
 def keyed_lines(
     title: str, rows: Sequence[Row], selected: Sequence[Row], value: str, beside: ColumnFormatters
 ) -> Table:
-    """Return a line for each `selected` row, chosen by `telling_rows` among `rows` of one attack.
+    """Return a line for each `selected` row among `rows` of one attack (`preferred_source_rows`).
 
     `value` is the name of the column for what was measured.
     """
@@ -42,7 +42,7 @@ def keyed_lines(
         }
         for row, scope in zip(selected, scopes, strict=True)
     ]
-    return laid_out(
+    return build_table(
         title,
         cells,
         ("variant", "key", "model", "found", value, *beside, "where"),
@@ -63,14 +63,14 @@ def comparison(rows: Sequence[Row], source: str) -> Callable[[Row], str]:
     """
     short = len(grouping.variants_of(rows)) > 1
 
-    def told(row: Row) -> str:
+    def format_comparison(row: Row) -> str:
         match = comparable_row(rows, row, source)
         if match is None:
             has_baseline = source == "base" and row["baseline"] is not None
             return percent(row["baseline"]) if has_baseline else NONE
         return percent(match["value"]) if short else format_measurement(match)
 
-    return told
+    return format_comparison
 
 
 def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
@@ -80,7 +80,7 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
     where something else varies, its first value.
     """
     first = grouping.single_group(rows)
-    selected = grouping.telling_rows(first)
+    selected = grouping.preferred_source_rows(first)
     keys = grouping.two_keys(selected)
     cells: dict[str, dict[str, Row]] = {}
     for row in selected:
@@ -88,7 +88,7 @@ def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> 
             cells.setdefault(str(row["scope"]["label"]), {}).setdefault(key_text(row), row)
     headers = {key: f"{_header(key)} [95 %]" for key in keys}
     base = comparison(first, "base")
-    return laid_out(
+    return build_table(
         title,
         [_kind(label, cells[label], headers, base) for label in _order(cells)],
         ("label", "n", *headers.values(), "base"),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number, percent
 from fedaudit.report.query import Row, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, common_note, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note
 
 AREA, BALANCED, GAP = "AUC [95 %]", "balanced", "gap [95 %]"
 NAMES = {
@@ -67,7 +67,7 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
             }
             for row in (*totals, *(r for r in gaps if r not in totals)) or (None,)
         ]
-    return laid_out(
+    return build_table(
         f"Did the organisation take part: {plugin}",
         cells,
         ("after", "claimed", "held-out", GAP, "p"),
@@ -93,7 +93,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
         {**_cells(area, rows), "where": scope} for area, scope in zip(areas, scopes, strict=True)
     ]
     columns = list(dict.fromkeys(name for line in cells for name in line if name != "where"))
-    return laid_out(
+    return build_table(
         f"Membership: {plugin}",
         cells,
         (*columns, "where"),

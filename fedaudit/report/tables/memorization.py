@@ -16,10 +16,10 @@ from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import (
     NONE,
     Table,
+    build_table,
     common_note,
     display_name,
     format_cell,
-    laid_out,
     shorten,
 )
 
@@ -101,7 +101,7 @@ def passage_table(report: Row, most: int) -> list[Table]:
     columns = ("severity", "passage", "how", "from", "of", "text", "times", "where")
     notes = ("from: whose prefix; of: whose text; where in it the match lies: =.",)
     title = "Passages that were drawn, masked"
-    table = laid_out(title, cells, columns, numeric=("times",), notes=notes)
+    table = build_table(title, cells, columns, numeric=("times",), notes=notes)
     return [shorten(table, most)] if examples else []
 
 
@@ -125,7 +125,7 @@ def _ratios(ratios: Sequence[Row]) -> Table:
         for (source, category), group in groups.items()
     ]
     columns = ("model", "how", *COLUMNS.values())
-    return laid_out(
+    return build_table(
         "Memorization: prefixes that drew a text",
         cells,
         columns,
@@ -153,7 +153,7 @@ def _variants(ratios: Sequence[Row]) -> Table:
         cells.append(line)
     shares = (f"{title} %" for title in COLUMNS.values())
     columns = ("variant", *shares, "base %", "central, any %")
-    table = laid_out(
+    table = build_table(
         "Memorization by variant: prefixes that drew a text",
         cells,
         columns,
@@ -183,7 +183,7 @@ def _pairs(report: Row) -> Table:
         for row in tuned
     ]
     columns = ("prefixes of", "texts of", "found", "share [95 %]", "base")
-    table = laid_out(
+    table = build_table(
         "Memorization: whose prefixes drew whose texts",
         cells,
         columns,
@@ -215,7 +215,7 @@ def _lengths(report: Row) -> Table:
         )
     columns = ("what", "model", "client", "texts", "median", "too short", "repetitive")
     note = "Median in tokens. Too short: under 50 characters. Repetitive ones are left out."
-    table = laid_out("Memorization: lengths", cells, columns, numeric=columns[3:], notes=(note,))
+    table = build_table("Memorization: lengths", cells, columns, numeric=columns[3:], notes=(note,))
     return shorten(table, MOST_PAIRS)
 
 
@@ -240,7 +240,7 @@ def _drawn_texts(report: Row) -> Table:
         }
         for row in texts
     ]
-    return laid_out(
+    return build_table(
         "Memorization: texts that were drawn most",
         cells,
         ("client", "text", "prefixes"),

@@ -7,7 +7,7 @@ from fedaudit.report import query as measurements
 from fedaudit.report.charts import privacy_utility
 from fedaudit.report.number_format import count, format_measurement
 from fedaudit.report.pii_categories import category_tables
-from fedaudit.report.query import Row, missing_reasons
+from fedaudit.report.query import SEVERITIES, Row, missing_reasons
 from fedaudit.report.redaction import is_mask, readable_mask
 from fedaudit.report.tables import memorization
 from fedaudit.report.tables.comparison import tradeoffs
@@ -38,16 +38,15 @@ from fedaudit.report.tables.persons import is_shown as in_persons
 from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.tables.source import is_shown as in_source
 from fedaudit.report.tables.source import source
-from fedaudit.report.tables.table import NONE, Table, format_cell, laid_out, shorten
+from fedaudit.report.tables.table import NONE, Table, build_table, format_cell, shorten
 from fedaudit.report.tables.utility import under_keys, utility
 from fedaudit.report.verdict.classes import KINDS
 
-SEVERITIES = ("high", "medium", "low", "unverified")
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
 
-TELLING = ("outputs", "outputs_of_base", "p_value")
-"""The most telling fields of a finding's evidence."""
+EVIDENCE_COLUMNS = ("outputs", "outputs_of_base", "p_value")
+"""Fields of a finding's evidence that come first in its cell."""
 
 FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
 """The columns of flagged clients, and what they are called in a finding's evidence."""
@@ -146,7 +145,7 @@ def flagged_table(report: Row, most: int) -> list[Table]:
         | {title: format_cell(finding["evidence"].get(name)) for title, name in FLAG.items()}
         for finding in findings
     ]
-    table = laid_out(
+    table = build_table(
         "Flagged clients",
         cells,
         ("severity", "by", *FLAG),
@@ -237,5 +236,5 @@ def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
         if name not in ("label", "length", "hmac")
         and (isinstance(value, str | int | float) or is_mask(value))
     }
-    first = [name for name in TELLING if name in names]
+    first = [name for name in EVIDENCE_COLUMNS if name in names]
     return tuple(dict.fromkeys((*first, *sorted(names))))[:3]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import number
 from fedaudit.report.query import SOURCES, Row
-from fedaudit.report.tables.table import NONE, Table, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, display_name
 
 METRICS = ("persons", "kinds", "most_kinds", "queries_per_person")
 
@@ -41,7 +41,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
     notes = ["A person is a group of the victim's records; strings of several people do not count."]
     if exact:
         notes.append("Expected numbers; their bounds hold however one person's strings come out.")
-    return laid_out(f"People: {plugin}", cells, columns, numeric=columns[1:], notes=notes)
+    return build_table(f"People: {plugin}", cells, columns, numeric=columns[1:], notes=notes)
 
 
 def _scope_count(row: Row, name: str) -> str:

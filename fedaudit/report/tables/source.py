@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, percent
 from fedaudit.report.query import Row, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, common_note, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note
 
 EVERYBODY = "all"
 RIGHT, GUESSING = "found [95 %]", "guessing"
@@ -34,7 +34,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
         {**_cells(share, rows), "where": scope} for share, scope in zip(shares, scopes, strict=True)
     ]
     columns = list(dict.fromkeys(name for line in cells for name in line if name != "where"))
-    return laid_out(
+    return build_table(
         f"Source: {plugin}",
         cells,
         (*columns, "where"),

@@ -22,7 +22,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def laid_out(
+def build_table(
     title: str,
     lines: Sequence[Mapping[str, str]],
     columns: Sequence[str],

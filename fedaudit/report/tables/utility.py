@@ -7,7 +7,7 @@ from fedaudit.report.number_format import count, format_measurement, number
 from fedaudit.report.query import SOURCES, UTILITY, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 Line = tuple[str, str, str, str]
 """Variant, task, model and remaining scope of a line in the ordinary tables."""
@@ -56,7 +56,7 @@ def _utility(
         }
         for (name, task, model, scope), rows in lines.items()
     ]
-    return laid_out(
+    return build_table(
         f"Utility: {', '.join(metrics)}",
         _merge_lines(cells),
         ("variant", "task", "model", *metrics, "n", "where"),
@@ -106,7 +106,7 @@ def under_keys(report: Row) -> list[Table]:
             }
             cells.setdefault(tuple(line.values()), line).setdefault(_column(row), _value(row))
     return [
-        laid_out(
+        build_table(
             "Perplexity under keys",
             list(cells.values()),
             ("variant", "client", "texts", "adapter", *COLUMNS, "where"),

@@ -7,9 +7,9 @@ from fedaudit.report import query
 from fedaudit.report.number_format import NOT_MEASURED, number, percent
 from fedaudit.report.query import SETS, Row, comparable_row
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.attribution.methods import attribution_sentence as told_of_attribution
+from fedaudit.report.tables.attribution.methods import attribution_sentence
 from fedaudit.report.tables.extraction.untargeted import group_by_search, precision
-from fedaudit.report.tables.memorization import memorization_sentence as told_of_memorization
+from fedaudit.report.tables.memorization import memorization_sentence
 
 Summarizer = Callable[[str, Sequence[Row]], list[str]]
 """Describes the rows of one attack, given the name of the attack."""
@@ -38,7 +38,7 @@ def attack_summaries(report: Row) -> list[str]:
         ),
         (_inference_texts, query.by_plugin(query.inference_rows(report, labelled=False))),
     )
-    sentences = [*told_of_attribution(report), *told_of_memorization(report)]
+    sentences = [*attribution_sentence(report), *memorization_sentence(report)]
     for describe, groups in attacks:
         for name, group in groups.items():
             variant_count = len(grouping.variants_of(group))
@@ -55,7 +55,7 @@ def _study_text(name: str, variants: int) -> str:
 def _extraction_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     """Return what came out, on the set of targets where most did."""
     best = query.strongest_total(
-        grouping.telling_rows(group) if grouping.has_many_lines(group) else group
+        grouping.preferred_source_rows(group) if grouping.has_many_lines(group) else group
     )
     if best is None:
         return [f"The attack {plugin} gave no number."]
@@ -80,7 +80,7 @@ def _query_text(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
 
 def _unprompted_texts(report: Row, name: str, group: Sequence[Row]) -> list[str]:
     """Return what the model said of the records when it was asked for nothing."""
-    best = query.strongest_total(grouping.telling_rows(group))
+    best = query.strongest_total(grouping.preferred_source_rows(group))
     if best is None:
         return [f"The attack {name} gave no number."]
     texts = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")

@@ -2,6 +2,8 @@
 
 * `attribution`: Whom the attribution protocol flags: what the verdict goes by, and the tables
   too.
+* `binomial_limit`: The verdict on a count under a policy's limit, by the binomial test and its
+  upper bound.
 * `classes`: Which class of attacks a measurement is of, after EDPB Opinion 28/2024, paragraph 55.
 * `completion`: The verdict on answers to training prompts: nearer to the true ones than skill
   explains, or not.

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Measurement
 from fedaudit.pii.taxonomy import category
+from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import CAME_OUT, EXCLUSIVE, NEW, Test
 from fedaudit.report.verdict.judgement import Judgement
@@ -45,27 +46,13 @@ def limited_kind(row: Measurement, policy: Policy) -> str:
 def judge_kind(
     row: Measurement, most: float, test: Test | None, adjusted: float | None, policy: Policy
 ) -> Judgement:
-    """Return the status of one kind.
-
-    * fail          the adjusted p value is at most the policy's level
-    * pass          the one-sided upper bound is at most the limit
-    * inconclusive  otherwise: there are too few targets to show it
-    """
-    from fedaudit.metrics.significance import upper_bound
-
+    """Return the status of one kind (`judge_count`); inconclusive where nothing was counted."""
     limit = f"at most {most:.4g} of {_kind(row)}, shown with {policy.confidence:.0%}"
     summary = f"{_name(row)}: {_count_text(row)}"
     if row.hits is None or not row.n or test is None or adjusted is None:
         why = row.reason or "hits and targets were not counted"
         return Judgement("inconclusive", f"{summary}: not judged: {why}.", RULE, row, limit)
-    if adjusted <= policy.level:
-        reason = f"{summary}, more than {most:.2%} (p = {adjusted:.2g})."
-        return Judgement("fail", reason, RULE, row, limit)
-    bound = upper_bound(row.hits, row.n, 1 - policy.confidence)
-    if bound <= most:
-        return Judgement("pass", f"{summary}, surely no more than {bound:.2%}.", RULE, row, limit)
-    reason = f"{summary}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
-    return Judgement("inconclusive", reason, RULE, row, limit)
+    return judge_count(row, summary, adjusted, policy, most=most, rule=RULE, limit=limit)
 
 
 def missing_kinds(
@@ -90,8 +77,6 @@ def _judged_set(row: Measurement, rows: Sequence[Measurement]) -> object:
 
 
 def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | None:
-    from scipy.stats import binom
-
     from fedaudit.metrics.significance import upper_bound
 
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
@@ -103,8 +88,8 @@ def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | 
         if (o.plugin, o.metric) == (row.plugin, row.metric) and dict(o.scope) == scope
     ]
     guessed = max((upper_bound(h, n) for h, n in counted if h is not None and n), default=0.0)
-    p = float(binom.sf(row.hits - 1, row.n, min(1.0, max(most, guessed))))
-    return Test(_name(row), max(p, 1e-300), _count_text(row), "more than its limit")
+    p = binomial_p_value(row.hits, row.n, min(1.0, max(most, guessed)))
+    return Test(_name(row), p, _count_text(row), "more than its limit")
 
 
 def _name(row: Measurement) -> str:

@@ -17,7 +17,7 @@ from fedaudit.api import (
 )
 
 from . import training_pairs
-from .pairs import Cut, draw_cuts, tried_documents
+from .pairs import Cut, draw_cuts
 from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
@@ -49,7 +49,7 @@ class Discoverable(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        pairs = training_pairs.training_pairs(context, tried_documents(context))
+        pairs = training_pairs.training_pairs(context, context.attacked_documents)
         if not pairs.cuts:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "

@@ -36,11 +36,6 @@ class WrittenContinuation:
     distances: tuple[int, ...]
 
 
-def tried_documents(context: AttackContext) -> Sequence[Document]:
-    """Return the documents that are tried: the victim's, or the attacker's own without one."""
-    return context.attacker if context.victim is None else context.victim
-
-
 def cuts(
     context: AttackContext, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
 ) -> tuple[list[Cut], int]:

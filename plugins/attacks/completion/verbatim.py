@@ -18,7 +18,7 @@ from fedaudit.api import (
 )
 
 from . import likelihood, measurements, pairs
-from .pairs import Cut, tried_documents
+from .pairs import Cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Verbatim(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""
-        cuts, short = self._cuts(context, tried_documents(context))
+        cuts, short = self._cuts(context, context.attacked_documents)
         if not cuts:
             raise InputError(
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "

@@ -54,7 +54,7 @@ class GateQuery:
     @property
     def documents(self) -> Sequence[Document]:
         """The victim's, or the attacker's own where those are all."""
-        return self.context.attacker if self.context.victim is None else self.context.victim
+        return self.context.attacked_documents
 
     def keys(
         self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS

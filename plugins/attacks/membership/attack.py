@@ -62,7 +62,7 @@ class Membership(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Score the victim's records, or the attacker's own, and held-out ones."""
-        records = context.attacker if context.victim is None else context.victim
+        records = context.attacked_documents
         if context.held_out is None:
             raise InputError(
                 f"{self.name} compares with records that nobody trained on: name some with "

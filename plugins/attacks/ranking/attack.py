@@ -53,7 +53,7 @@ class Ranking(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
-        documents = context.attacker if context.victim is None else context.victim
+        documents = context.attacked_documents
         occurrences = self._maskable_pii(documents)
         counts = sorted(set(self.candidates))
         order = cloze.choose_occurrences(occurrences, context.seed, self.per_document)

@@ -10,7 +10,7 @@ from fedaudit.pii.normalized_search import fold
 
 def searched_documents(context: AttackContext) -> Sequence[Document]:
     """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
-    documents = context.attacker if context.victim is None else context.victim
+    documents = context.attacked_documents
     return [document for document in documents if not document.is_prompt]
 
 

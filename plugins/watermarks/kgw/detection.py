@@ -53,7 +53,7 @@ class Detector:
             raise ValueError("gamma must lie between 0 and 1, skip and width must not be negative.")
         if self.width > len(textseal.PRIMES):
             raise ValueError(f"width must be {len(textseal.PRIMES)} at most.")
-        if SCHEMES[self.scheme].bound and self.vocabulary < 1:
+        if SCHEMES[self.scheme].uses_vocabulary_size and self.vocabulary < 1:
             raise ValueError(f"The scheme {self.scheme} needs the size of the vocabulary.")
 
     def count(self, texts: Sequence[Sequence[int]]) -> Count:
@@ -102,7 +102,7 @@ class Detector:
         """
         import numpy as np
 
-        if SCHEMES[self.scheme].bound:
+        if SCHEMES[self.scheme].uses_vocabulary_size:
             return np.stack([lists(self.scheme, rows, self.key), rows[:, -1]], axis=1)
         return rows
 

@@ -35,19 +35,19 @@ class Scheme:
     """Tokens of the n-gram that seeds a list, unless the user says otherwise."""
     seeds: "Callable[[np.ndarray, int], list[int]] | None" = None
     """The seeds of contexts (n, width) under a key; None needs no list."""
-    itself: bool = False
+    self_seeded: bool = False
     """Whether the judged token is the last of its own n-gram."""
     candidates: int = 0
-    """With `itself`: so many likeliest tokens are judged at each step of writing."""
+    """With `self_seeded`: so many likeliest tokens are judged at each step of writing."""
 
     @property
-    def bound(self) -> bool:
+    def uses_vocabulary_size(self) -> bool:
         """Whether another size of the vocabulary makes other lists."""
         return self.seeds is not None
 
     def before(self, width: int) -> int:
         """Return how many tokens before a token decide on it."""
-        return width - self.itself
+        return width - self.self_seeded
 
 
 def _lefthash(contexts: "np.ndarray", key: int) -> list[int]:
@@ -55,18 +55,18 @@ def _lefthash(contexts: "np.ndarray", key: int) -> list[int]:
 
 
 def _minhash(contexts: "np.ndarray", key: int) -> list[int]:
-    seeds: list[int] = _hash(contexts * textseal.wrapped(key), TABLE_SEED).min(axis=1).tolist()
+    seeds: list[int] = _hash(contexts * textseal.wrap_int64(key), TABLE_SEED).min(axis=1).tolist()
     return seeds
 
 
 def _skipgram(contexts: "np.ndarray", key: int) -> list[int]:
-    seeds: list[int] = _hash(contexts[:, 0] * textseal.wrapped(key), TABLE_SEED).tolist()
+    seeds: list[int] = _hash(contexts[:, 0] * textseal.wrap_int64(key), TABLE_SEED).tolist()
     return seeds
 
 
 def _selfhash(contexts: "np.ndarray", key: int, table: int = TABLE_SEED) -> list[int]:
     hashes = _hash(contexts, table)
-    seeds: list[int] = (hashes * textseal.wrapped(key) * hashes[:, -1:]).min(axis=1).tolist()
+    seeds: list[int] = (hashes * textseal.wrap_int64(key) * hashes[:, -1:]).min(axis=1).tolist()
     return seeds
 
 
@@ -81,8 +81,8 @@ SCHEMES = {
         Scheme("lefthash", 1, _lefthash),
         Scheme("minhash", 4, _minhash),
         Scheme("skipgram", 5, _skipgram),
-        Scheme("selfhash", 4, _selfhash, itself=True, candidates=41),
-        Scheme("hf-selfhash", 1, _hf_selfhash, itself=True, candidates=40),
+        Scheme("selfhash", 4, _selfhash, self_seeded=True, candidates=41),
+        Scheme("hf-selfhash", 1, _hf_selfhash, self_seeded=True, candidates=40),
     )
 }
 
@@ -113,14 +113,14 @@ def green_list(
     """
     import numpy as np
 
-    if SCHEMES[scheme].bound:
+    if SCHEMES[scheme].uses_vocabulary_size:
         seeded = seed(scheme, context, key, width) % WRAP
         return _permutation(seeded, vocabulary)[: int(vocabulary * gamma)]
     width = width or SCHEMES[scheme].width
     if len(context) < width:
         raise ValueError(f"The scheme {scheme} needs a context of {width} tokens.")
     window = np.array([context[-width:]], dtype=np.int64)
-    hashes = textseal.hashed(window, np.arange(vocabulary), key)
+    hashes = textseal.hash_tokens(window, np.arange(vocabulary), key)
     return np.flatnonzero(hashes < textseal.limit(gamma))
 
 
@@ -142,14 +142,14 @@ def is_green(
     import numpy as np
 
     windows, tokens = np.asarray(windows, np.int64), np.asarray(tokens, np.int64)
-    if not SCHEMES[scheme].bound:
+    if not SCHEMES[scheme].uses_vocabulary_size:
         with np.errstate(over="ignore"):  # NumPy warns where a single number wraps
-            hashes: np.ndarray = textseal.hashed(windows, tokens, key)
+            hashes: np.ndarray = textseal.hash_tokens(windows, tokens, key)
         return hashes < textseal.limit(gamma)
     shape = np.broadcast_shapes(windows.shape[:-1], tokens.shape)
     tokens = np.broadcast_to(tokens, shape)
     contexts = np.broadcast_to(windows, (*shape, windows.shape[-1]))
-    if SCHEMES[scheme].itself:
+    if SCHEMES[scheme].self_seeded:
         contexts = np.concatenate([contexts, tokens[..., None]], axis=-1)
     flat = contexts.reshape(-1, contexts.shape[-1])
     return _look_up_lists(scheme, flat, tokens.ravel(), vocabulary, gamma, key).reshape(shape)
@@ -165,8 +165,8 @@ def lists(scheme: str, ngrams: "np.ndarray", key: int) -> "np.ndarray":
     rule = SCHEMES[scheme]
     if rule.seeds is None:
         raise ValueError(f"The scheme {scheme} seeds no lists.")
-    seeds = rule.seeds(ngrams if rule.itself else ngrams[:, :-1], key)
-    return np.array([textseal.wrapped(seeded % WRAP) for seeded in seeds], dtype=np.int64)
+    seeds = rule.seeds(ngrams if rule.self_seeded else ngrams[:, :-1], key)
+    return np.array([textseal.wrap_int64(seeded % WRAP) for seeded in seeds], dtype=np.int64)
 
 
 def green_mask(
@@ -179,10 +179,10 @@ def green_mask(
     import numpy as np
 
     rule = SCHEMES[scheme]
-    if rule.itself:
+    if rule.self_seeded:
         raise ValueError(f"Under {scheme} every token has a list of its own.")
     if rule.seeds is None:
-        hashes = textseal.hashed(windows[:, None], np.arange(vocabulary), key)
+        hashes = textseal.hash_tokens(windows[:, None], np.arange(vocabulary), key)
         mask: np.ndarray = hashes < textseal.limit(gamma)
         return mask
     size = int(vocabulary * gamma)

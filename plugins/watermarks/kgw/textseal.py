@@ -23,28 +23,28 @@ PRIMES = (
 TOKEN, KEY, SPREAD, MODULUS = 100000007, 500001713, 15485863 * 40499, 8191
 
 
-def hashed(windows: Any, tokens: Any, key: int) -> Any:
+def hash_tokens(windows: Any, tokens: Any, key: int) -> Any:
     """Return h mod 8191 of integer arrays or tensors, int64.
 
     Shapes: windows (..., width) and tokens (...), which may be broadcast against each other.
     """
-    return mixed(window_part(windows, key) + token_part(tokens))
+    return finalize_hash(window_part(windows, key) + token_part(tokens))
 
 
 def window_part(windows: Any, key: int) -> Any:
     """Return what windows (..., width) and the key add to the sum, already spread, (...)."""
-    total: Any = wrapped(KEY * key * SPREAD)
+    total: Any = wrap_int64(KEY * key * SPREAD)
     for position in range(windows.shape[-1]):
-        total = windows[..., position] * wrapped(PRIMES[position] * SPREAD) + total
+        total = windows[..., position] * wrap_int64(PRIMES[position] * SPREAD) + total
     return total
 
 
 def token_part(tokens: Any) -> Any:
     """Return what tokens add to the sum, already spread, in their shape."""
-    return tokens * wrapped(TOKEN * SPREAD)
+    return tokens * wrap_int64(TOKEN * SPREAD)
 
 
-def mixed(total: Any) -> Any:
+def finalize_hash(total: Any) -> Any:
     """Return the hash of a spread sum, 0 to 8190."""
     return (total ^ (total >> 13)) % MODULUS
 
@@ -53,7 +53,7 @@ def uniforms(windows: "np.ndarray", tokens: "np.ndarray", key: int) -> "np.ndarr
     """Return u of NumPy arrays, float32 in [0, 1)."""
     import numpy as np
 
-    u: np.ndarray = hashed(windows, tokens, key).astype(np.float32) / np.float32(MODULUS)
+    u: np.ndarray = hash_tokens(windows, tokens, key).astype(np.float32) / np.float32(MODULUS)
     return u
 
 
@@ -66,6 +66,6 @@ def limit(gamma: float) -> int:
     return int((u < np.float32(gamma)).sum())
 
 
-def wrapped(number: int) -> int:
+def wrap_int64(number: int) -> int:
     """Return `number` as a signed 64-bit integer would hold it."""
     return (number + 2**63) % 2**64 - 2**63

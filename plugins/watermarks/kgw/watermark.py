@@ -31,7 +31,7 @@ from .detection import Detector, upper_tail, z_score
 from .nulls import null_scores
 from .schemes import SCHEMES
 from .texts import continue_text, key_of, rewrite, text_beginnings, text_of
-from .writing import Style, WritingJob, write
+from .writing import WritingConfig, WritingJob, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,9 +109,9 @@ class KGW(Watermark):
             "width": self.width or SCHEMES[self.scheme].width,
             "vocabulary": _vocabulary(teacher),
         }
-        return self.prompted(secret, prompts, teacher)
+        return self.add_prompts(secret, prompts, teacher)
 
-    def prompted(
+    def add_prompts(
         self, secret: Mapping[str, Any], texts: Sequence[str], teacher: ModelEngine
     ) -> dict[str, Any]:
         """Return the secret with prefixes of `texts`; raises InputError where there are none."""
@@ -140,8 +140,8 @@ class KGW(Watermark):
         tokenizer = teacher.base.tokenizer
         end_tokens = _end_tokens(teacher)
         size = int(teacher.base.model.config.get_text_config().vocab_size)
-        style = Style(
-            mark=_detector(secret, teacher),
+        config = WritingConfig(
+            detector=_detector(secret, teacher),
             delta=_secret_value(secret, "delta", float),
             decoding=SamplingParams(temperature=self.temperature, top_p=self.top_p),
             ends=end_tokens,
@@ -150,7 +150,7 @@ class KGW(Watermark):
             ),
         )
         planned = [self._job(document, teacher, key_of(seed, document)) for document in documents]
-        written = write(teacher, [job for job, _ in planned], style, progress=progress)
+        written = write(teacher, [job for job, _ in planned], config, progress=progress)
         return [
             Document(
                 id=f"{document.id}-marked",
@@ -247,7 +247,11 @@ def _detector(secret: Mapping[str, Any], engine: Engine) -> Detector:
     except (KeyError, TypeError, ValueError):
         raise InputError("The secret of this kgw watermark is damaged.") from None
     vocabulary = _vocabulary(engine)
-    if SCHEMES[detector.scheme].bound and vocabulary and vocabulary != detector.vocabulary:
+    if (
+        SCHEMES[detector.scheme].uses_vocabulary_size
+        and vocabulary
+        and vocabulary != detector.vocabulary
+    ):
         raise InputError(
             f"This watermark ({detector.scheme}) is for a vocabulary of {detector.vocabulary} "
             f"tokens, and the model's has {vocabulary}: its green lists would be others."

@@ -37,10 +37,10 @@ class WritingJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Style:
+class WritingConfig:
     """How a watermark's tokens are drawn."""
 
-    mark: Detector
+    detector: Detector
     delta: float
     decoding: SamplingParams
     ends: tuple[int, ...] = ()
@@ -49,11 +49,11 @@ class Style:
     """Tokens that are no text."""
 
 
-class Marking:
+class WatermarkLogitsProcessor:
     """The logits processor of one batch: bias, draw, and force what was drawn."""
 
-    def __init__(self, style: Style, jobs: Sequence[WritingJob], width: int) -> None:
-        self.style, self.jobs, self.width = style, jobs, width
+    def __init__(self, config: WritingConfig, jobs: Sequence[WritingJob], width: int) -> None:
+        self.config, self.jobs, self.width = config, jobs, width
         self.keys = [job.key for job in jobs]
         self._tokens: torch.Tensor | None = None
 
@@ -68,7 +68,7 @@ class Marking:
         uniform = uniforms(self.keys, [0] * len(self.keys), step)
         tokens = self._sample(logits, self.bias(input_ids, logits), uniform)
         over = torch.tensor([step >= job.longest for job in self.jobs], device=scores.device)
-        tokens = tokens.masked_fill(over, self.style.ends[0] if self.style.ends else 0)
+        tokens = tokens.masked_fill(over, self.config.ends[0] if self.config.ends else 0)
         return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
 
     def bias(self, input_ids: "torch.Tensor", logits: "torch.Tensor") -> "torch.Tensor":
@@ -78,25 +78,25 @@ class Marking:
         """
         import torch
 
-        mark = self.style.mark
-        rule = SCHEMES[mark.scheme]
-        before = rule.before(mark.width or rule.width)
+        detector = self.config.detector
+        rule = SCHEMES[detector.scheme]
+        before = rule.before(detector.width or rule.width)
         step = input_ids.shape[1] - self.width
         if input_ids.shape[1] < before:
             return torch.zeros_like(logits)
         green = self._green(input_ids[:, input_ids.shape[1] - before :], logits)
         ready = [len(job.prompt) + step >= before for job in self.jobs]
         green &= torch.tensor(ready, device=logits.device)[:, None]
-        return green * self.style.delta
+        return green * self.config.delta
 
     def _mask_forbidden(self, logits: "torch.Tensor", step: int) -> "torch.Tensor":
         """Rule out what is no text, and the end where it would come too early."""
         import torch
 
         logits = logits.clone()
-        logits[:, list(self.style.banned)] = -torch.inf
+        logits[:, list(self.config.banned)] = -torch.inf
         early = [row for row, job in enumerate(self.jobs) if step < job.shortest]
-        for end in self.style.ends:
+        for end in self.config.ends:
             logits[early, end] = -torch.inf
         return logits
 
@@ -108,40 +108,40 @@ class Marking:
         """
         from fedaudit.engine.generation.sampler import draw, probabilities
 
-        decoding = self.style.decoding
-        if SCHEMES[self.style.mark.scheme].bound:
+        decoding = self.config.decoding
+        if SCHEMES[self.config.detector.scheme].uses_vocabulary_size:
             return draw(logits + bias, uniform, decoding)
         return draw(probabilities(logits, decoding).log() + bias, uniform, SamplingParams())
 
     def _green(self, windows: "torch.Tensor", logits: "torch.Tensor") -> "torch.Tensor":
         import torch
 
-        mark, rule = self.style.mark, SCHEMES[self.style.mark.scheme]
-        if not rule.bound:
+        detector, rule = self.config.detector, SCHEMES[self.config.detector.scheme]
+        if not rule.uses_vocabulary_size:
             if self._tokens is None:
                 every = torch.arange(logits.shape[-1], device=logits.device)
                 self._tokens = textseal.token_part(every)
-            totals = textseal.window_part(windows, mark.key)[:, None] + self._tokens
-            return torch.as_tensor(textseal.mixed(totals) < textseal.limit(mark.gamma))
+            totals = textseal.window_part(windows, detector.key)[:, None] + self._tokens
+            return torch.as_tensor(textseal.finalize_hash(totals) < textseal.limit(detector.gamma))
         settings: dict[str, Any] = {
-            "vocabulary": mark.vocabulary,
-            "gamma": mark.gamma,
-            "key": mark.key,
+            "vocabulary": detector.vocabulary,
+            "gamma": detector.gamma,
+            "key": detector.key,
         }
         green = torch.zeros_like(logits, dtype=torch.bool)
-        if rule.itself:
+        if rule.self_seeded:
             best = logits.topk(min(rule.candidates, logits.shape[-1])).indices
-            best_green = is_green(mark.scheme, windows.cpu()[:, None], best.cpu(), **settings)
+            best_green = is_green(detector.scheme, windows.cpu()[:, None], best.cpu(), **settings)
             return green.scatter(1, best, torch.as_tensor(best_green, device=logits.device))
-        mask = green_mask(mark.scheme, windows.cpu().numpy(), **settings)
-        green[:, : mark.vocabulary] = torch.as_tensor(mask, device=logits.device)
+        mask = green_mask(detector.scheme, windows.cpu().numpy(), **settings)
+        green[:, : detector.vocabulary] = torch.as_tensor(mask, device=logits.device)
         return green
 
 
 def write(
     teacher: ModelEngine,
     jobs: Sequence[WritingJob],
-    style: Style,
+    config: WritingConfig,
     *,
     progress: Progress = no_progress,
 ) -> list[list[int]]:
@@ -157,7 +157,7 @@ def write(
         for batch in _batches(teacher, jobs):
             chosen = [jobs[index] for index in batch]
             for index, tokens in zip(
-                batch, _continue_texts(teacher.base, chosen, style), strict=True
+                batch, _continue_texts(teacher.base, chosen, config), strict=True
             ):
                 written[index] = tokens
             done += len(batch)
@@ -178,7 +178,9 @@ def _batches(teacher: ModelEngine, jobs: Sequence[WritingJob]) -> Iterator[list[
             yield bucket[start : start + rows]
 
 
-def _continue_texts(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list[int]]:
+def _continue_texts(
+    base: Any, jobs: Sequence[WritingJob], config: WritingConfig
+) -> list[list[int]]:
     import torch
     from transformers import GenerationConfig, LogitsProcessorList
 
@@ -188,25 +190,25 @@ def _continue_texts(base: Any, jobs: Sequence[WritingJob], style: Style) -> list
     width = padded_length(len(jobs[0].prompt))
     ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)
     # What is said here holds, whatever the model's own generation_config advises.
-    config = GenerationConfig(
+    generation = GenerationConfig(
         do_sample=False,
         num_beams=1,
         repetition_penalty=1.0,
         no_repeat_ngram_size=0,
         max_new_tokens=max(job.longest for job in jobs),
-        eos_token_id=list(style.ends) or None,
-        pad_token_id=style.ends[0] if style.ends else 0,
+        eos_token_id=list(config.ends) or None,
+        pad_token_id=config.ends[0] if config.ends else 0,
     )
     with torch.inference_mode():
         output_ids = base.model.generate(
             input_ids=ids,
             attention_mask=mask,
-            generation_config=config,
-            logits_processor=LogitsProcessorList([Marking(style, jobs, width)]),
+            generation_config=generation,
+            logits_processor=LogitsProcessorList([WatermarkLogitsProcessor(config, jobs, width)]),
         )
     rows = output_ids[:, width:].tolist()
     return [
-        _cut_at_end(row[: job.longest], style.ends) for row, job in zip(rows, jobs, strict=True)
+        _cut_at_end(row[: job.longest], config.ends) for row, job in zip(rows, jobs, strict=True)
     ]
 
 

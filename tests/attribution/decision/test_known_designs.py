@@ -15,8 +15,7 @@ from fedaudit.attribution.decision.known_designs import (
     read_log,
 )
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.attribution.server import estimation, query_plan
-from fedaudit.attribution.server import sums_log as log_of
+from fedaudit.attribution.server import estimation, query_plan, sums_log
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution.combinations import Combination
 
@@ -86,13 +85,15 @@ def test_by_hand():
     assert first.high - first.value == pytest.approx(1.959964 * math.sqrt(0.8))
 
 
-@pytest.mark.parametrize("wish", [{"protocol": "pairs"}, {"protocol": "shared", "limit": 1.0}])
+@pytest.mark.parametrize(
+    "protocol_config", [{"protocol": "pairs"}, {"protocol": "shared", "limit": 1.0}]
+)
 @pytest.mark.parametrize("weighting", ["equal", "size"])
-def test_the_log_gives_what_the_plan_does_and_both_the_truth(tmp_path, wish, weighting):
+def test_the_log_gives_what_the_plan_does_and_both_the_truth(tmp_path, protocol_config, weighting):
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, rounds=3, size=20)
     planned = query_plan.plan(
         open_federation(made.path),
-        query_plan.ProtocolConfig(seed=4, weights=weighting, **wish),
+        query_plan.ProtocolConfig(seed=4, weights=weighting, **protocol_config),
     )
     log = tmp_path / "log.json"
     found, _ = estimation.estimate(planned, tmp_path / "est", log)
@@ -140,11 +141,11 @@ def test_what_the_log_lacks_is_named(tmp_path):
     design = {"target": "a", "include": [["a"]], "exclude": [[]]}
     entry = {"round": 1, "queries": 2, "designs": [design]}
     log = tmp_path / "log.json"
-    log_of.write([entry, {**entry, "designs": []}], log, "r")
+    sums_log.write([entry, {**entry, "designs": []}], log, "r")
     with pytest.raises(InputError, match="two designs of round 1"):
         read_log(log, "r")
     for broken in ([{"target": "a"}], [3], {"sets": 1}):
-        log_of.write([{**entry, "designs": broken}], log, "r")
+        sums_log.write([{**entry, "designs": broken}], log, "r")
         with pytest.raises(InputError, match="the sets of round 1 cannot be read"):
             read_log(log, "r")
     log.write_text(json.dumps({"run": "other", "rounds": []}))

@@ -9,7 +9,7 @@ from fedaudit_plugins.watermarks.fictitious.scoring import Null
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Mark
-from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution import pipeline
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution import scores as scores_file
@@ -39,7 +39,7 @@ def given(tmp_path, monkeypatch):
 
 def scored(folder, marks, **more):
     with DetectionPool(ALONE) as own:
-        return scoring.score(folder, folder_of.read(folder), marks, own, **more)
+        return scoring.score(folder, estimates_folder.read(folder), marks, own, **more)
 
 
 def flagged(scores):
@@ -134,7 +134,7 @@ def given_file(folder):
 def test_rounds_that_are_known_are_not_asked_again(given, monkeypatch):
     folder, marks = given
     whole = scored(folder, marks)
-    found = folder_of.read(folder)
+    found = estimates_folder.read(folder)
     with DetectionPool(ALONE) as own:
         first = scoring.score(folder, replace(found, rounds=found.rounds[:1]), marks, own)
     engine = handmade.reading(monkeypatch, marks[0])
@@ -244,7 +244,7 @@ def test_broken_scores(given, tmp_path, how, says):
 def test_no_round_yet(given):
     folder, marks = given
     with DetectionPool(ALONE) as own, pytest.raises(InputError, match="nothing to score"):
-        scoring.score(folder, replace(folder_of.read(folder), rounds=()), marks, own)
+        scoring.score(folder, replace(estimates_folder.read(folder), rounds=()), marks, own)
 
 
 def fictitious(count, **options):

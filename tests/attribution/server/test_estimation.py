@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.server import dry_run, estimation, query_plan
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
@@ -22,20 +22,22 @@ ALIKE = [1.0, 1.2, 0.9, 1.1, 1.3, 1.0]
 ABSENT = {2: ("c4",)}
 
 
-def asked(place, out, *, secret=False, **wish):
+def asked(place, out, *, secret=False, **protocol_config):
     """Take the step with a small design; returns the estimates."""
     planned = query_plan.plan(
-        open_federation(place), query_plan.ProtocolConfig(**{**SMALL, **wish}), secret=secret
+        open_federation(place),
+        query_plan.ProtocolConfig(**{**SMALL, **protocol_config}),
+        secret=secret,
     )
-    return estimation.estimate(planned, out, log_of(out))[0]
+    return estimation.estimate(planned, out, log_path(out))[0]
 
 
-def log_of(out):
+def log_path(out):
     return out.with_name(f"{out.name}.log.json")
 
 
 def logged(out):
-    return json.loads(log_of(out).read_text())
+    return json.loads(log_path(out).read_text())
 
 
 def by_loops(design, updates, shares):
@@ -109,8 +111,10 @@ def test_rho_and_n_eff_are_of_the_weighted_masks(tmp_path):
 
 def test_the_forecast_tells_the_masks_of_the_estimates(tmp_path):
     made = handmade.write(tmp_path / "fed", weights=WEIGHTS, rounds=1)
-    wish = query_plan.ProtocolConfig(**SMALL, seed=4)
-    told = dry_run.describe_plan(query_plan.plan(open_federation(made.path), wish), [], None)
+    protocol_config = query_plan.ProtocolConfig(**SMALL, seed=4)
+    told = dry_run.describe_plan(
+        query_plan.plan(open_federation(made.path), protocol_config), [], None
+    )
     [one] = asked(made.path, tmp_path / "est", seed=4).rounds
     weakest = min(one.estimates, key=lambda own: own.strength)
     # E[rho] = 2 * 3 * (5 - 3) / (2 * 5) = 1.2; an update has 2 * 4 + 4 * 2 numbers.
@@ -149,14 +153,14 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, rule):
             )
 
 
-@pytest.mark.parametrize("wish", [{"others": 4}, {"pairs": 3}, {"seed": 12}])
-def test_sums_of_another_design_are_one_line(tmp_path, wish):
+@pytest.mark.parametrize("protocol_config", [{"others": 4}, {"pairs": 3}, {"seed": 12}])
+def test_sums_of_another_design_are_one_line(tmp_path, protocol_config):
     made = handmade.write(tmp_path / "fed", clients=7, secure={**SMALL, "seed": 11})
-    wanted = {"seed": 11, **wish}
+    wanted = {"seed": 11, **protocol_config}
     with pytest.raises(InputError, match=r"round 1 has no sum over .* give the same") as error:
         asked(made.path, tmp_path / "est", **wanted)
     assert "\n" not in str(error.value)
-    assert not (tmp_path / "est" / folder_of.NAME).exists()
+    assert not (tmp_path / "est" / estimates_folder.NAME).exists()
 
 
 def test_a_sum_over_others_than_the_manifest_says_is_refused(tmp_path):
@@ -222,7 +226,7 @@ def test_rounds_are_added_and_never_asked_for_twice(tmp_path):
         open_federation(longer.path), query_plan.ProtocolConfig(**SMALL), secret=True
     )
     assert estimation.remaining_plan(third, out).queries == 0
-    estimation.estimate(third, out, log_of(out))
+    estimation.estimate(third, out, log_path(out))
     assert logged(out)["rounds"] == [one, two]
 
 
@@ -242,7 +246,7 @@ def test_estimates_and_log_of_another_run_are_refused(tmp_path, changes):
     other = handmade.write(tmp_path / "other", rounds=1, **changes)
     with pytest.raises(InputError, match="estimates of another run"):
         asked(other.path, tmp_path / "est")
-    log_of(tmp_path / "new").write_text(log_of(tmp_path / "est").read_text())
+    log_path(tmp_path / "new").write_text(log_path(tmp_path / "est").read_text())
     with pytest.raises(InputError, match="log of another run"):
         asked(other.path, tmp_path / "new")
 
@@ -253,7 +257,7 @@ def test_a_folder_or_log_of_something_else_is_left_alone(tmp_path):
     (out / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="not empty and holds no estimates"):
         asked(made.path, out)
-    log_of(tmp_path / "new").write_text("{}")
+    log_path(tmp_path / "new").write_text("{}")
     with pytest.raises(InputError, match="no log of sums"):
         asked(made.path, tmp_path / "new")
     assert (out / "thesis.txt").read_text() == "mine"
@@ -262,7 +266,7 @@ def test_a_folder_or_log_of_something_else_is_left_alone(tmp_path):
 def test_the_log_is_the_servers_alone(tmp_path):
     made = handmade.write(tmp_path / "fed", rounds=1)
     asked(made.path, tmp_path / "est")
-    assert stat.S_IMODE(log_of(tmp_path / "est").stat().st_mode) == 0o600
+    assert stat.S_IMODE(log_path(tmp_path / "est").stat().st_mode) == 0o600
     exposure = logged(tmp_path / "est")["rounds"][0]["exposure"]
     assert exposure["smallest"] == 3
     assert len(exposure["determined"]) > 0  # admissible sums, and yet
@@ -278,13 +282,13 @@ def test_estimates_tell_neither_seed_nor_sets_nor_key(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["est", "est.log.json", "fed"]
     told = b"".join(p.read_bytes() for p in (tmp_path / "est").rglob("*") if p.is_file())
     secrets = [mark.secret["entity"], *(row["value"] for row in mark.secret["attributes"])]
-    assert str(seed) in log_of(tmp_path / "est").read_text()
+    assert str(seed) in log_path(tmp_path / "est").read_text()
     for secret in (str(seed), *secrets, '"m0"', "include", "exclude", "members", "seed", "design"):
         assert secret.encode() not in told, secret
-    table = json.loads((tmp_path / "est" / folder_of.NAME).read_text())
+    table = json.loads((tmp_path / "est" / estimates_folder.NAME).read_text())
     assert table.pop("clients") == made.names
     assert lists_of_names(table, made.names) == []
-    assert found == folder_of.read(tmp_path / "est")
+    assert found == estimates_folder.read(tmp_path / "est")
 
 
 def lists_of_names(table, names):
@@ -301,7 +305,7 @@ def test_the_search_for_lists_would_notice():
 
 
 @pytest.mark.parametrize(
-    ("changes", "wish", "says"),
+    ("changes", "protocol_config", "says"),
     [
         ({"clients": 1}, {}, "Round 1: 1 clients in a round are too few"),
         ({"clients": 2}, {}, "Round 1: 2 clients in a round are too few"),
@@ -317,14 +321,14 @@ def test_the_search_for_lists_would_notice():
     ],
     ids=str,
 )
-def test_designs_that_cannot_be(tmp_path, changes, wish, says):
+def test_designs_that_cannot_be(tmp_path, changes, protocol_config, says):
     made = handmade.write(tmp_path / "fed", **changes)
     with pytest.raises(UsageError) as error:
-        asked(made.path, tmp_path / "est", **wish)
+        asked(made.path, tmp_path / "est", **protocol_config)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "est").exists()
-    assert not log_of(tmp_path / "est").exists()
+    assert not log_path(tmp_path / "est").exists()
 
 
 def test_a_federation_without_a_round_and_a_client_without_weight(tmp_path):
@@ -346,7 +350,7 @@ def test_a_lower_threshold_than_the_federations_is_refused(tmp_path):
 
 
 def broken(out, how):
-    path = out / folder_of.NAME
+    path = out / estimates_folder.NAME
     table = json.loads(path.read_text())
     if how == "twice":
         table["rounds"].append(table["rounds"][0])
@@ -395,6 +399,6 @@ def test_broken_estimates(tmp_path, how, says):
     asked(made.path, out)
     broken(out, how)
     with pytest.raises(InputError) as error:
-        folder_of.read(out)
+        estimates_folder.read(out)
     assert says in str(error.value)
     assert "\n" not in str(error.value)

@@ -10,21 +10,22 @@ import handmade
 import pytest
 
 from fedaudit.api.errors import InputError
-from fedaudit.attribution.server import estimation, ledger, query_plan
-from fedaudit.attribution.server import sums_log as log_of
+from fedaudit.attribution.server import estimation, ledger, query_plan, sums_log
 from fedaudit.federation.folder import open_federation
 
 SMALL = {"others": 3, "pairs": 2, "threshold": 3}
 
 
-def planned(place, **wish):
+def planned(place, **protocol_config):
     return query_plan.plan(
-        open_federation(place), query_plan.ProtocolConfig(**{**SMALL, "seed": 4, **wish})
+        open_federation(place), query_plan.ProtocolConfig(**{**SMALL, "seed": 4, **protocol_config})
     )
 
 
-def asked(place, out, **wish):
-    return estimation.estimate(planned(place, **wish), out, out.with_suffix(".log.json"))[0]
+def asked(place, out, **protocol_config):
+    return estimation.estimate(
+        planned(place, **protocol_config), out, out.with_suffix(".log.json")
+    )[0]
 
 
 @pytest.fixture
@@ -55,9 +56,9 @@ def test_every_round_that_was_asked_for_is_an_entry(fed, tmp_path):
 def test_another_design_of_a_round_is_refused_before_anything_is_written(fed, tmp_path):
     asked(fed, tmp_path / "est")
     before = whole(tmp_path)
-    for wish in ({"seed": 5}, {"pairs": 3}, {"others": 4, "seed": 4}):
+    for protocol_config in ({"seed": 5}, {"pairs": 3}, {"others": 4, "seed": 4}):
         with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
-            asked(fed, tmp_path / "second", **wish)
+            asked(fed, tmp_path / "second", **protocol_config)
     assert whole(tmp_path) == before
 
 
@@ -85,18 +86,18 @@ def test_what_is_interrupted_goes_on_with_the_sets_of_then(fed, tmp_path, monkey
     def killed(*_):
         raise KeyboardInterrupt
 
-    for stage in ("_log_round", "_estimate_round"):
+    for stage in ("_append_to_ledger", "_estimate_round"):
         with monkeypatch.context() as patched:
             patched.setattr(estimation, stage, killed)
             with pytest.raises(KeyboardInterrupt):
                 asked(fed, out)
         run = estimation.identity(open_federation(fed))
         other = planned(fed, seed=77)
-        resumed = ledger.resume_plan(other, log_of.read(log, run))
+        resumed = ledger.resume_plan(other, sums_log.read(log, run))
         assert resumed.designs[1] == planned(fed).designs[1] != other.designs[1]
         assert resumed.designs[2] == other.designs[2]
     estimation.estimate(resumed, out, log)
-    assert [one["round"] for one in log_of.read(log, run)] == [1, 2]
+    assert [one["round"] for one in sums_log.read(log, run)] == [1, 2]
     assert len(ledger.read(fed)) == 2
 
 

@@ -10,15 +10,14 @@ from test_weights import ABSENT, SIZES, coefficients
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Score
-from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution import measurements
 from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.contamination import coefficient_mixture
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan
-from fedaudit.attribution.server import sums_log as log_of
+from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan, sums_log
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
@@ -28,14 +27,15 @@ from fedaudit.metrics.attribution.exposure import exposure
 SHARED = {"protocol": "shared", "limit": 0.8}
 
 
-def planned(place, **wish):
+def planned(place, **protocol_config):
     return query_plan.plan(
-        open_federation(place), query_plan.ProtocolConfig(**{**SHARED, "seed": 4, **wish})
+        open_federation(place),
+        query_plan.ProtocolConfig(**{**SHARED, "seed": 4, **protocol_config}),
     )
 
 
-def asked(place, out, **wish):
-    return estimation.estimate(planned(place, **wish), out, out.with_name("log.json"))[0]
+def asked(place, out, **protocol_config):
+    return estimation.estimate(planned(place, **protocol_config), out, out.with_name("log.json"))[0]
 
 
 def product(table, config):
@@ -85,7 +85,7 @@ def test_limit_and_floor_hold_on_what_unequal_clients_estimates_hold(tmp_path, s
     assert {one.settings.sets for one in found.designs.values()} == {3}
     assert not any(one.settings.whole for one in found.designs.values())
     floor = shared_sets.floor(6, 2)
-    for one in folder_of.read(out).rounds:
+    for one in estimates_folder.read(out).rounds:
         assert len(one.estimates) == 6
         for own in one.estimates:
             c = list(coefficients(made, out, one.round, own).values())
@@ -158,9 +158,11 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     plain = handmade.write(tmp_path / "plain", clients=8, weights=weights)
     hidden = handmade.write(tmp_path / "hidden", clients=8, weights=weights, secure=secure)
     one = asked(plain.path, tmp_path / "one/est", sets=3, threshold=3, limit=0.9)
-    wish = query_plan.ProtocolConfig()  # the manifest says it all
+    protocol_config = query_plan.ProtocolConfig()  # the manifest says it all
     two, _ = estimation.estimate(
-        query_plan.plan(open_federation(hidden.path), wish), tmp_path / "two", tmp_path / "two.json"
+        query_plan.plan(open_federation(hidden.path), protocol_config),
+        tmp_path / "two",
+        tmp_path / "two.json",
     )
     for left, right in zip(one.rounds, two.rounds, strict=True):
         assert left == right
@@ -177,7 +179,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
 
 
 @pytest.mark.parametrize(
-    ("wish", "says"),
+    ("protocol_config", "says"),
     [
         ({"protocol": "share"}, "Did you mean 'shared'"),
         ({"others": 3}, "--others and --queries are of pairs of sets"),
@@ -190,10 +192,10 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     ],
     ids=str,
 )
-def test_what_cannot_be_is_one_line(tmp_path, wish, says):
+def test_what_cannot_be_is_one_line(tmp_path, protocol_config, says):
     made = handmade.write(tmp_path / "fed", rounds=1)
     with pytest.raises(UsageError) as error:
-        planned(made.path, **wish)
+        planned(made.path, **protocol_config)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -220,7 +222,7 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
         patched.setattr(estimation, "_estimate_round", killed)
         with pytest.raises(KeyboardInterrupt):
             asked(made.path, out)
-    logs = log_of.read(tmp_path / "log.json", estimation.identity(open_federation(made.path)))
+    logs = sums_log.read(tmp_path / "log.json", estimation.identity(open_federation(made.path)))
     other = planned(made.path, seed=77)
     resumed = ledger.resume_plan(other, logs)
     assert resumed.designs[1] == planned(made.path).designs[1] != other.designs[1]
@@ -236,8 +238,8 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
 
 def test_an_entry_of_pairs_is_written_as_it_always_was(tmp_path):
     made = handmade.write(tmp_path / "fed", rounds=1)
-    wish = {"protocol": "pairs", "others": 3, "threshold": 3, "limit": None}
-    asked(made.path, tmp_path / "est", **wish)
+    protocol_config = {"protocol": "pairs", "others": 3, "threshold": 3, "limit": None}
+    asked(made.path, tmp_path / "est", **protocol_config)
     [line] = (made.path / ledger.NAME).read_text().splitlines()
     assert "protocol" not in json.loads(line)
     [entry] = ledger.read(made.path)
@@ -252,12 +254,12 @@ def test_an_entry_of_pairs_is_written_as_it_always_was(tmp_path):
 def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
     made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
     asked(made.path, out, protocol="pairs", others=3, threshold=3, limit=None)
-    path = out / folder_of.NAME
+    path = out / estimates_folder.NAME
     table = json.loads(path.read_text())
     for name in ("protocol", "sets", "whole", "threshold", "ratio"):
         del table["rounds"][0][name]
     path.write_text(json.dumps(table))
-    [one] = folder_of.read(out).rounds
+    [one] = estimates_folder.read(out).rounds
     assert (one.protocol, one.others, one.pairs) == ("pairs", 3, 5)
     assert one.rule(6) is None
 
@@ -275,12 +277,12 @@ def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
 def test_settings_that_no_round_has_are_refused(tmp_path, change, says):
     made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
     asked(made.path, out)
-    path = out / folder_of.NAME
+    path = out / estimates_folder.NAME
     table = json.loads(path.read_text())
     table["rounds"][0].update(change)
     path.write_text(json.dumps(table))
     with pytest.raises(InputError, match=says):
-        folder_of.read(out)
+        estimates_folder.read(out)
 
 
 TEN = tuple(f"c{at}" for at in range(10))

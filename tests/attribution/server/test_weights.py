@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.server import dry_run, estimation, masks, query_plan
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
@@ -19,12 +19,12 @@ FLOOR = 0.24
 """2 * 3 * (5 - 3) / (5 * 5) / 2, for six clients, m = 3 and K = 5."""
 
 
-def planned(place, **wish):
-    return query_plan.plan(open_federation(place), query_plan.ProtocolConfig(**wish))
+def planned(place, **protocol_config):
+    return query_plan.plan(open_federation(place), query_plan.ProtocolConfig(**protocol_config))
 
 
-def estimated(made, out, **wish):
-    found = planned(made.path, **wish)
+def estimated(made, out, **protocol_config):
+    found = planned(made.path, **protocol_config)
     estimation.estimate(found, out, out.with_name("log.json"))
     return found
 
@@ -50,9 +50,9 @@ def test_limit_and_floor_hold_on_what_estimates_of_unequal_clients_hold(tmp_path
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT, size=20)
     out = tmp_path / "est"
     found = estimated(made, out, seed=seed, **THIRD)
-    assert found.weighting == folder_of.read(out).weights == "equal"
+    assert found.weighting == estimates_folder.read(out).weights == "equal"
     worst = {}
-    for one in folder_of.read(out).rounds:
+    for one in estimates_folder.read(out).rounds:
         assert len(one.estimates) == 6
         for own in one.estimates:
             c = coefficients(made, out, one.round, own)
@@ -71,9 +71,9 @@ def test_they_hold_with_sums_by_size_where_designs_can_keep_them(tmp_path, seed)
     made = handmade.write(tmp_path / "fed", clients=8, weights=sizes, absent=ABSENT, size=20)
     out = tmp_path / "est"
     found = estimated(made, out, seed=seed, weights="size", limit=0.6, **THIRD)
-    assert found.weighting == folder_of.read(out).weights == "size"
+    assert found.weighting == estimates_folder.read(out).weights == "size"
     unequal = 0
-    for one in folder_of.read(out).rounds:
+    for one in estimates_folder.read(out).rounds:
         for own in one.estimates:
             c = np.array(list(coefficients(made, out, one.round, own).values()))
             assert abs(c).max() <= 0.6 + 1e-4
@@ -126,16 +126,16 @@ def test_the_log_and_the_estimates_name_the_weights_and_old_ones_are_by_size(tmp
     made, out = handmade.write(tmp_path / "fed", clients=8), tmp_path / "est"
     estimated(made, out, rounds=(1,))
     [entry] = json.loads((tmp_path / "log.json").read_text())["rounds"]
-    table = json.loads((out / folder_of.NAME).read_text())
+    table = json.loads((out / estimates_folder.NAME).read_text())
     assert entry["weights"] == table.pop("weights") == "equal"
-    (out / folder_of.NAME).write_text(json.dumps(table))
-    assert folder_of.read(out).weights == "size"
+    (out / estimates_folder.NAME).write_text(json.dumps(table))
+    assert estimates_folder.read(out).weights == "size"
     with pytest.raises(InputError, match="sums of weights 'size': give --weights size"):
         estimated(made, out)
 
 
 @pytest.mark.parametrize(
-    ("clients", "wish", "settled", "told"),
+    ("clients", "protocol_config", "settled", "told"),
     [
         (10, {}, (5, 5, 0.4, 5), []),
         (4, {}, (2, 5, 0.4, 2), ["m) in place of 5: a round has 4", "2 clients in place of 5"]),
@@ -147,9 +147,9 @@ def test_the_log_and_the_estimates_name_the_weights_and_old_ones_are_by_size(tmp
         (10, {"limit": 1.0}, (5, 5, 1.0, 5), []),
     ],
 )
-def test_defaults_that_cannot_be_give_way(tmp_path, clients, wish, settled, told):
+def test_defaults_that_cannot_be_give_way(tmp_path, clients, protocol_config, settled, told):
     made = handmade.write(tmp_path / "fed", clients=clients, rounds=1)
-    found = planned(made.path, **wish)
+    found = planned(made.path, **protocol_config)
     assert (found.others, found.pairs, found.limit, found.secure.threshold) == settled
     assert len(found.notes) == len(told)
     assert all(part in line for part, line in zip(told, found.notes, strict=True))
@@ -158,7 +158,7 @@ def test_defaults_that_cannot_be_give_way(tmp_path, clients, wish, settled, told
 
 
 @pytest.mark.parametrize(
-    ("clients", "wish", "says"),
+    ("clients", "protocol_config", "says"),
     [
         (4, {"others": 2}, "2 others in a set are below the threshold of secure aggregation, 5"),
         (4, {"threshold": 3}, "a set at most 2 others (m), below the threshold"),
@@ -168,10 +168,10 @@ def test_defaults_that_cannot_be_give_way(tmp_path, clients, wish, settled, told
         (8, {"weights": "siz"}, "Did you mean 'size'"),
     ],
 )
-def test_what_is_named_and_cannot_be_is_refused(tmp_path, clients, wish, says):
+def test_what_is_named_and_cannot_be_is_refused(tmp_path, clients, protocol_config, says):
     made = handmade.write(tmp_path / "fed", clients=clients, rounds=1)
     with pytest.raises(UsageError) as error:
-        planned(made.path, **wish)
+        planned(made.path, **protocol_config)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 

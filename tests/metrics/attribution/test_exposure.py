@@ -11,9 +11,9 @@ from fedaudit.metrics.attribution import exposure as module
 from fedaudit.metrics.attribution.exposure import (
     PRIME,
     Span,
+    estimate_exposure,
     exposure,
     leakage_bits,
-    released_exposure,
 )
 from fedaudit.metrics.attribution.subset_design import Design, coefficients, draw, sum_coefficients
 
@@ -319,7 +319,7 @@ def test_of_many_clients_one_targets_series_determines_nobody():
 
 def test_a_whole_round_of_estimates_is_solved_by_who_knows_the_designs():
     names, designs = series(10, 5, 5)
-    found = released_exposure(designs)
+    found = estimate_exposure(designs)
     assert (found.rank, set(found.determined)) == (10, set(names))
     # No single client before the last estimate: each equation has its own target.
     assert min(found.determined.values()) == 10
@@ -344,13 +344,13 @@ def test_released_by_hand():
         Design("b", (("a", "b"),), (("c",),)),
         Design("c", (("b", "c"),), (("a",),)),
     ]
-    one, two, three = (released_exposure(designs[:count]) for count in (1, 2, 3))
+    one, two, three = (estimate_exposure(designs[:count]) for count in (1, 2, 3))
     assert (one.rank, dict(one.determined), one.condition) == (1, {}, None)
     assert (two.rank, dict(two.determined), two.condition) == (2, {"a": 2}, None)
     assert (three.rank, dict(three.determined)) == (3, {"a": 2, "b": 3, "c": 3})
     mix = [[1, 0.5, -0.5], [1, 1, -1], [-1, 1, 1]]
     assert three.condition == pytest.approx(np.linalg.cond(mix))
-    none = released_exposure([])
+    none = estimate_exposure([])
     assert (none.rank, dict(none.determined), none.condition) == (0, {}, None)
 
 

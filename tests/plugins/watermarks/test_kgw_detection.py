@@ -97,7 +97,7 @@ def slow_count(detector, texts):
         for end in range(size, len(text) + 1):
             ngram = tuple(text[end - size : end])
             what = ngram
-            if detector.repeats == "pair" and rule.bound:
+            if detector.repeats == "pair" and rule.uses_vocabulary_size:
                 what = (int(lists(detector.scheme, np.array([ngram]), detector.key)[0]), ngram[-1])
             if what in seen:
                 continue

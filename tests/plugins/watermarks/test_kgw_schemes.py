@@ -49,7 +49,7 @@ def test_the_tables_begin_as_theirs():
 def test_textseal_hashes_as_its_program(case):
     window, token = np.array([case["window"]]), np.array([case["token"]])
     key = case["secret_key"]
-    assert textseal.hashed(window, token, key).tolist() == [case["hash"]]
+    assert textseal.hash_tokens(window, token, key).tolist() == [case["hash"]]
     assert textseal.uniforms(window, token, key).tolist() == [case["uniform"]]
     for gamma, wanted in ((0.25, "green_gamma_0_25"), (0.5, "green_gamma_0_5")):
         found = is_green("textseal", window, token, vocabulary=0, gamma=gamma, key=key)
@@ -96,8 +96,10 @@ def slow_textseal(window, token, key):
 )
 def test_textseal_in_numpy_and_in_torch_is_the_slow_one(windows, tokens, key):
     wanted = [[slow_textseal(w, t, key) for t in tokens] for w in windows]
-    assert textseal.hashed(np.array(windows)[:, None], np.array(tokens), key).tolist() == wanted
-    in_torch = textseal.hashed(torch.tensor(windows)[:, None], torch.tensor(tokens), key)
+    assert (
+        textseal.hash_tokens(np.array(windows)[:, None], np.array(tokens), key).tolist() == wanted
+    )
+    in_torch = textseal.hash_tokens(torch.tensor(windows)[:, None], torch.tensor(tokens), key)
     assert in_torch.tolist() == wanted
 
 
@@ -113,7 +115,7 @@ def test_looking_a_token_up_is_looking_for_it_in_its_list(name):
     rows = rng.integers(0, 50, (200, rule.before(rule.width) + 1))
     found = is_green(name, rows[:, :-1], rows[:, -1], vocabulary=50, gamma=0.3, key=12345677)
     for row, green in zip(rows.tolist(), found.tolist(), strict=True):
-        context = row if rule.itself else row[:-1]
+        context = row if rule.self_seeded else row[:-1]
         assert green == (row[-1] in green_list(name, context, 50, 0.3, 12345677))
     assert 0 < found.sum() < 200
 
@@ -128,7 +130,7 @@ def test_windows_and_tokens_are_broadcast(name):
     for row, window in enumerate(windows):
         for token in (0, 31, 59):
             assert table[row, token] == is_green(name, window, token, **given_)
-    if rule.itself:
+    if rule.self_seeded:
         with pytest.raises(ValueError, match="a list of its own"):
             green_mask(name, windows, **given_)
     else:

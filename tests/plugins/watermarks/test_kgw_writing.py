@@ -7,7 +7,12 @@ import pytest
 import torch
 from fedaudit_plugins.watermarks.kgw.detection import Detector, z_score
 from fedaudit_plugins.watermarks.kgw.schemes import SCHEMES, is_green
-from fedaudit_plugins.watermarks.kgw.writing import Marking, Style, WritingJob, write
+from fedaudit_plugins.watermarks.kgw.writing import (
+    WatermarkLogitsProcessor,
+    WritingConfig,
+    WritingJob,
+    write,
+)
 from transformers import (
     GenerationConfig,
     LlamaConfig,
@@ -45,7 +50,7 @@ def llama():
 def style(scheme, *, key=15485863, delta=4.0, width=0, vocabulary=VOCABULARY, **changes):
     mark = Detector(scheme=scheme, key=key, vocabulary=vocabulary, width=width)
     settings = {"decoding": SamplingParams(), "ends": (2,), "banned": (0, 1), **changes}
-    return Style(mark=mark, delta=delta, **settings)
+    return WritingConfig(detector=mark, delta=delta, **settings)
 
 
 def jobs(count, new=NEW):
@@ -110,7 +115,7 @@ def test_transformers_finds_what_we_mark(llama, scheme, width):
 def test_every_scheme_is_found_by_its_key_alone(llama, scheme):
     chosen = style(scheme, key=77)
     marked = write(llama, jobs(6), chosen)
-    assert z_score(chosen.mark.count(marked), 0.25) > 6
+    assert z_score(chosen.detector.count(marked), 0.25) > 6
     wrong = Detector(scheme=scheme, key=79, vocabulary=VOCABULARY, repeats="pair")
     assert abs(z_score(wrong.count(marked), 0.25)) < 4
     unmarked = write(llama, jobs(6), style(scheme, key=77, delta=0.0))
@@ -139,7 +144,9 @@ def test_tokens_are_drawn_as_by_hand(scheme):
     rows, decoding = 20_000, SamplingParams(temperature=0.7, top_p=0.9)
     made = style(scheme, delta=1.5, vocabulary=5, decoding=decoding, ends=(), banned=())
     ids = torch.tensor([[3]]).expand(rows, 1)
-    marking = Marking(made, [WritingJob((3,), 9, 9, key) for key in range(rows)], 1)
+    marking = WatermarkLogitsProcessor(
+        made, [WritingJob((3,), 9, 9, key) for key in range(rows)], 1
+    )
     forced = marking(ids, torch.tensor([LOGITS]).expand(rows, 5))
     assert (forced == 0).sum() == rows
     settings = {"vocabulary": 5, "gamma": 0.25, "key": 15485863}
@@ -159,16 +166,20 @@ def test_a_row_without_a_whole_window_is_not_biased(scheme):
     made = style(scheme, width=4)
     rows = [WritingJob((5, 6), 9, 9, 1), WritingJob((5, 6, 7, 8), 9, 9, 2)]
     ids = torch.tensor([[0, 0, 5, 6], [5, 6, 7, 8]])
-    bias = Marking(made, rows, 4).bias(ids, torch.zeros(2, VOCABULARY))
+    bias = WatermarkLogitsProcessor(made, rows, 4).bias(ids, torch.zeros(2, VOCABULARY))
     assert not bias[0].any()
     assert set(bias[1].tolist()) == {0.0, 4.0}
-    assert not Marking(made, rows, 2).bias(ids[:, 2:], torch.zeros(2, VOCABULARY)).any()
+    assert (
+        not WatermarkLogitsProcessor(made, rows, 2)
+        .bias(ids[:, 2:], torch.zeros(2, VOCABULARY))
+        .any()
+    )
 
 
 def test_selfhash_judges_the_likeliest_candidates_alone():
     logits = torch.arange(VOCABULARY, 0, -1).float()[None]
     for scheme, most in (("selfhash", 41), ("hf-selfhash", 40)):
-        marking = Marking(style(scheme, width=3), [WritingJob((5, 6), 9, 9, 1)], 2)
+        marking = WatermarkLogitsProcessor(style(scheme, width=3), [WritingJob((5, 6), 9, 9, 1)], 2)
         bias = marking.bias(torch.tensor([[5, 6]]), logits)[0]
         settings = {"vocabulary": VOCABULARY, "gamma": 0.25, "key": 15485863}
         green = is_green(scheme, np.array([5, 6]), np.arange(VOCABULARY), **settings)

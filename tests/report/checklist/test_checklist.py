@@ -100,7 +100,7 @@ def test_the_telling_row_is_the_judged_one():
         coverage(20, 60, source="tuned-not-base", set="all"),
         coverage(9, 30, source="tuned-not-base", set="exclusive"),
     ]
-    [one] = attackers.telling_rows(plain(rows))
+    [one] = attackers.headline_totals(plain(rows))
     assert (one["hits"], one["n"]) == (9, 30)
 
 

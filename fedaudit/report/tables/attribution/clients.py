@@ -7,7 +7,7 @@ from fedaudit.report.attribution_parts import attribution_rows
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables.grouping import client_of
-from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
+from fedaudit.report.tables.table import NONE, Table, build_table, shorten
 from fedaudit.report.verdict import attribution as flags
 from fedaudit.report.verdict.attribution import TestedClient
 
@@ -47,7 +47,7 @@ def client_table(rows: Sequence[Row]) -> Table:
         }
         for test in tests
     ]
-    table = laid_out(
+    table = build_table(
         "Attribution: clients",
         cells,
         ("client", "mark", "Z", "must exceed", "own part [95 %]", "Holm p", "rounds", "flagged"),

@@ -18,7 +18,7 @@ from fedaudit.report.tables.attribution.clients import (
 )
 from fedaudit.report.tables.attribution.simulated import simulated_table
 from fedaudit.report.tables.grouping import client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
+from fedaudit.report.tables.table import NONE, Table, build_table, shorten
 from fedaudit.report.verdict import attribution as flags
 from fedaudit.report.verdict.attribution import PROTOCOL
 
@@ -99,7 +99,7 @@ def _methods(rows: Sequence[Row]) -> Table:
         for (name, plugin), group in groups.items()
         if not is_study or rows_of_part(group, "rate") or not rated
     ]
-    table = laid_out(
+    table = build_table(
         "Attribution: methods",
         cells,
         ("variant", "method", BROKEN, "flagged", "tpr", "fpr"),
@@ -164,7 +164,7 @@ def _strengths(rows: Sequence[Row]) -> Table:
             f"{format_z(row['value'])} ({number(row['n'])})"
         )
     columns = tuple(map(_of_kind, kinds))
-    table = laid_out(
+    table = build_table(
         "Attribution: mean Z",
         list(cells.values()),
         ("variant", *columns, "must exceed"),
@@ -196,7 +196,7 @@ def _other_methods(rows: Sequence[Row]) -> Table:
         }
         for name in names
     ]
-    table = laid_out(
+    table = build_table(
         "Attribution: whom other methods flag",
         cells,
         ("client", *(f"by {method}" for method in methods)),
@@ -236,7 +236,7 @@ def _global(rows: Sequence[Row]) -> Table:
         }
         for row in z_rows
     ]
-    table = laid_out(
+    table = build_table(
         "Attribution: marks in the global model",
         cells,
         ("variant", "mark", "Z", "found", "p"),

@@ -8,7 +8,7 @@ from fedaudit.report.number_format import NOT_MEASURED, number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
+from fedaudit.report.tables.table import NONE, Table, build_table, shorten
 
 MOST_VARIANTS = 100
 
@@ -60,7 +60,7 @@ def secure_sum_tables(rows: Sequence[Row]) -> Table:
         }
         for name, (row, round_text) in worst_rows.items()
     ]
-    return laid_out(
+    return build_table(
         "Attribution: privacy and cost",
         cells,
         ("what", "amount", "round", "masking strength"),
@@ -89,7 +89,7 @@ def variants(rows: Sequence[Row]) -> Table:
     ]
     names = dict.fromkeys((*SHORT.values(), *(name for line in cells for name in line)))
     columns = [name for name in names if name in SHORT.values()]
-    table = laid_out(
+    table = build_table(
         "Attribution: privacy and cost",
         cells,
         ("variant", *columns),

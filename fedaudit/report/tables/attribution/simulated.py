@@ -6,7 +6,7 @@ from fedaudit.report.number_format import format_rate, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.attribution.clients import rows_of_part
 from fedaudit.report.tables.grouping import client_of
-from fedaudit.report.tables.table import Table, laid_out
+from fedaudit.report.tables.table import Table, build_table
 
 NOTE = (
     "Federations with these clients, rounds, sets and null marks: in how many a marked client is"
@@ -29,7 +29,7 @@ def simulated_table(rows: Sequence[Row]) -> Table:
         }
         for marked, by_metric in by_strength.items()
     ]
-    return laid_out(
+    return build_table(
         "Attribution: what these settings can tell",
         cells,
         ("marked", "found", "somebody innocent flagged"),

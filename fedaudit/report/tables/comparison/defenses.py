@@ -6,7 +6,7 @@ from dataclasses import replace
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables.table import NONE, Table, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table
 
 SEEDS = (
     "Means over the seeds {seeds}, none of them that of the audited federation; change: less"
@@ -71,7 +71,7 @@ def _cost(measured: list[Row]) -> Table:
         for loss in [trial["loss"]]
     ]
     numeric = ("loss [95 %]", "change [95 %]", "seconds", "tokens", "MB sent")
-    return laid_out(
+    return build_table(
         "What each defence would have cost",
         lines,
         ("defence", *numeric),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
 from fedaudit.report.tables.grouping import variant_of
-from fedaudit.report.tables.table import NONE, Table, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table
 
 TITLE = "Leakage, utility and cost"
 FRONT = "front"
@@ -116,7 +116,7 @@ def tradeoff_table(report: Row, columns: Sequence[Row]) -> Table:
         }
         lines.append({"variant": name, **written, FRONT: "yes" if name in front else ""})
     titles = tuple(str(column["title"]) for column in columns)
-    return laid_out(
+    return build_table(
         TITLE,
         lines,
         ("variant", *titles, FRONT),

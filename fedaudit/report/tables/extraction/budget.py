@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number, percent
-from fedaudit.report.query import SOURCES, Row, comparable_row, telling_rank
+from fedaudit.report.query import SOURCES, Row, comparable_row, source_rank
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.extraction.expected import is_exact
-from fedaudit.report.tables.table import NONE, Table, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, display_name
 
 COVERAGE = "coverage [95 %]"
 MOST_TABLES = 12
@@ -77,8 +77,8 @@ def _first(rows: Sequence[Row]) -> list[Row]:
 def _sweep(plugin: str, key: str, rows: Sequence[Row]) -> Sweep:
     subset = min((row["scope"].get("set") for row in rows), key=lambda s: (s != "all", str(s)))
     set_rows = [row for row in rows if row["scope"].get("set") == subset]
-    best = min(map(telling_rank, set_rows))
-    best_rows = [row for row in set_rows if telling_rank(row) == best]
+    best = min(map(source_rank, set_rows))
+    best_rows = [row for row in set_rows if source_rank(row) == best]
     most = max(row["scope"]["samples"] for row in best_rows)
     budget = max(row["scope"]["budget"] for row in best_rows)
 
@@ -111,7 +111,7 @@ def _table(sweep: Sweep) -> Table:
     columns = ("prefixes", "found", COVERAGE, "per query", "base", "control")
     source = display_name(SOURCES, rows[0]["scope"].get("source"))
     times = number(rows[0]["scope"]["samples"])
-    return laid_out(
+    return build_table(
         f"Coverage by budget: {sweep.name}",
         cells,
         columns,

@@ -3,7 +3,7 @@
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row, missing_reasons, scope_of
-from fedaudit.report.tables.table import Table, laid_out
+from fedaudit.report.tables.table import Table, build_table
 
 RIGHT = "true [95 %]"
 NOTE = "Estimated from the attacker's own strings, assuming that others' were learnt as these were."
@@ -26,7 +26,7 @@ def _first(plugin: str, rows: list[Row]) -> Table:
         }
         for row in rows
     ]
-    return laid_out(
+    return build_table(
         f"What an attacker would believe: {plugin}",
         cells,
         ("candidates", "kind", RIGHT, "where"),

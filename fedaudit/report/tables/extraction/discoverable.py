@@ -8,7 +8,7 @@ from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
 MODELS = {
@@ -70,7 +70,7 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -
         }
         for row, scope in zip(rows, scopes, strict=True)
     ]
-    return laid_out(
+    return build_table(
         f"Answers to training prompts: {plugin}",
         cells,
         ("task", "model", "n", SCORE, SHARE, "where"),

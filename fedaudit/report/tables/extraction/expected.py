@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number, percent
-from fedaudit.report.query import SOURCES, Row, comparable_row, set_rank, telling_rank
+from fedaudit.report.query import SOURCES, Row, comparable_row, set_rank, source_rank
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, shorten
+from fedaudit.report.tables.table import NONE, Table, build_table, display_name, shorten
 
 COVERAGE = "coverage [95 %]"
 ONE_RUN = "one run finds"
@@ -35,9 +35,9 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
     subset = min(map(set_rank, selected))
     selected = [row for row in selected if set_rank(row) == subset]
     coverages = [row for row in selected if row["metric"] == "coverage"]
-    best = min(map(telling_rank, coverages), default=0)
+    best = min(map(source_rank, coverages), default=0)
     best_rows = sorted(
-        (row for row in coverages if telling_rank(row) == best), key=lambda r: r["scope"]["samples"]
+        (row for row in coverages if source_rank(row) == best), key=lambda r: r["scope"]["samples"]
     )
     needed = sorted({r["scope"]["probability"] for r in selected if r["metric"] == "extractable"})
     columns = ("samples", "found", ONE_RUN, COVERAGE, "base", "control", *map(_surely, needed))
@@ -54,7 +54,7 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
     ]
     source = display_name(SOURCES, best_rows[0]["scope"].get("source")) if best_rows else ""
     title = f"Expected by samples: {plugin}"
-    table = laid_out(
+    table = build_table(
         f"{title}, {grouping.KEYS.get(key, f'key {key}')}" if key else title,
         cells,
         columns,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement
-from fedaudit.report.query import SOURCES, Row, missing_reasons, telling_rank
+from fedaudit.report.query import SOURCES, Row, missing_reasons, source_rank
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import Table, display_name, laid_out, shorten
+from fedaudit.report.tables.table import Table, build_table, display_name, shorten
 
 SHARE = "share [95 %]"
 EQUAL = "at equal budget"
@@ -24,8 +24,8 @@ def overlaps(report: Row) -> list[Table]:
     ]
     if not rows:
         return []
-    best = min(map(telling_rank, rows))
-    top_rows = [row for row in rows if telling_rank(row) == best]
+    best = min(map(source_rank, rows))
+    top_rows = [row for row in rows if source_rank(row) == best]
     selected = [row for row in top_rows if _other_keys(row) == _other_keys(top_rows[0])]
     note = f"Model: {display_name(SOURCES, selected[0]['scope'].get('source'))}."
     where = measurements.scope_of(selected[0], SHOWN_KEYS)
@@ -51,7 +51,7 @@ def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
         for row in regions
         if row["hits"]
     ]
-    table = laid_out(
+    table = build_table(
         "Found by these attacks and no other",
         cells,
         ("found by", "found", SHARE),
@@ -74,7 +74,7 @@ def _pairs(rows: Sequence[Row]) -> Table:
         for row in pairs
         if not measurements.is_sweep(row)
     ]
-    table = laid_out(
+    table = build_table(
         "What one attack found and another did not",
         cells,
         ("found by", "not by", "found", SHARE, EQUAL),

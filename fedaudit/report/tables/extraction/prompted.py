@@ -6,7 +6,7 @@ from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_hits, format_measurement, number
 from fedaudit.report.query import SETS, SOURCES, Row, common_scope, missing_reasons, scope_of
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 COVERAGE = "coverage [95 %]"
 
@@ -39,7 +39,7 @@ def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
         }
         for row, scope in zip(rows, scopes, strict=True)
     ]
-    return laid_out(
+    return build_table(
         f"Extraction: {plugin}",
         cells,
         ("model", "set", "found", COVERAGE, "per query", "queries", "where"),
@@ -56,7 +56,7 @@ def _companion(report: Row, row: Row, metric: str) -> str:
 def _tables_by_set(plugin: str, rows: Sequence[Row]) -> list[Table]:
     """Return a table for each set of PII, with a line for each variant and key."""
     sets: dict[str, list[Row]] = {}
-    for row in grouping.telling_rows(rows):
+    for row in grouping.preferred_source_rows(rows):
         subset = row["scope"].get("set")
         suffix = "" if subset is None else f", set {display_name(SETS, subset)}"
         sets.setdefault(f"Extraction: {plugin}{suffix}", []).append(row)
@@ -76,13 +76,13 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     title = f"Kinds of PII: {plugin}"
     if any("key" in row["scope"] for row in rows):
         return keyed.kinds_by_key(title, rows)
-    selected = measurements.most_telling(
+    selected = measurements.largest_label_rows(
         grouping.single_group(rows) if grouping.has_many_lines(rows) else rows
     )
     scope = selected[0]["scope"]
     subset = SETS.get(scope.get("set"))
     facts = (SOURCES.get(scope.get("source")), subset and f"set {subset}", scope_of(selected[0]))
-    return laid_out(
+    return build_table(
         title,
         [
             {

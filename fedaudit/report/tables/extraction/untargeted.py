@@ -14,7 +14,7 @@ from fedaudit.report.query import (
     scope_of,
 )
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import Table, build_table, common_note, display_name
 
 RECALL = "recall [95 %]"
 PRECISION = "precision [95 %]"
@@ -53,13 +53,13 @@ def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
     if not grouping.has_many_lines(rows):
         return [_models(report, title, rows)]
     beside = {source: keyed.comparison(rows, source) for source in ("base", "control")}
-    recall = keyed.keyed_lines(title, rows, grouping.telling_rows(rows), RECALL, beside)
+    recall = keyed.keyed_lines(title, rows, grouping.preferred_source_rows(rows), RECALL, beside)
     tables = [replace(recall, notes=(*_texts(report, rows), *recall.notes))]
     precise = [match for row in rows if (match := precision(report, row))]
     if precise:
         of_base = keyed.comparison(precise, "base")
         title = _title("Precision without prompts", name, rows)
-        selected = grouping.telling_rows(precise)
+        selected = grouping.preferred_source_rows(precise)
         tables.append(keyed.keyed_lines(title, precise, selected, PRECISION, {"base": of_base}))
     return tables
 
@@ -87,7 +87,7 @@ def _answers(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
         }
         for row, scope in zip(rows, scopes, strict=True)
     ]
-    return laid_out(
+    return build_table(
         f"Answers in ordinary use that hold a string of the records: {plugin}",
         cells,
         ("model", "answers", "with a string", SHARE, "where"),
@@ -128,7 +128,7 @@ def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
         }
         for row, precise_row, scope in zip(rows, precise, scopes, strict=True)
     ]
-    return laid_out(
+    return build_table(
         title,
         cells,
         ("model", "found", RECALL, "strings", PRECISION, "where"),
@@ -167,7 +167,7 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
     title = f"Kinds of PII without prompts: {name}"
     if any("key" in row["scope"] for row in rows):
         return keyed.kinds_by_key(title, rows)
-    best = min(grouping.single_group(rows), key=measurements.telling_rank)
+    best = min(grouping.single_group(rows), key=measurements.source_rank)
     selected = [
         row
         for row in rows
@@ -186,7 +186,7 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
         }
         for label in dict.fromkeys((*order, *sorted(precisions)))
     ]
-    return laid_out(
+    return build_table(
         title,
         cells,
         ("label", "found", RECALL, "strings", PRECISION),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import SOURCES, Row, common_scope, companion_row, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 DISTANCE, SHARE = "edit distance [95 %]", "word for word [95 %]"
 METRICS = ("edit_distance", "edit_deviation")
@@ -60,7 +60,7 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
         for row, scope in zip(rows, scopes, strict=True)
     ]
     numeric = ("n", DISTANCE, "deviation", SHARE)
-    return laid_out(
+    return build_table(
         f"Distance from the documents: {plugin}",
         cells,
         ("task", "model", *numeric, "where"),
