@@ -142,9 +142,9 @@ def _packed(out: Path, task: Task) -> Path:
 
 def decide_again(task: Task, out: Path) -> None:
     """Write a federation's figures, by what `attribute --rounds` decides from its kept scores."""
+    from fedaudit.attribution.committed_decision import decision_rows
     from fedaudit.attribution.decision import known_designs
     from fedaudit.attribution.decision.decision import decide
-    from fedaudit.attribution.report import decision_rows
     from fedaudit.attribution.scores import read
     from fedaudit.metrics.attribution.stouffer import THRESHOLD
 

@@ -58,6 +58,9 @@ Sharing>AttackContext Sought>StopStrings SpreadEngine>ParallelEngine Staff>Worke
 Stream>JournalPass Strings>TargetMatcher Suspicion>ClientScore Tally>ExtractionResult
 Trial>AttributionContext Truth>TargetSet Turn>TrainedClient View>ModelView Walk>SearchConfig
 Wish>ProtocolConfig
+Law>LeakDistribution Rates>FlagCounts PowerPoint>PowerEstimate Labelled>LabelledScores
+SaidStrings>StringProbabilities Probed>PrefixHits Prepared>PreparedText Released>EstimateExposure
+Refused>AttestationError Marking>WatermarkLogitsProcessor
 """)
 OLD_FUNCTIONS = renamed("""
 answered>execute begins_with>prefix_probabilities beginnings>prompt_starts begun>start
@@ -68,6 +71,9 @@ material>auxiliary_data notes>caveats offers>has_candidates parting>search plant
 remember>client_state remembers>stateful_clients resets>merges_each_round sought>stop_strings
 spelling>token_automaton story>summary sweep>remove_stale_temp_files told>describe
 trial>plaintext tried>attack_summaries unknown>unknown_name_error window>context_window
+laid_out>build_table telling_rows>headline_totals telling_rank>source_rank
+said_strings>string_probabilities of_string>families_with_string of_prompts>families_by_prompt
+of_counts>p_value_from_counts hashed>hash_tokens wrapped>wrap_int64 unpacked>unpack
 """)
 OLD_MODULES = renamed("""
 alone>local_baseline answering>caching_engine apart>routed asking>sampling attached>active
@@ -82,6 +88,7 @@ remembered>kv_cache resuming>resume room>batching rows>measurements running>z_by
 sealed>encryption several>multi_target sought>stopping spelling>token_automaton spread>engine
 story>summary sweeps>budget_sweep together>attack_runner trial>plaintext tried>attacks
 tuning>finetune turns>local_round views>keyed walking>walk
+shared_law>shared_sets_distribution
 """)
 # Parameters and fields that have another name now where they are of this type.
 OLD_PARAMETERS = renamed("""

@@ -89,7 +89,7 @@ class Watermark(Plugin, ABC):
     ) -> list[Document]:
         """Return one marked document in place of each of `documents`."""
 
-    def prompted(
+    def add_prompts(
         self, secret: Mapping[str, Any], texts: Sequence[str], teacher: ModelEngine
     ) -> dict[str, Any]:
         """Return the secret with prompts made of `texts`, where the test has prompts at all."""

@@ -4,6 +4,8 @@
 * `evidence/`: Evidence that others can check: commitments, bundles, verification.
 * `owner/`: The owner's part: watermarks, and testing estimates for them.
 * `server/`: The server's part: which sums to ask for, and the estimates they give.
+* `committed_decision`: A decision over scores that counts published commitments only, with its
+  rows.
 * `estimates`: Estimates on disk: all that the owner of a watermark gets from the server.
 * `measurements`: What attribution measured, as rows of a report.
 * `pipeline`: Attribution from a federation's folder or from scores, to a report.

@@ -13,9 +13,10 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import measurements, plaintext, report
+from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import simulated_federations
-from fedaudit.attribution.decision.decision import check_limits, decide
+from fedaudit.attribution.decision.decision import check_limits
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
@@ -126,21 +127,18 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
         if measurements.PROTOCOL in request.methods:
             planned = query_plan.plan(resolved.federation, request.protocol_config)
             scores, sum_seconds = _protocol(planned, resolved, pool, watch)
-            status = (
-                commitment.check_commitments(scores, resolved.commitments)
-                if resolved.commitments
-                else None
-            )
             of_rounds = {number: design.combinations for number, design in planned.designs.items()}
             shares = known_designs.estimate_shares(scores, of_rounds, planned.weights)
-            first = decide(scores, threshold=request.threshold, alpha=request.alpha, shares=shares)
-            decision = commitment.withhold_uncommitted(first, status, request.alpha)
-            rows = report.decision_rows(decision, scores, request.threshold, truth)
-            measured += [
-                *commitment.drop_threshold(rows, first, decision, status),
-                *commitment.commitment_counts(scores, status),
-                *measurements.query_rows(planned),
-            ]
+            committed = decide_committed(
+                scores,
+                resolved.commitments,
+                threshold=request.threshold,
+                alpha=request.alpha,
+                shares=shares,
+                truth=truth,
+            )
+            decision, status = committed.decision, committed.status
+            measured += [*committed.rows, *measurements.query_rows(planned)]
             measured += known_designs.contribution_rows(scores, shares)
             measured += _time_measurements(scores, sum_seconds, planned)
             simulated = simulated_federations(scores, request.federations)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
+from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
-from fedaudit.attribution.decision.decision import Decision, decide
+from fedaudit.attribution.decision.decision import Decision
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
 from fedaudit.attribution.scores import Scores
@@ -25,20 +26,6 @@ from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
-
-
-def decision_rows(
-    decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
-) -> list[Measurement]:
-    """Return the rows of a decision."""
-    present = [client for client in scores.clients if client not in decision.absent]
-    return [
-        *rows.decision_rows(decision, threshold),
-        *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
-        *rows.paper_rule_rows(decision, truth),
-        *rows.mean_z_rows(decision, truth),
-        *rows.leakage_rows(scores),
-    ]
 
 
 def decided_report(
@@ -64,9 +51,9 @@ def decided_report(
     shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
     if commitments:
         commitment.check(commitments, scores.marks)
-    status = commitment.check_commitments(scores, commitments) if commitments else None
-    first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
-    decision = commitment.withhold_uncommitted(first, status, alpha)
+    committed = decide_committed(
+        scores, commitments, threshold=threshold, alpha=alpha, shares=shares, truth={}
+    )
     simulated = simulated_federations(scores, federations)
     return report(
         command="attribute decide",
@@ -74,7 +61,7 @@ def decided_report(
             "run": scores.run,
             "threshold": threshold,
             "alpha": alpha,
-            "committed": status is not None,
+            "committed": committed.status is not None,
             "sets_known": log is not None,
             "federations": simulated,
         },
@@ -82,14 +69,11 @@ def decided_report(
         base=scores.base,
         data=[
             file_row(path, len(scores.rounds)),
-            *commitments_row(status),
+            *commitments_row(committed.status),
             *([file_row(log, len(combinations))] if log else []),
         ],
         measurements=[
-            *commitment.drop_threshold(
-                decision_rows(decision, scores, threshold, {}), first, decision, status
-            ),
-            *commitment.commitment_counts(scores, status),
+            *committed.rows,
             *(known_designs.contribution_rows(scores, shares) if shares is not None else ()),
             *simulated_rows(
                 scores,
@@ -100,11 +84,11 @@ def decided_report(
                 progress=progress,
             ),
         ],
-        decision=decision,
+        decision=committed.decision,
         limits=[
-            *protocol_limits(decision, sets_known=log is not None),
+            *protocol_limits(committed.decision, sets_known=log is not None),
             *_shared_sets_caveats(scores),
-            *commitment.key_caveats(scores, status, opened=False),
+            *commitment.key_caveats(scores, committed.status, opened=False),
             *_missing(scores),
             *simulation_caveats(scores, simulated),
         ],

@@ -68,7 +68,7 @@ def plant_watermarks(
             secret, source[: settings.distinct or None], teacher, seed=config.seed
         )
         if settings.prompts == "marked":
-            secret = plugin.prompted(secret, [document.text for document in marked], teacher)
+            secret = plugin.add_prompts(secret, [document.text for document in marked], teacher)
         marks.append(_new_mark(config, plugin, index, secret))
         if index < len(chosen):
             for number, position in enumerate(places):

@@ -113,7 +113,7 @@ def answers():
 
 def z_of(said, key):
     """Return kgw's z of every round and model under a key, (rounds, models)."""
-    green = textseal.hashed(said[..., :1], said[..., 1], key) < textseal.limit(GAMMA)
+    green = textseal.hash_tokens(said[..., :1], said[..., 1], key) < textseal.limit(GAMMA)
     found = (green.sum(-1) - GAMMA * SAID) / math.sqrt(SAID * GAMMA * (1 - GAMMA))
     found[:, 0] = 0.0  # the global model says nothing that counts: so Z is standard normal
     return found

@@ -1,0 +1,59 @@
+"""A decision over scores that counts published commitments only, with its rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.api.records import Measurement
+from fedaudit.attribution import measurements as rows
+from fedaudit.attribution.decision.contamination import Shares
+from fedaudit.attribution.decision.decision import Decision, decide
+from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.evidence.commitment import CommitmentCheck
+from fedaudit.attribution.scores import Scores
+
+
+def decision_rows(
+    decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
+) -> list[Measurement]:
+    """Return the rows of a decision."""
+    present = [client for client in scores.clients if client not in decision.absent]
+    return [
+        *rows.decision_rows(decision, threshold),
+        *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
+        *rows.paper_rule_rows(decision, truth),
+        *rows.mean_z_rows(decision, truth),
+        *rows.leakage_rows(scores),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedDecision:
+    """A decision that flags nobody by a mark that is not among the published commitments."""
+
+    decision: Decision
+    status: CommitmentCheck | None
+    """None where no commitments were given."""
+    rows: tuple[Measurement, ...]
+    """The rows of the decision, and the counts of its commitments."""
+
+
+def decide_committed(
+    scores: Scores,
+    commitments: Path | None,
+    *,
+    threshold: float,
+    alpha: float,
+    shares: Shares | None,
+    truth: Mapping[str, str],
+) -> CommittedDecision:
+    """Return the decision over scores, with a file of published `commitments` if there is one."""
+    status = commitment.check_commitments(scores, commitments) if commitments else None
+    first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
+    decision = commitment.withhold_uncommitted(first, status, alpha)
+    all_rows = decision_rows(decision, scores, threshold, truth)
+    committed_rows = (
+        *commitment.drop_threshold(all_rows, first, decision, status),
+        *commitment.commitment_counts(scores, status),
+    )
+    return CommittedDecision(decision=decision, status=status, rows=committed_rows)
