@@ -14,6 +14,8 @@
   string.
 * `inference`: The verdict on masked personal data: whether the model picks it more often than its
   base does.
+* `joint_tests`: Tests whose p values are adjusted together: leaks, guesses, limited kinds,
+  membership.
 * `judgement`: One judgement: what a rule concludes from one measurement, and the limit compared
   with it.
 * `kinds`: The verdict on kinds of data: whether more came out of one of them than its policy

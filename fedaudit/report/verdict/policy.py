@@ -13,12 +13,12 @@ from fedaudit.report.verdict import (
     inference,
     kinds,
     membership,
-    membership_limit,
     memorization,
 )
 from fedaudit.report.verdict.classes import KINDS, class_of
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
-from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test, find_leaks
+from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test
+from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
 from fedaudit.report.verdict.judgement import Judgement
 
 RULE = 3
@@ -33,9 +33,6 @@ LEVEL = DEFAULT.level
 
 RIGHT = "right"
 """scope.key of what was asked with a key that opens it."""
-
-EVERYBODY = "all"
-"""scope.client of what was pooled over all clients."""
 
 ATTACKS = ("coverage", "extraction_recall", "inference_accuracy")
 
@@ -128,52 +125,62 @@ def judge(
     nothing else was asked, that is inconclusive. A pass never says "safe". The order of the
     measurements only orders the judgements.
     """
-    from fedaudit.metrics.attribution.stouffer import holm
-
     # Sorted as in a file, so that a report that is read again says the same.
     measurements = [replace(row, scope=_sort_keys(row.scope)) for row in measurements]
     # What a part of the budget found is included in what the whole budget found.
     counted = [row for row in measurements if not SWEPT.issubset(row.scope)]
     totals = [row for row in counted if not {"label", "category"} & row.scope.keys()]
-    judging, by_kind = (
-        [row for row in group if row.scope.get("key") != RIGHT and not is_own_data(row.scope)]
-        for group in (totals, counted)
-    )
-    leaks = find_leaks(judging, findings)
-    inferred = inference.inference_tests(judging)
-    limited = kinds.kind_tests(by_kind, policy)
-    members = membership_limit.limit_tests(judging, policy)
-    other_tests = [test for _, test in inferred]
-    other_tests += [test for *_, test in limited] + [test for _, test in members]
-    tests = [test for leak in leaks for test in leak.tests]
-    tests += [test for test in other_tests if test is not None]
+    by_kind, judged_rows = filter(_is_judged, counted), list(filter(_is_judged, totals))
     skill = completion.p_values(measurements)
-    adjusted = holm([*(test.p for test in tests), *skill])[: len(tests)]
-    p_of = {id(test): p for test, p in zip(tests, adjusted, strict=True)}
-    level = policy.level / max(1, len(tests) + len(skill))
-    judgements = _leaks(leaks, p_of, level, policy)
-    judgements += [inference.judge_guess(r, t, p_of.get(id(t)), policy) for r, t in inferred]
-    judgements += [kinds.judge_kind(r, n, t, p_of.get(id(t)), policy) for r, n, t in limited]
-    judgements += [membership_limit.judge_limit(r, t, p_of.get(id(t)), policy) for r, t in members]
-    judgements += _gate_failures(measurements)
+    joint = run_joint_tests(judged_rows, list(by_kind), findings, policy, skill)
+    judgements = [*joint.judgements(policy), *_gate_failures(measurements)]
     attributed = attribution.judge_attribution(measurements) if policy.attribution else []
-    separate = memorization.judge_memorization(measurements, policy)
-    separate += completion.judge_completion(measurements, [test.p for test in tests])
-    separate += exposure.judge_exposure(measurements, policy)
-    separate += epsilon.judge_epsilon(measurements)
-    separate += membership.judge_membership(judging, policy)
-    # Answers that reach a threshold are judged with what `completion` says of them.
-    extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
-    attacks = [row for row in totals if row.metric in ATTACKS]
-    judged = judgements or separate
-    enough = leaks or (judged and not extracted) or (attributed and not attacks)
-    own_data = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
-    # Extraction of the attacker's own records only is no pass, whatever else was judged.
-    missing = [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
+    separate = _judge_separately(measurements, judged_rows, joint, policy)
+    missing = _missing_evidence(joint.leaks, [*judgements, *separate], attributed, totals)
     judgements += [*attributed, *separate, *missing, *_missing_classes(measurements, policy)]
-    judgements += kinds.missing_kinds(limited, policy) if leaks else []
-    shares = (leak.detectable_share(level, policy.power) for leak in leaks if not leak.trouble)
-    return Verdict(judgements, tests, adjusted, max(shares, default=None))
+    judgements += kinds.missing_kinds(joint.limited_kinds, policy) if joint.leaks else []
+    return Verdict(judgements, joint.tests, joint.adjusted, joint.detectable(policy))
+
+
+def _is_judged(row: Measurement) -> bool:
+    """Tell whether a row is neither of a right key nor of the attacker's own records."""
+    return row.scope.get("key") != RIGHT and not is_own_data(row.scope)
+
+
+def _judge_separately(
+    measurements: Sequence[Measurement],
+    judged_rows: Sequence[Measurement],
+    joint: JointTests,
+    policy: Policy,
+) -> list[Judgement]:
+    """Return the judgements that have the policy's level each for themselves."""
+    return [
+        *memorization.judge_memorization(measurements, policy),
+        *completion.judge_completion(measurements, [test.p for test in joint.tests]),
+        *exposure.judge_exposure(measurements, policy),
+        *epsilon.judge_epsilon(measurements),
+        *membership.judge_membership(judged_rows, policy),
+    ]
+
+
+def _missing_evidence(
+    leaks: Sequence[Leak],
+    judgements: Sequence[Judgement],
+    attributed: Sequence[Judgement],
+    totals: Sequence[Measurement],
+) -> list[Judgement]:
+    """Return why extraction is not judged, where it should have been; `totals` are all rows."""
+    # Answers that reach a threshold are judged with what `completion` says of them.
+    extracted = [
+        row
+        for row in filter(_is_judged, totals)
+        if row.metric in CAME_OUT and "threshold" not in row.scope
+    ]
+    attacks = [row for row in totals if row.metric in ATTACKS]
+    own_data = any(row.metric in CAME_OUT and is_own_data(row.scope) for row in totals)
+    enough = leaks or (judgements and not extracted) or (attributed and not attacks)
+    # Extraction of the attacker's own records only is no pass, whatever else was judged.
+    return [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
 
 
 def is_own_data(scope: Mapping[str, object]) -> bool:
@@ -185,53 +192,6 @@ def _sort_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _sort_keys(value[key]) for key in sorted(value)}
     return list(map(_sort_keys, value)) if isinstance(value, list | tuple) else value
-
-
-def _leaks(
-    leaks: Sequence[Leak], p_by_test: Mapping[int, float], level: float, policy: Policy
-) -> list[Judgement]:
-    """Return the status of each leak; a client's is left out where the pooled one has the same."""
-    allowed = f", more than {policy.extraction:.4g} of the targets" if policy.extraction else ""
-    limit = (
-        f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.max_leak:.0%} must have "
-        f"been seen with {policy.power:.0%}"
-    )
-    judged_leaks: list[tuple[Leak, Judgement]] = []
-    for leak in leaks:
-        failed = [(test, p_by_test[id(test)]) for test in leak.tests]
-        failed = [(test, p) for test, p in failed if p <= policy.level]
-        outcome = (
-            _proven_status(leak, failed, policy)
-            if failed
-            else leak.status_without_leak(level, policy)
-        )
-        judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
-    pooled_keys = {
-        (judgement.status, _apart_from_client(leak.row))
-        for leak, judgement in judged_leaks
-        if leak.row.scope.get("client") == EVERYBODY
-    }
-    return [
-        judgement
-        for leak, judgement in judged_leaks
-        if leak.row.scope.get("client") == EVERYBODY
-        or (judgement.status, _apart_from_client(leak.row)) not in pooled_keys
-    ]
-
-
-def _proven_status(
-    leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy
-) -> tuple[str, str]:
-    """Return the status of a proven leak: whether it is within what the policy allows."""
-    findings = ", and ".join(f"{test.finding} (p = {p:.2g})" for test, p in failed)
-    summary = f"{leak.name}: {failed[0][0].subject}, {findings}"
-    least = leak.lower_bound(policy.confidence)
-    if not policy.extraction or least > policy.extraction:
-        return "fail", f"{summary}."
-    within = f"{summary}; the policy allows {policy.extraction:.2%}"
-    if leak.upper_bound <= policy.max_leak:
-        return "pass", f"{within}, and it is surely no more than {leak.upper_bound:.2%}."
-    return "inconclusive", f"{within}, and it may be up to {leak.upper_bound:.2%}."
 
 
 def _missing_classes(measurements: Sequence[Measurement], policy: Policy) -> Iterator[Judgement]:
@@ -257,11 +217,6 @@ def _gate_failures(measurements: Iterable[Measurement]) -> list[Judgement]:
         for row in measurements
         if (row.kind, row.metric) == ("defense", "fpr") and "attempt" in row.scope and row.hits
     ]
-
-
-def _apart_from_client(row: Measurement) -> tuple[object, ...]:
-    scope = ((key, str(value)) for key, value in row.scope.items() if key != "client")
-    return (row.plugin, row.metric, *sorted(scope))
 
 
 def _nothing(

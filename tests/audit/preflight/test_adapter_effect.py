@@ -5,7 +5,7 @@ import pytest
 from fedaudit.api.errors import NoEffectError
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import template
-from fedaudit.audit.preflight.adapter_effect import NOTHING, TEXTS, measure, table
+from fedaudit.audit.preflight.adapter_effect import MIN_CHANGE_NATS, TEXTS, measure, table
 from fedaudit.data import corpus
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -34,7 +34,7 @@ def test_the_effect_by_hand():
     assert table(None) == {}
 
 
-@pytest.mark.parametrize("change", [0.0, NOTHING / 2, -NOTHING / 2])
+@pytest.mark.parametrize("change", [0.0, MIN_CHANGE_NATS / 2, -MIN_CHANGE_NATS / 2])
 def test_an_adapter_that_changes_nothing_is_an_error_of_its_own(change):
     with pytest.raises(NoEffectError, match="The adapter x has no effect") as error:
         measure(engine(lambda token: change), TUNED, BASE, DOCUMENTS)

@@ -188,7 +188,7 @@ KILLED = """
 import os, sys
 from fedaudit.engine.parallel.ray_cluster import RayCluster
 cluster = RayCluster(1)
-print(cluster._folder, rays._child.pid, flush=True)
+print(cluster._folder, cluster._child.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 

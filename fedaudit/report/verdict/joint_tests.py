@@ -1,0 +1,138 @@
+"""Tests whose p values are adjusted together: leaks, guesses, limited kinds, membership."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.verdict import inference, kinds, membership_limit
+from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict.extraction import Leak, Test, find_leaks
+from fedaudit.report.verdict.judgement import Judgement
+
+EVERYBODY = "all"
+"""scope.client of what was pooled over all clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointTests:
+    """All tests that share the policy's level, and what each of them is of.
+
+    A row without a test could not be tested; `level` is what is left of the policy's for one test.
+    """
+
+    leaks: Sequence[Leak]
+    guesses: Sequence[tuple[Measurement, Test | None]]
+    limited_kinds: Sequence[tuple[Measurement, float, Test | None]]
+    limited_membership: Sequence[tuple[Measurement, Test | None]]
+    tests: Sequence[Test]
+    adjusted: Sequence[float]
+    level: float
+
+    @property
+    def p_by_test(self) -> Mapping[int, float]:
+        """The adjusted p value of each test, by its id."""
+        return {id(test): p for test, p in zip(self.tests, self.adjusted, strict=True)}
+
+    def judgements(self, policy: Policy) -> list[Judgement]:
+        """Return the judgement of every row that was tested here, or could not be."""
+        p_of = self.p_by_test
+        return [
+            *_judge_leaks(self, policy),
+            *(inference.judge_guess(r, t, p_of.get(id(t)), policy) for r, t in self.guesses),
+            *(kinds.judge_kind(r, n, t, p_of.get(id(t)), policy) for r, n, t in self.limited_kinds),
+            *(
+                membership_limit.judge_limit(r, t, p_of.get(id(t)), policy)
+                for r, t in self.limited_membership
+            ),
+        ]
+
+    def detectable(self, policy: Policy) -> float | None:
+        """Return the largest share of targets that could have leaked without being seen."""
+        shares = (
+            leak.detectable_share(self.level, policy.power)
+            for leak in self.leaks
+            if not leak.trouble
+        )
+        return max(shares, default=None)
+
+
+def run_joint_tests(
+    rows: Sequence[Measurement],
+    rows_by_kind: Sequence[Measurement],
+    findings: Sequence[Finding],
+    policy: Policy,
+    other_p: Sequence[float],
+) -> JointTests:
+    """Test `rows`, and `rows_by_kind` where a kind of data has a limit; Holm over all p values.
+
+    `other_p` are p values of tests that are made elsewhere and count in the adjustment.
+    """
+    from fedaudit.metrics.attribution.stouffer import holm
+
+    leaks = find_leaks(rows, findings)
+    guesses = inference.inference_tests(rows)
+    limited_kinds = kinds.kind_tests(rows_by_kind, policy)
+    limited_membership = membership_limit.limit_tests(rows, policy)
+    others = [test for _, test in guesses]
+    others += [test for *_, test in limited_kinds] + [test for _, test in limited_membership]
+    tests = [test for leak in leaks for test in leak.tests]
+    tests += [test for test in others if test is not None]
+    return JointTests(
+        leaks=leaks,
+        guesses=guesses,
+        limited_kinds=limited_kinds,
+        limited_membership=limited_membership,
+        tests=tests,
+        adjusted=holm([*(test.p for test in tests), *other_p])[: len(tests)],
+        level=policy.level / max(1, len(tests) + len(other_p)),
+    )
+
+
+def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
+    """Return the status of each leak; a client's is left out where the pooled one has the same."""
+    allowed = f", more than {policy.extraction:.4g} of the targets" if policy.extraction else ""
+    limit = (
+        f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.max_leak:.0%} must have "
+        f"been seen with {policy.power:.0%}"
+    )
+    judged_leaks: list[tuple[Leak, Judgement]] = []
+    for leak in joint.leaks:
+        failed = [(test, joint.p_by_test[id(test)]) for test in leak.tests]
+        failed = [(test, p) for test, p in failed if p <= policy.level]
+        outcome = (
+            _proven_status(leak, failed, policy)
+            if failed
+            else leak.status_without_leak(joint.level, policy)
+        )
+        judged_leaks.append((leak, Judgement(*outcome, "leak", leak.row, limit)))
+    pooled_keys = {
+        (judgement.status, _apart_from_client(leak.row))
+        for leak, judgement in judged_leaks
+        if leak.row.scope.get("client") == EVERYBODY
+    }
+    return [
+        judgement
+        for leak, judgement in judged_leaks
+        if leak.row.scope.get("client") == EVERYBODY
+        or (judgement.status, _apart_from_client(leak.row)) not in pooled_keys
+    ]
+
+
+def _proven_status(
+    leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy
+) -> tuple[str, str]:
+    """Return the status of a proven leak: whether it is within what the policy allows."""
+    findings = ", and ".join(f"{test.finding} (p = {p:.2g})" for test, p in failed)
+    summary = f"{leak.name}: {failed[0][0].subject}, {findings}"
+    least = leak.lower_bound(policy.confidence)
+    if not policy.extraction or least > policy.extraction:
+        return "fail", f"{summary}."
+    within = f"{summary}; the policy allows {policy.extraction:.2%}"
+    if leak.upper_bound <= policy.max_leak:
+        return "pass", f"{within}, and it is surely no more than {leak.upper_bound:.2%}."
+    return "inconclusive", f"{within}, and it may be up to {leak.upper_bound:.2%}."
+
+
+def _apart_from_client(row: Measurement) -> tuple[object, ...]:
+    scope = ((key, str(value)) for key, value in row.scope.items() if key != "client")
+    return (row.plugin, row.metric, *sorted(scope))
