@@ -90,6 +90,7 @@ def run(task: Task, out: Path, work: Path) -> str:
     from fedaudit.attribution.measurements import PROTOCOL
     from fedaudit.attribution.owner import scoring
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
+    from fedaudit.attribution.request import AttributionRequest, resolve_request
     from fedaudit.attribution.scores import write
     from fedaudit.attribution.server import estimation, query_plan
     from fedaudit.config import profile
@@ -114,9 +115,7 @@ def run(task: Task, out: Path, work: Path) -> str:
     )
     limit = config.queries.limit if protocol_config.limit is None else protocol_config.limit
     protocol_config = replace(protocol_config, seed=task.seed, limit=limit)
-    resolved = pipeline.resolve_request(
-        pipeline.AttributionRequest(rounds=place, protocol_config=protocol_config)
-    )
+    resolved = resolve_request(AttributionRequest(rounds=place, protocol_config=protocol_config))
     planned = query_plan.plan(resolved.federation, protocol_config)
     steps.mkdir(parents=True, exist_ok=True)
     estimates, _ = estimation.estimate(planned, steps / "estimates", steps / LOG, recorded=False)

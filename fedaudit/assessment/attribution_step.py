@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.plugin import Result
 from fedaudit.attribution import pipeline
+from fedaudit.attribution.request import AttributionRequest
 from fedaudit.audit.inputs.files import InputFile
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ class AttributedFile(InputFile):
         return self.said
 
 
-def attribute(
-    request: pipeline.AttributionRequest, watch: "Watcher"
-) -> tuple[Result, list[dict[str, Any]]]:
+def attribute(request: AttributionRequest, watch: "Watcher") -> tuple[Result, list[dict[str, Any]]]:
     """Return what the attribution found, and the rows of the files that it read.
 
     Its sums are estimated anew whenever it is run: nothing of it is in a journal.

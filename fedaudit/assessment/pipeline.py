@@ -12,7 +12,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.assessment.attribution_step import AttributedFile, attribute
 from fedaudit.assessment.coverage import coverage
 from fedaudit.assessment.request import AssessmentRequest
-from fedaudit.attribution import pipeline as attribution
+from fedaudit.attribution.request import resolve_request
 from fedaudit.audit import access
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint, run_id
 from fedaudit.audit.inputs.files import InputFile
@@ -24,7 +24,7 @@ from fedaudit.audit.target import AuditTarget
 def check(request: AssessmentRequest) -> AuditTarget:
     """Return what the first step audits, after every check that needs no model."""
     if request.attribution:
-        attribution.resolve_request(request.attribution)
+        resolve_request(request.attribution)
     targets = [PIPELINES[type(step)].check(step) for step in request.steps.values()]
     return targets[0]
 
@@ -118,7 +118,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
         except InputError as error:
             self._failed["attribution"] = str(error)
             return
-        path = attribution.resolve_request(self.request.attribution).path
+        path = resolve_request(self.request.attribution).path
         self._files += [
             AttributedFile(path=path, documents=(), annotation=None, said=row) for row in rows
         ]

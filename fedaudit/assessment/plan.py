@@ -6,9 +6,8 @@ from typing import Any
 
 from fedaudit.api.errors import FedauditError, UsageError
 from fedaudit.assessment.discovery import Material
-from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.owner.worker_pool import Machine
-from fedaudit.attribution.pipeline import AttributionRequest
+from fedaudit.attribution.request import AttributionRequest, resolve_request
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
@@ -177,7 +176,7 @@ def _attribution(
         machine=Machine(device=common["device"], dtype=common["dtype"]),
     )
     try:
-        attribution.resolve_request(request)
+        resolve_request(request)
     except FedauditError as error:
         left_out["attribution"] = str(error)
         return None

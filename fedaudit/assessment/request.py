@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedaudit.api.errors import UsageError
 from fedaudit.assessment.context import ReleaseContext
-from fedaudit.attribution.pipeline import AttributionRequest
+from fedaudit.attribution.request import AttributionRequest
 from fedaudit.audit.request import AuditRequest
 from fedaudit.report.verdict.criteria import Policy
 

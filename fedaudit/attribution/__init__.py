@@ -11,7 +11,11 @@
 * `pipeline`: Attribution from a federation's folder or from scores, to a report.
 * `plaintext`: The context of methods that need plaintext: a federation's rounds as they were
   stored.
+* `protocol`: FedAttr's protocol with all parties in one hand: sums, tests of estimates, the
+  decision.
 * `report`: An attribution as a report: rows, limits, verdict.
+* `request`: What `attribute --rounds` is asked, and what of it is found before any model is
+  loaded.
 * `scores`: The owner's scores on disk: what each mark's test found for every estimate of every
   round.
 """

@@ -11,6 +11,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.request import AttributionRequest
 from fedaudit.attribution.server.query_plan import ProtocolConfig
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
@@ -121,7 +122,7 @@ def _attribution_reports(
     limit = (
         config.queries.limit if protocol_config.limit is None else protocol_config.limit
     )  # 1 is meant as none
-    request = attribution.AttributionRequest(
+    request = AttributionRequest(
         rounds=folder,
         methods=variant.attribution,
         protocol_config=replace(protocol_config, seed=config.seed, limit=limit),

@@ -111,6 +111,7 @@ def attribute(
         return 0  # before anything is imported: help of a step must stay light
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution import pipeline
+    from fedaudit.attribution import request as requests
     from fedaudit.attribution.owner.worker_pool import Machine
     from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
@@ -120,7 +121,7 @@ def attribute(
         )
     rounds = sums_options.native(rounds, quiet=quiet)
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
-    request = pipeline.AttributionRequest(
+    request = requests.AttributionRequest(
         rounds=rounds,
         watermark=watermark,
         commitments=commitments,
@@ -136,7 +137,7 @@ def attribute(
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
-    resolved_request = pipeline.resolve_request(request)
+    resolved_request = requests.resolve_request(request)
     if dry_run:
         return sums_options.print_dry_run(
             sums_options.planned(rounds, request.protocol_config),
@@ -145,7 +146,7 @@ def attribute(
             helpers,
         )
     folder = report_folder(
-        out, Path("runs") / "attribute" / pipeline.name_of(request, resolved_request), json
+        out, Path("runs") / "attribute" / requests.name_of(request, resolved_request), json
     )
     with progress_bars(quiet) as bar:
         return report_and_exit_code(pipeline.run(request, bar), folder, json, quiet)

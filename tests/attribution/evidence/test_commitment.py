@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from fedaudit.api.watermark import Mark, Score
 from fedaudit.attribution import report
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.evidence import commitment
-from fedaudit.attribution.pipeline import UTC, datetime
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.federation import commitments
 from fedaudit.federation.commitments import Commitment, Commitments

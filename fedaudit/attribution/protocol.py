@@ -1,0 +1,146 @@
+"""FedAttr's protocol with all parties in one hand: sums, tests of estimates, the decision."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.progress import Progress
+from fedaudit.api.records import Measurement
+from fedaudit.attribution import measurements, report
+from fedaudit.attribution.committed_decision import decide_committed
+from fedaudit.attribution.decision import known_designs
+from fedaudit.attribution.decision.calibration import simulated_federations
+from fedaudit.attribution.decision.decision import Decision
+from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.evidence.commitment import CommitmentCheck
+from fedaudit.attribution.owner import scoring
+from fedaudit.attribution.owner.worker_pool import DetectionPool
+from fedaudit.attribution.request import AttributionRequest, ResolvedRequest
+from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.server import estimation, query_plan
+from fedaudit.attribution.server.query_plan import SumPlan
+from fedaudit.federation.folder import Federation
+
+Watcher = Callable[[str], Progress]
+"""Gives the progress bar of a step, by its title."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolResult:
+    """What FedAttr's protocol came to: its decision, and what the report says of it."""
+
+    decision: Decision
+    status: CommitmentCheck | None
+    planned: SumPlan
+    rows: tuple[Measurement, ...]
+    limits: tuple[str, ...]
+
+
+def run_protocol(
+    request: AttributionRequest,
+    resolved: ResolvedRequest,
+    truth: Mapping[str, str],
+    pool: DetectionPool,
+    watch: Watcher,
+) -> ProtocolResult:
+    """Ask for sums, test the estimates, decide, and simulate federations like this one."""
+    planned = query_plan.plan(resolved.federation, request.protocol_config)
+    scores, sum_seconds = _score_estimates(planned, resolved, pool, watch)
+    of_rounds = {number: design.combinations for number, design in planned.designs.items()}
+    shares = known_designs.estimate_shares(scores, of_rounds, planned.weights)
+    committed = decide_committed(
+        scores,
+        resolved.commitments,
+        threshold=request.threshold,
+        alpha=request.alpha,
+        shares=shares,
+        truth=truth,
+    )
+    simulated = simulated_federations(scores, request.federations)
+    simulated_rows = report.simulated_rows(
+        scores,
+        simulated,
+        threshold=request.threshold,
+        alpha=request.alpha,
+        sets_known=True,
+        progress=watch("simulating federations"),
+    )
+    return ProtocolResult(
+        decision=committed.decision,
+        status=committed.status,
+        planned=planned,
+        rows=(
+            *committed.rows,
+            *measurements.query_rows(planned),
+            *known_designs.contribution_rows(scores, shares),
+            *_time_measurements(scores, sum_seconds, planned),
+            *simulated_rows,
+        ),
+        limits=(
+            *report.simulation_caveats(scores, simulated),
+            *report.protocol_limits(committed.decision, planned, sets_known=True),
+            *commitment.key_caveats(scores, committed.status, opened=True),
+        ),
+    )
+
+
+def _score_estimates(
+    planned: SumPlan, resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
+) -> tuple[Scores, float]:
+    """Run the server's and the owner's step in a temporary folder."""
+    with _folder() as folder:
+        estimates, seconds = estimation.estimate(
+            planned,
+            folder / "estimates",
+            folder / "log.json",
+            recorded=False,
+            progress=watch("asking for sums"),
+        )
+        scores = scoring.score(
+            folder / "estimates",
+            estimates,
+            resolved.marks,
+            pool,
+            progress=watch("testing estimates"),
+        )
+    return scores, seconds
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
+        yield Path(folder)
+
+
+def _time_measurements(
+    scores: Scores, sum_seconds: float, planned: SumPlan
+) -> Iterator[Measurement]:
+    """Yield the seconds of each step, and their share of the simulation's where that is known."""
+    training = _simulation_seconds(planned.federation)
+    for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):
+        yield measurements.row(measurements.PROTOCOL, "seconds", round(seconds, 2), {"step": step})
+        if training:
+            yield measurements.row(
+                measurements.PROTOCOL, "overhead", seconds / training, {"step": step}
+            )
+
+
+def _simulation_seconds(federation: Federation) -> float:
+    """Return the seconds that a simulation took, by its report; 0 where that is not known."""
+    from fedaudit.report.document import read
+
+    path = federation.path / "report.json"
+    if not path.is_file():
+        return 0.0
+    try:
+        simulation_report = read(path)
+    except InputError:  # somebody else's report, or a broken one, says nothing of it
+        return 0.0
+    is_complete = (
+        simulation_report["run"]["command"] == "simulate"
+        and simulation_report["run"]["resumed_from"] is None
+    )
+    return float(simulation_report["budget"]["seconds"] or 0.0) if is_complete else 0.0

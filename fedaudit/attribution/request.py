@@ -1,0 +1,117 @@
+"""What `attribute --rounds` is asked, and what of it is found before any model is loaded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.api.watermark import Mark
+from fedaudit.attribution import measurements, plaintext
+from fedaudit.attribution.decision.decision import check_limits
+from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.server import estimation, query_plan
+from fedaudit.attribution.server.query_plan import ProtocolConfig
+from fedaudit.audit.fingerprint import run_id
+from fedaudit.config import registry
+from fedaudit.federation import commitments
+from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.federation.folder import (
+    Federation,
+    check_consecutive,
+    open_federation,
+)
+from fedaudit.metrics.attribution.stouffer import THRESHOLD
+from fedaudit.system.files import existing_path, sha256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributionRequest:
+    """What `attribute --rounds` was asked to do."""
+
+    rounds: Path
+    watermark: Path | None = None
+    commitments: Path | None = None
+    """The published commitments; without it, those in the federation's folder, if any."""
+    methods: tuple[str, ...] = (measurements.PROTOCOL,)
+    protocol_config: ProtocolConfig = field(default_factory=ProtocolConfig)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of the methods and watermarks, by name; a mark keeps the others that it has."""
+    threshold: float = THRESHOLD
+    alpha: float = 0.01
+    seed: int = 0
+    federations: int | None = None
+    """Simulated federations of each strength, for the report; as many as take some seconds unless
+    they are given."""
+    machine: Machine = field(default_factory=Machine)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """What a request is about, after everything was found."""
+
+    federation: Federation
+    path: Path
+    """The file of marks."""
+    marks: Sequence[Mark]
+    commitments: Path | None = None
+    """The published commitments that marks are compared with; None where there are none."""
+
+
+def resolve_request(request: AttributionRequest) -> ResolvedRequest:
+    """Return what is attributed, after every check that needs no model.
+
+    Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
+    """
+    check_limits(request.threshold, request.alpha)
+    offered = (measurements.PROTOCOL, *registry.plugins("attribution"))
+    for name in request.methods:
+        if name not in offered:
+            raise unknown_name_error("attribution", name, offered)
+    federation = open_federation(existing_path(request.rounds, "federation"))
+    check_consecutive(federation)
+    for name in request.methods:
+        if name != measurements.PROTOCOL:
+            plaintext.check(
+                registry.create("attribution", name, request.options.get(name)), federation
+            )
+    path = request.watermark or federation.path / marks_file.OWNER
+    if request.watermark is None and not path.is_file():
+        raise UsageError(
+            f"{federation.path} holds no watermark file: name the owner's with --watermark."
+        )
+    marks = [mark.with_options(request.options) for mark in marks_file.read(path)]
+    for mark in marks:
+        registry.create("watermark", mark.name, mark.options)
+    if measurements.PROTOCOL in request.methods:
+        query_plan.plan(federation, request.protocol_config)
+    default_path = federation.path / commitments.NAME
+    chosen = request.commitments or (default_path if default_path.exists() else None)
+    if request.commitments:
+        commitment.check(request.commitments, [mark.id for mark in marks])
+    elif chosen:
+        commitments.read(chosen)
+    return ResolvedRequest(federation, path, marks, chosen)
+
+
+def name_of(request: AttributionRequest, resolved: ResolvedRequest) -> str:
+    """Return the run's id: the fingerprint of its settings, its marks and its federation."""
+    return run_id({**settings_of(request, resolved), "files": [sha256(resolved.path)]})
+
+
+def settings_of(request: AttributionRequest, resolved: ResolvedRequest) -> dict[str, Any]:
+    """Return the settings of a run, as its report and its id have them."""
+    return {
+        "rounds": str(request.rounds),
+        "run": estimation.identity(resolved.federation),
+        "watermark": str(resolved.path),
+        "commitments": str(resolved.commitments or ""),
+        "methods": list(request.methods),
+        "options": {name: dict(options) for name, options in request.options.items()},
+        "wish": asdict(request.protocol_config),
+        "threshold": request.threshold,
+        "alpha": request.alpha,
+        "seed": request.seed,
+        "federations": request.federations,
+    }
