@@ -39,6 +39,9 @@ RAY_PATH = 40
 START = 300.0
 """Seconds that Ray has to start, or to be reached."""
 
+PAUSE = 1.0
+"""Seconds after which a child that says nothing is looked at."""
+
 CHILD = (sys.executable, "-P", "-c", "from fedaudit.engine.parallel.ray_worker import main; main()")
 COUNT = re.compile("[1-9][0-9]{0,3}")
 RAY_ENDED = "Ray ended unexpectedly."
@@ -151,7 +154,7 @@ class RayCluster:
             self.close()
             raise
         self._reader = threading.Thread(
-            target=_read, args=(self._connection, self._waiting), daemon=True
+            target=_read, args=(self._connection, self._child.pid, self._waiting), daemon=True
         )
         self._reader.start()
 
@@ -241,10 +244,16 @@ def pack(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
     return pickle.dumps((__version__, str(Path.cwd()), pickle.dumps((work, values))))
 
 
-def _read(connection: Connection, waiting: dict[int, "Future[Any]"]) -> None:
-    """Hand out answers until the child ends."""
+def _read(connection: Connection, child: int, waiting: dict[int, "Future[Any]"]) -> None:
+    """Hand out answers until the child ends.
+
+    A process that the child forked holds its end of the connection open, so that its end alone may
+    close nothing.
+    """
     with suppress(EOFError, OSError):
-        while True:
+        while connection.poll(PAUSE) or not _has_ended(child):
+            if not connection.poll():
+                continue
             ticket, kind, content = connection.recv()
             future = waiting.pop(ticket)
             if kind == "answer":
@@ -256,6 +265,11 @@ def _read(connection: Connection, waiting: dict[int, "Future[Any]"]) -> None:
                 future.set_exception(TargetError(f"The Ray cluster cannot work: {content}."))
     for future in list(waiting.values()):
         future.set_exception(Interrupted(RAY_ENDED))
+
+
+def _has_ended(child: int) -> bool:
+    """Tell whether a child process has ended, and leave its number to it."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class RayTrainings(Executor):

@@ -184,6 +184,17 @@ def test_its_end_without_us_is_an_interruption(cluster):
         asleep.result(60)
 
 
+def test_its_end_is_noticed_while_a_worker_holds_its_connection(cluster, tmp_path):
+    begun = tmp_path / "begun"
+    asleep = cluster.run(ONE, os.system, f"touch {begun}; sleep 600")
+    while not begun.exists():
+        assert not asleep.done()
+        time.sleep(0.02)
+    cluster._child.kill()
+    with pytest.raises(Interrupted, match="Ray ended unexpectedly"):
+        asleep.result(60)
+
+
 KILLED = """
 import os, sys
 from fedaudit.engine.parallel.ray_cluster import RayCluster
