@@ -94,7 +94,7 @@ shared_law>shared_sets_distribution
 OLD_PARAMETERS = renamed("""
 order>EngineConfig crew>WorkerPool staff>WorkerBackend manner>QueryParams
 trial>AttributionContext case>AttackContext walk>SearchConfig bounds>BatchLimits
-course>TrainingSession party>ClientState
+course>TrainingSession party>ClientState wish>ProtocolConfig
 """)
 # Words of every day that do not say what a variable or a parameter is.
 EVERYDAY = words("""

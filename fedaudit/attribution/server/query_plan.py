@@ -210,12 +210,12 @@ def _settings(
 ) -> ProtocolSettings:
     """Return m, K or Q, limit and threshold: what was named, or the federation's."""
     queries = manifest.sum_queries(fed_manifest)
-    wishes = {
+    named_values = {
         "others": protocol_config.others,
         "pairs": protocol_config.pairs,
         "limit": protocol_config.limit,
     }
-    named = {name for name, value in wishes.items() if value is not None}
+    named = {name for name, value in named_values.items() if value is not None}
     is_secure = fed_manifest.secure_aggregation is not None
     if is_secure or protocol_config.threshold is not None or "threshold" in protocol_config.options:
         named.add("threshold")

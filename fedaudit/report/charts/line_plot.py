@@ -117,8 +117,8 @@ def _name_lines(axes: "Axes", plot: LinePlot, height: float) -> None:
     """Write each line's name: beside its last point, or right of the plot, none over another."""
     low, high = axes.get_ylim()
     ends = [clip_value(line.points[-1][1]) for line in plot.lines]
-    wished = [(end - low) / (high - low) * height for end in ends]
-    for line, end, y in zip(plot.lines, ends, spread_labels(wished, 0, height), strict=True):
+    ideal_heights = [(end - low) / (high - low) * height for end in ends]
+    for line, end, y in zip(plot.lines, ends, spread_labels(ideal_heights, 0, height), strict=True):
         at_point = plot.names_at_points
         axes.annotate(
             shorten_name(line.name),
@@ -139,13 +139,13 @@ def shorten_name(name: str) -> str:
     return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"
 
 
-def spread_labels(wished: Sequence[float], low: float, high: float) -> list[float]:
-    """Return positions near the wished ones, a line of text apart, between `low` and `high`."""
-    order = sorted(range(len(wished)), key=lambda index: wished[index])
-    places = [0.0] * len(wished)
+def spread_labels(ideal_heights: Sequence[float], low: float, high: float) -> list[float]:
+    """Return positions near the ideal ones, a line of text apart, between `low` and `high`."""
+    order = sorted(range(len(ideal_heights)), key=lambda index: ideal_heights[index])
+    places = [0.0] * len(ideal_heights)
     below = low - GAP
     for index in order:
-        below = places[index] = max(wished[index], below + GAP)
+        below = places[index] = max(ideal_heights[index], below + GAP)
     above = high + GAP
     for index in reversed(order):
         above = places[index] = min(places[index], above - GAP)
