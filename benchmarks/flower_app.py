@@ -90,14 +90,11 @@ def fine_tune(
     import torch
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
     from peft import set_peft_model_state_dict as load_state
-    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+    from training import InOrder
+    from transformers import AutoModelForCausalLM, TrainingArguments
 
     from fedaudit import nano
     from fedaudit.simulation.client.trainer import pad_batch
-
-    class InOrder(Trainer):  # type: ignore[misc]
-        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-            return torch.utils.data.SequentialSampler(train_dataset or self.train_dataset)
 
     torch.set_num_threads(1)
     base = AutoModelForCausalLM.from_pretrained(nano.folder(), dtype=torch.float32)
