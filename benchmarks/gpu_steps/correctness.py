@@ -10,7 +10,11 @@ import torch
 from peft import PeftModel
 
 from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
-from fedaudit.api.records import GenerationRequest, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.engine.batching import SampleRange
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs
+from fedaudit.engine.generation.decoding import decode_refilled
+from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.training import finetune
 from gpu_steps.models import SPECIAL, Workbench, base, rows, words, write_adapters
@@ -39,11 +43,13 @@ def correctness(bench: Workbench, name: str) -> dict[str, Any]:
     off = {
         "scores": _apart(engine.score(BASE, texts), _plain_scores(engine.base.model, texts)),
         "greedy": _greedy(engine),
+        "replayed": _replayed(engine, BASE),
         "shared prefix": _groups(engine),
         "exact walk": _walk(engine),
         "sampling": _batches(engine),
     }
     off |= _adapters(engine, targets, texts, folder)
+    off["replayed with an adapter"] = _replayed(engine, targets[0])
     off["training losses"] = _training(bench, dtype)
     counted = {what: value for what, value in off.items() if what not in FREE[name]}
     correct = all(value <= TOLERANCES[name] for value in counted.values())
@@ -80,6 +86,22 @@ def _greedy(engine: LocalEngine) -> float:
         _regret(engine.base.model, [*prompt, *(answer.tokens or ((),))[0]], len(prompt))
         for prompt, answer in zip(prompts, answers, strict=True)
     )
+
+
+def _replayed(engine: LocalEngine, target: Target) -> float:
+    """Return the same of answers that come again and again: a GPU replays what it has recorded."""
+    prompts = rows(SMALL, 5, 17, seed=6)
+    requests = [GenerationRequest(prompt=p, samples=2, max_new_tokens=NEW) for p in prompts]
+    job = SamplingJob(requests, 0, SamplingParams(temperature=0), engine.base.end_tokens)
+    pieces = [SampleRange(index, 0, 2) for index, _ in enumerate(prompts)]
+    graphs, apart = CudaGraphs(engine.base.model.device), 0.0
+    with engine.apply_target(target) as model:
+        for _ in range(4):
+            for found, outputs in decode_refilled(model, job, pieces, 64, graphs):
+                owners = [prompts[piece.index] for piece in found for _ in range(2)]
+                for prompt, tokens in zip(owners, outputs, strict=True):
+                    apart = max(apart, _regret(model, [*prompt, *tokens], len(prompt)))
+    return apart
 
 
 def _groups(engine: LocalEngine) -> float:

@@ -66,6 +66,14 @@ def probing(bench: Workbench, size: Size) -> dict[str, Any]:
     return _rate(took, len(prompts) * amounts.samples)
 
 
+def many(bench: Workbench, size: Size) -> dict[str, Any]:
+    """Return the engine's rate on more prompts than stand together."""
+    amounts, engine = bench.amounts, bench.engine(size)
+    prompts = rows(size, amounts.many, amounts.prefix, seed=9)
+    took = measured(ours(engine, prompts, amounts), bench.device, 1)
+    return _rate(took, len(prompts) * amounts.samples)
+
+
 def alone(bench: Workbench, size: Size) -> dict[str, Any]:
     """Return the rate of `generate`, one prompt at a time."""
     amounts, engine = bench.amounts, bench.engine(size)

@@ -75,6 +75,8 @@ def _speeds(steps: Found, sizes: Sequence[Size]) -> str:
     """Return a column a size."""
     rows: list[tuple[str, str, Callable[[Found], float | None]]] = [
         ("probing, samples/s", "probing", _of("samples_per_second")),
+        ("... the first time, s", "probing", _of("first")),
+        ("... of more prompts than fit, samples/s", "many", _of("samples_per_second")),
         ("`generate`, one prefix at a time, samples/s", "alone", _of("samples_per_second")),
         ("`generate`, best batch, samples/s", "batched", _of("samples_per_second")),
         ("... prompts in that batch", "batched", _of("prompts_in_a_batch")),
@@ -148,15 +150,20 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 def _profiles(steps: Found, sizes: Sequence[Size]) -> list[str]:
-    known = [(size.name, steps.get(f"{size.name}.profile", {})) for size in sizes]
-    return [_profile(name, found) for name, found in known if "host" in found]
+    kinds = {"profile": "Probing of", "long profile": "Probing of long prompts by"}
+    known = [
+        (f"{title} {size.name}", steps.get(f"{size.name}.{kind}", {}))
+        for kind, title in kinds.items()
+        for size in sizes
+    ]
+    return [_profile(title, found) for title, found in known if "host" in found]
 
 
-def _profile(size: str, found: Found) -> str:
+def _profile(title: str, found: Found) -> str:
     """Return where the time of probing goes."""
     busy = "" if found["device_busy"] is None else f", the card busy {found['device_busy']:.0%}"
     head = (
-        f"Probing of {size}: {found['seconds']:.3f} s under the profiler{busy}; {found['waits']} "
+        f"{title}: {found['seconds']:.3f} s under the profiler{busy}; {found['waits']} "
         f"waits, {found['copies']} copies and {found['launches']} launches "
         f"for {found['steps']} tokens.\n\n"
     )

@@ -13,7 +13,7 @@ from fedaudit.engine.memory import is_out_of_memory
 from gpu_steps.card import card
 from gpu_steps.correctness import TOLERANCES, correctness
 from gpu_steps.models import NoRoomError, Workbench
-from gpu_steps.probing import alone, batched, compiled, long_batches, probing
+from gpu_steps.probing import alone, batched, compiled, long_batches, many, probing
 from gpu_steps.profiling import profiled
 from gpu_steps.state import Results
 from gpu_steps.work import Size
@@ -23,8 +23,10 @@ WORKLOADS: Mapping[str, tuple[Callable[..., dict[str, Any]], int]] = {
     "probing": (probing, 10),
     "alone": (alone, 15),
     "batched": (batched, 20),
+    "many": (many, 15),
     "profile": (profiled, 15),
     "long": (long_batches, 15),
+    "long profile": (partial(profiled, long=True), 15),
     "scoring": (scoring, 15),
     "exact": (exact_walk, 15),
     "training": (training, 20),

@@ -16,24 +16,30 @@ def synchronize(device: torch.device) -> None:
 
 def seconds(work: Callable[[], Any], device: torch.device, repeats: int) -> list[float]:
     """Return the seconds of each of `repeats` runs, sorted; one run before warms up."""
+    _timed(work, device)
+    return sorted(_timed(work, device) for _ in range(repeats))
+
+
+def _timed(work: Callable[[], Any], device: torch.device) -> float:
+    synchronize(device)
+    began = time.perf_counter()
     work()
-    spent = []
-    for _ in range(repeats):
-        synchronize(device)
-        began = time.perf_counter()
-        work()
-        synchronize(device)
-        spent.append(time.perf_counter() - began)
-    return sorted(spent)
+    synchronize(device)
+    return time.perf_counter() - began
 
 
 def measured(work: Callable[[], Any], device: torch.device, repeats: int) -> dict[str, Any]:
-    """Return the median, least and greatest seconds, and the most bytes that tensors took."""
+    """Return the seconds of runs, and the most bytes that tensors took.
+
+    The first run is not among them: `first` has its seconds.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    spent = seconds(work, device, repeats)
+    first = _timed(work, device)
+    spent = sorted(_timed(work, device) for _ in range(repeats))
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     return {
+        "first": first,
         "seconds": median(spent),
         "least": spent[0],
         "greatest": spent[-1],

@@ -11,6 +11,8 @@ class Amounts:
     prefix: int = 50
     samples: int = 15
     new: int = 10
+    many: int = 500
+    """Prompts that do not fit together: some take the place of others."""
     alone: int = 10
     """Prompts that `generate` continues one at a time: their rate stands for all."""
     batches: tuple[int, ...] = (5, 15, 50)
@@ -26,7 +28,7 @@ class Amounts:
     rank: int = 8
     questions: int = 32
     answer: int = 16
-    lessons: int = 32
+    lessons: int = 128
     repeats: int = 3
     matrix: int = 8192
     buffer: int = 2**30
@@ -39,6 +41,7 @@ TINY = Amounts(
     prefix=12,
     samples=3,
     new=4,
+    many=9,
     alone=2,
     batches=(2, 4),
     long_prompts=3,

@@ -114,9 +114,7 @@ def training(bench: Workbench, size: Size) -> dict[str, Any]:
         for row in rows(size, amounts.lessons, amounts.text)
     ]
     config = finetune.FinetuneConfig(rank=amounts.rank, alpha=2 * amounts.rank)
-    took = measured(
-        lambda: finetune.tune(engine, None, lessons, config), bench.device, amounts.repeats
-    )
+    took = measured(lambda: finetune.tune(engine, None, lessons, config), bench.device, 1)
     tokens = amounts.lessons * amounts.text
     # Forward, and backward through the activations: the base's weights have no gradient.
     flops = 2 * size.flops(tokens, tokens, tokens * (amounts.text + 1) // 2)

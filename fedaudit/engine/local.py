@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -22,12 +23,14 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine import flops, hidden_states, memory, multi_target, scheduler
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.exact.token_automaton import AutomatonCache
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import SamplingJob
+from fedaudit.engine.generation.shared_prefix import supports_grouping
 from fedaudit.engine.generation.stopping import StopStrings
 from fedaudit.engine.loading import loader
 from fedaudit.engine.loading.prompt_starts import prompt_starts
 from fedaudit.engine.lora import adapter
-from fedaudit.engine.lora.active import AdapterCache
+from fedaudit.engine.lora.active import AdapterCache, version
 from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import BatchSizeFinder
 from fedaudit.engine.scoring import log_likelihood, shared_prefix
@@ -59,7 +62,7 @@ class LocalEngine:
         on_cpu = base.model.device.type == "cpu"
         self.base = base
         self.model: PreTrainedModel | PeftModel = base.model
-        self.rows = batch_size or (512 if on_cpu else 1024)
+        self.rows = batch_size or (512 if on_cpu else memory.rows_on_card(base.model))
         token_capacity = memory.tokens if on_cpu else memory.tokens_on_card
         self.tokens = tokens or token_capacity(base.model)
         self.context_length = base.context_length
@@ -73,6 +76,8 @@ class LocalEngine:
             shared_prefix.BatchLimits(self.rows, self.tokens, self._logits())
         )
         self._automata = AutomatonCache(base)
+        replays = base.model.device.type == "cuda" and supports_grouping(base.model)
+        self._graphs = CudaGraphs(base.model.device) if replays else None
         self.small = is_small(base.model)
         """What is attached later does not count."""
         self.merging = MergedWeights(base.model, small=self.small)
@@ -91,8 +96,8 @@ class LocalEngine:
         done, total = 0, sum(request.samples for request in batch.requests)
         stop = self._stop_strings(batch.stop_strings)
         job = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
-        with self.apply_target(target) as model:
-            for pieces, outputs in scheduler.generate_all(model, job, self.room):
+        with self.apply_target(target) as model, self._recording(model, target) as graphs:
+            for pieces, outputs in scheduler.generate_all(model, job, self.room, graphs):
                 decoded = iter(self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True))
                 for piece in pieces:
                     for sample in range(piece.first, piece.last):
@@ -262,6 +267,14 @@ class LocalEngine:
                 f"A prompt of {prompt} tokens and {max_new_tokens} new ones is longer than the "
                 f"context of {self.base.name}, {self.context_length} tokens."
             )
+
+    def _recording(
+        self, model: PreTrainedModel, target: Target
+    ) -> AbstractContextManager[CudaGraphs | None]:
+        """Return a context with what a GPU has recorded of the model as this target; else None."""
+        if self._graphs is None:
+            return contextlib.nullcontext()
+        return self._graphs.of(model, version(target.adapter) if target.adapter else None)
 
     @contextlib.contextmanager
     def apply_target(self, target: Target) -> Iterator[PreTrainedModel]:

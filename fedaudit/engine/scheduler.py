@@ -20,6 +20,8 @@ from fedaudit.engine.batching import (
 from fedaudit.engine.exact import probabilities
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.generation import decoding
+from fedaudit.engine.generation import shared_prefix as shared_prefix_rows
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
 from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
@@ -38,7 +40,9 @@ class Capacity:
     """What was found to be too large."""
 
 
-def generate_all(model: PreTrainedModel, job: SamplingJob, room: Capacity) -> Iterator[Answered]:
+def generate_all(
+    model: PreTrainedModel, job: SamplingJob, room: Capacity, graphs: CudaGraphs | None = None
+) -> Iterator[Answered]:
     """Yield the samples of all requests, in the order in which they end.
 
     Where memory runs out, the samples that have not ended start again, fewer at once.
@@ -47,10 +51,13 @@ def generate_all(model: PreTrainedModel, job: SamplingJob, room: Capacity) -> It
         waiting = all_
         while waiting:
             length = _length(job.requests, waiting)  # the longest is the first
-            rows = min(room.rows, room.tokens // length, rows_of(waiting))
+            each = length
+            if shared_prefix_rows.supports_grouping(model):
+                each = _own_length(job.requests, waiting)
+            rows = min(room.rows, room.tokens // each, rows_of(waiting))
             rows = room.memory.fewer(length, rows)
             waiting = [chunk for piece in waiting for [chunk] in split_batch([piece], rows)]
-            waiting = yield from _until_full(model, job, waiting, rows, room.memory)
+            waiting = yield from _until_full(model, job, waiting, rows, room.memory, graphs)
 
 
 def _by_new(requests: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
@@ -67,17 +74,20 @@ def _until_full(
     waiting: list[SampleRange],
     rows: int,
     memory: BatchSizeFinder,
+    graphs: CudaGraphs | None,
 ) -> Generator[Answered, None, list[SampleRange]]:
     """Yield the samples that end until memory runs out; return those that have not ended."""
     finished = set[SampleRange]()
     try:
-        for ranges, tokens in decoding.decode_refilled(model, job, waiting, rows):
+        for ranges, tokens in decoding.decode_refilled(model, job, waiting, rows, graphs):
             finished.update(ranges)
             yield ranges, tokens
         return []
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
+    if graphs:
+        graphs.clear()
     remaining = [piece for piece in waiting if piece not in finished]
     memory.failed(_length(job.requests, remaining), rows)
     return remaining
@@ -198,6 +208,14 @@ def search_all(
         remaining = [prompt for index, prompt in enumerate(remaining) if index not in finished]
         free_memory()
         limits.halve()
+
+
+def _own_length(requests: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
+    """Return how many tokens a sample keeps at most where a prompt's are kept once for several."""
+    request = requests[batch[0].index]
+    most = decoding.group_size(request.max_new_tokens)
+    sharing = min(most, *(piece.last - piece.first for piece in batch))
+    return -(-padded_length(len(request.prompt)) // sharing) + request.max_new_tokens
 
 
 def _length(requests: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:

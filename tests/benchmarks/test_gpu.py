@@ -92,11 +92,11 @@ def test_every_step_runs_with_the_packages_of_a_bare_machine(done):
     ran, out = done
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = json.loads((out / "gpu.json").read_text())["steps"]
-    assert len(found) == 3 + 3 * 10
+    assert len(found) == 3 + 3 * 12
     assert not [one for one in found.values() if "failed" in one or "skipped" in one]
     for name in ("correct.float32", "correct.bfloat16"):
         assert found[name]["correct"] is True
-        assert len(found[name]["off"]) == 8
+        assert len(found[name]["off"]) == 10
     assert found["1B.probing"]["samples"] == 4 * 3
     assert found["8B.exact"]["rows"] > 4  # it walks behind the prompts
     assert found["135M.training"]["steps"] == 1
@@ -106,7 +106,7 @@ def test_the_tables_have_a_number_for_every_step(done):
     _, out = done
     text = (out / "gpu.md").read_text()
     speeds = [line for line in text.splitlines() if "samples/s" in line or "tokens/s" in line]
-    assert len(speeds) == 6
+    assert len(speeds) == 7
     assert not [line for line in speeds if "| - |" in line]
     assert "probing / one prefix at a time | at least 10" in text
 

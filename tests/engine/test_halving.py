@@ -299,8 +299,19 @@ def test_what_a_card_holds_at_once_by_hand(monkeypatch):
     # What torch keeps and does not use, 2,000 bytes, is free as well; a quarter is for tokens.
     assert free(4 * 384 * 200_000 + 4 * 384 - 2001)[0] == 200_000
     assert free(0) == (memory.MOST, 1000)
-    assert free(128 * 5000 - 2000)[1] == 5000
+    assert free(120 * 5000 - 2000)[1] == 5000
     assert free(2**50) == (memory.MOST_ON_CARD, 16_000)
+
+
+def test_a_card_continues_as_many_rows_as_their_logits_have_room(monkeypatch):
+    config = LlamaConfig(vocab_size=1000)
+    model = SimpleNamespace(config=config, device=torch.device("cuda:0"))
+    monkeypatch.setattr(memory, "free_on_card", lambda _device: 8 * 12 * 1000 * 3000)
+    assert memory.rows_on_card(model) == 3000
+    monkeypatch.setattr(memory, "free_on_card", lambda _device: 0)
+    assert memory.rows_on_card(model) == memory.FEWEST_ROWS_ON_CARD
+    monkeypatch.setattr(memory, "free_on_card", lambda _device: 2**50)
+    assert memory.rows_on_card(model) == memory.MOST_ROWS_ON_CARD
 
 
 def test_a_card_is_not_asked_about_other_devices():

@@ -6,6 +6,7 @@ of prompts is decoded by itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from fedaudit.engine.batching import SampleRange, padded_length, rows_of
 from fedaudit.engine.device import to_device
 from fedaudit.engine.generation import shared_prefix
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.kv_cache import Integers
 from fedaudit.engine.generation.sequences import (
     Answered,
@@ -26,6 +28,9 @@ from fedaudit.engine.generation.sequences import (
 from fedaudit.engine.padding import left_padded
 
 KeepCallback = Callable[[torch.Tensor], None]
+
+MAX_RECORDED_TOKENS = 4096
+"""Prompts of more tokens keep a GPU busy for longer than their kernels take to launch."""
 
 MAX_GROUP_TOKENS = 256
 """How many drawn tokens the samples that share their prompt's keys may have together."""
@@ -73,16 +78,20 @@ def decode_batch(
 
 @torch.inference_mode()
 def decode_refilled(
-    model: PreTrainedModel, job: SamplingJob, waiting: Sequence[SampleRange], rows: int
+    model: PreTrainedModel,
+    job: SamplingJob,
+    waiting: Sequence[SampleRange],
+    rows: int,
+    graphs: CudaGraphs | None = None,
 ) -> Iterator[Answered]:
     """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
 
     All have one number of new tokens; no piece has more than `rows` samples, the most that are
     drawn at once. Adjacent prompts of one padded length are read together. Once a quarter of the
     samples has left, others are admitted: all samples of a prompt leave together, and what they do
-    not share stays until then.
+    not share stays until then. With `graphs`, what comes again is recorded and replayed.
     """
-    loop, position = DecodeLoop(model, job, waiting, lambda rows: None), 0
+    loop, position = DecodeLoop(model, job, waiting, lambda rows: None, graphs), 0
     while position < len(waiting) or loop.is_running:
         while position < len(waiting) and loop.takes(rows):
             batch = _next_batch(job, islice(waiting, position, None), rows - loop.sample_count())
@@ -93,6 +102,11 @@ def decode_refilled(
         if loop.is_running:
             loop.step()
         yield from loop.drawn.take_finished()
+
+
+def group_size(max_new_tokens: int) -> int:
+    """Return how many samples share their prompt's keys at most."""
+    return max(1, MAX_GROUP_TOKENS // max_new_tokens)
 
 
 def _next_batch(job: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
@@ -117,11 +131,12 @@ class DecodeLoop:
         job: SamplingJob,
         pieces: Sequence[SampleRange],
         on_keep: KeepCallback,
+        graphs: CudaGraphs | None = None,
     ) -> None:
         """Start without samples; `pieces` are all that may be admitted."""
-        self._model, self._job, self._kept = model, job, on_keep
+        self._model, self._job, self._kept, self._graphs = model, job, on_keep, graphs
         max_new_tokens = job.requests[pieces[0].index].max_new_tokens
-        self._most = max(1, MAX_GROUP_TOKENS // max_new_tokens)
+        self._most = group_size(max_new_tokens)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
         self._entries = largest * (max_new_tokens - 1)
         self._refills = shared_prefix.supports_grouping(model)
@@ -141,7 +156,9 @@ class DecodeLoop:
         """Drop the cache: no sample is running."""
         self._rows: DecodeRows = CopiedPrefixRows(self._model, self._kept)
         if self._refills:
-            self._rows = shared_prefix.SharedPrefixRows(self._model, self._kept, room=self._entries)
+            self._rows = shared_prefix.SharedPrefixRows(
+                self._model, self._kept, room=self._entries, graphs=self._graphs
+            )
         self._sizes = np.zeros(0, dtype=np.int64)
         """Samples that each group began with."""
         self._samples = None
@@ -157,7 +174,7 @@ class DecodeLoop:
         sizes = [piece.last - piece.first for piece in batch]
         group, owner = shared_prefix.group_samples(sizes, self._most)
         prompts = [self._job.requests[piece.index].prompt for piece in batch]
-        logits, mask, cache = prefill(self._model, prompts)
+        logits, mask, cache = prefill(self._model, prompts, self._graphs)
         new = RunningSequences.start(self._job, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)
         first = self._rows.join(cache, mask, owner)
@@ -172,17 +189,25 @@ class DecodeLoop:
         samples = self._samples
         logits, row = self._rows.grow(samples.group, samples.row, samples.token)
         samples.row[:] = row
-        self._samples = self.drawn.draw(samples, logits)
+        self._samples = self.drawn.draw(samples, logits, self._graphs)
 
 
 def prefill(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]]
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], graphs: CudaGraphs | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
     """Read prompts of one padded length, padded ahead.
 
-    Return the logits of what follows each (prompts, vocabulary), the mask, and the cache.
+    Return the logits of what follows each (prompts, vocabulary), the mask, and the cache. With
+    `graphs`, few tokens are read as a recorded forward, whose cache the next one overwrites.
     """
-    ids, mask = left_padded(prompts, padded_length(len(prompts[0])), model.device)
+    width = padded_length(len(prompts[0]))
+    if graphs and len(prompts) * width <= MAX_RECORDED_TOKENS:
+        ids, mask = left_padded(prompts, width, "cpu")
+        logits, cache = graphs.run(
+            "prefill", ids.shape, (ids, mask, _causal(mask)), partial(_read_masked, model)
+        )
+        return logits, mask, cache
+    ids, mask = left_padded(prompts, width, model.device)
     cache = DynamicCache(config=model.config)
     output = model(
         input_ids=ids,
@@ -195,6 +220,29 @@ def prefill(
         logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
     )
     return output.logits[:, -1], mask, cache
+
+
+def _causal(mask: torch.Tensor) -> torch.Tensor:
+    """Return which tokens each token sees, (prompts, 1, width, width); padding sees itself."""
+    width = mask.shape[1]
+    seen = torch.ones(width, width, dtype=torch.bool).tril() & mask.bool()[:, None]
+    return (seen | torch.eye(width, dtype=torch.bool))[:, None]
+
+
+def _read_masked(
+    model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, seen: torch.Tensor
+) -> tuple[torch.Tensor, DynamicCache]:
+    """Read prompts as `prefill` does; with the mask as attention takes it, no step waits."""
+    cache = DynamicCache(config=model.config)
+    output = model(
+        input_ids=ids,
+        attention_mask=torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, -torch.inf),
+        position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=torch.arange(ids.shape[1] - 1, ids.shape[1], device=ids.device),
+    )
+    return output.logits[:, -1], cache
 
 
 class CopiedPrefixRows:

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.nn.functional import pad
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 
 from fedaudit.engine.device import to_device
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs, next_multiple, rounded
 
 Integers = npt.NDArray[np.int64]
 
@@ -18,29 +18,92 @@ ALIGNED = {"cuda": 8}
 """Attention looks at a multiple of this many keys: CUDA's kernel would copy any other mask, in
 every layer."""
 
+FIXED_LENGTH = 64
+"""The same where shapes are to come again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """How large a step is."""
+
+    rows: int
+    groups: int
+    slots: int
+    """Rows that each group has in the attention, which sees (groups x slots) of them."""
+    length: int
+    """How many keys attention looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLayout:
+    """Where the rows of a step stand, in the host's memory."""
+
+    shape: StepShape
+    group: Integers
+    """Group of each row (rows,)."""
+    position: Integers
+    """Of its token in the text (rows,)."""
+    entry: Integers
+    """Where in the group's keys each row writes its own (rows,)."""
+    slot: Integers
+    """Row in the attention's (groups x slots) of each row (rows,)."""
+    visible: npt.NDArray[np.bool_]
+    """Which keys each row of the attention sees (groups x slots, length)."""
+
+    def numbers(self, tokens: Integers) -> Integers:
+        """Return all numbers of a step in one array: `CachePositions` takes them apart again."""
+        shape = self.shape
+        source = np.zeros(shape.groups * shape.slots, dtype=np.int64)
+        source[self.slot] = np.arange(shape.rows)
+        filled = np.zeros(shape.rows, dtype=np.int64)
+        filled[: len(tokens)] = tokens
+        return np.concatenate(
+            [filled, self.position, self.group, self.entry, self.slot, source], dtype=np.int64
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CachePositions:
     """Where the rows of a step stand: for linear layers in a line, for attention by group."""
 
+    shape: StepShape
+    tokens: torch.Tensor
+    position: torch.Tensor
     group: torch.Tensor
-    """Group of each row (rows,)."""
     entry: torch.Tensor
-    """Where in the group's keys each row writes its own (rows,)."""
-    slot: torch.Tensor
-    """Row in the attention's (groups x slots) of each row (rows,)."""
-    groups: int
-    slots: int
-    length: int
-    """How many keys attention looks at."""
+    """(rows,) each, as in `StepLayout`."""
+    spread: torch.Tensor
+    """Which of (rows x heads) stands at each of (groups x heads x slots)."""
+    gathered: torch.Tensor
+    """Where each of (rows x heads) stands in (groups x heads x slots)."""
+
+    @classmethod
+    def of(cls, shape: StepShape, numbers: torch.Tensor, heads: int) -> "CachePositions":
+        """Take apart what `StepLayout.numbers` has put together, for so many heads."""
+        sizes = [shape.rows] * 5 + [shape.groups * shape.slots]
+        tokens, position, group, entry, slot, source = torch.split(numbers, sizes)
+        head = torch.arange(heads, device=numbers.device)
+        spread = source.view(shape.groups, 1, shape.slots) * heads + head[:, None]
+        start = (slot // shape.slots)[:, None] * heads + head
+        gathered = start * shape.slots + (slot % shape.slots)[:, None]
+        return cls(shape, tokens, position, group, entry, spread.reshape(-1), gathered.reshape(-1))
 
 
 class LayerCache(CacheLayerMixin):
-    """Keys and values of one layer, (groups, heads, entries, size), written in place."""
+    """Keys and values of one layer, (groups, heads, entries, size), written in place.
+
+    Behind the groups that there are is room for others, so that their addresses stay.
+    """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        self.keys, self.values, self.is_initialized = keys, values, True
+        self.is_initialized = True
         self.places: CachePositions | None = None
+        self._all = keys, values
+        self.count(0)
+
+    def count(self, groups: int) -> None:
+        """Let `keys` and `values` be those of the first `groups` groups."""
+        self.keys, self.values = (tensor[:groups] for tensor in self._all)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Do nothing: the prompts were read before."""
@@ -50,29 +113,37 @@ class LayerCache(CacheLayerMixin):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the rows' keys and values (1, heads, rows, size); return those of all groups."""
         assert self.places is not None
-        where, (keys, values) = self.places, self.tensors()
+        where, (keys, values) = self.places, self._all
         keys[where.group, :, where.entry] = key_states[0].transpose(0, 1)
         values[where.group, :, where.entry] = value_states[0].transpose(0, 1)
-        return keys[:, :, : where.length], values[:, :, : where.length]
+        groups, length = where.shape.groups, where.shape.length
+        return keys[:groups, :, :length], values[:groups, :, :length]
 
     def leave(self, stay: torch.Tensor) -> None:
-        """Forget all groups but those of `stay`."""
-        self.keys, self.values = (tensor[stay] for tensor in self.tensors())
+        """Forget all groups but those of `stay`, which move up."""
+        for tensor in self._all:
+            tensor[: len(stay)] = tensor[stay]
+        self.count(len(stay))
 
-    def join(self, other: "LayerCache") -> None:
-        """Append the groups of another layer."""
-        most = max(tensor.shape[2] for tensor in (*self.tensors(), *other.tensors()))
-        own_tensors, other_tensors = (
-            [pad(tensor, (0, 0, 0, most - tensor.shape[2])) for tensor in layer.tensors()]
-            for layer in (self, other)
-        )
-        self.keys, self.values = map(torch.cat, zip(own_tensors, other_tensors, strict=True))
+    def join(self, read: Any, chosen: torch.Tensor) -> None:
+        """Append a group for each of `chosen`, rows of a layer of prompts as they were read."""
+        first = self.get_group_count()
+        last = first + len(chosen)
+        for tensor, source in zip(self._all, (read.keys, read.values), strict=True):
+            tensor[first:last, :, : source.shape[2]] = source[chosen]
+        self.count(last)
 
-    def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the keys and the values, (groups, heads, entries, size) each."""
+    def grown(self, groups: int, entries: int) -> "LayerCache":
+        """Return a copy with room for so many groups and entries at least."""
+        keys, values = (_with_room(tensor, groups, entries) for tensor in self._all)
+        other = LayerCache(keys, values)
+        other.count(self.get_group_count())
+        return other
+
+    def get_group_count(self) -> int:
+        """Return how many groups there are."""
         assert self.keys is not None
-        assert self.values is not None
-        return self.keys, self.values
+        return len(self.keys)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many keys there are, and that they begin at the first."""
@@ -80,41 +151,74 @@ class LayerCache(CacheLayerMixin):
 
     def get_seq_length(self) -> int:
         """Return how many keys there are."""
-        return self.places.length if self.places else 0
+        return self.places.shape.length if self.places else 0
 
     def get_max_length(self) -> int:
         """Return how many keys there is room for."""
-        return 0 if self.keys is None else int(self.keys.shape[2])
+        return int(self._all[0].shape[2])
+
+    def get_max_groups(self) -> int:
+        """Return how many groups there is room for."""
+        return len(self._all[0])
 
 
 class KVCache(Cache):
     """The keys and values of all groups, and which rows see which of them."""
 
-    def __init__(self, read: DynamicCache, mask: torch.Tensor, owner: Integers, room: int) -> None:
-        """Take the prompts as read; group i continues prompt owner[i] with `room` entries."""
-        width, self.device = mask.shape[1], mask.device
-        chosen = to_device(owner, mask.device)
-        self.rows = [_layer(layer, chosen, room) for layer in read.layers]
-        super().__init__(layers=[*self.rows])
-        self.used = np.full(len(owner), width)
-        self.seen = np.zeros((len(mask), width + room), dtype=bool)
-        self.seen[:, :width] = mask.cpu().numpy()
-        self.position = self.seen.sum(1)[owner] - 1
-        """The last position that was read of each group."""
+    def __init__(
+        self,
+        read: DynamicCache,
+        mask: torch.Tensor,
+        owner: Integers,
+        room: int,
+        graphs: CudaGraphs | None = None,
+    ) -> None:
+        """Take the prompts as read; group i continues prompt owner[i] with `room` entries.
 
-    def join(self, cache: "KVCache") -> None:
-        """Append the groups and rows of another cache; all get the larger number of entries."""
-        for layer, other_layer in zip(self.rows, cache.rows, strict=True):
-            layer.join(other_layer)
-        most = max(self.seen.shape[1], cache.seen.shape[1])
-        self.seen, cache.seen = (
-            np.pad(mask, ((0, 0), (0, most - mask.shape[1]))) for mask in (self.seen, cache.seen)
+        With `graphs`, steps get one of a few shapes each, and keys stay where they were before.
+        """
+        self.device, self._room, self._graphs = (
+            graphs.device if graphs else mask.device,
+            room,
+            graphs,
         )
-        self.used = np.concatenate([self.used, cache.used])
-        self.position = np.concatenate([self.position, cache.position])
-        self.seen = np.concatenate([self.seen, cache.seen])
+        kept = graphs.kept_layers(read) if graphs else None
+        self._own: list[LayerCache] = kept or [_empty(layer) for layer in read.layers]
+        super().__init__(layers=[*self._own])
+        self.used = np.zeros(0, dtype=np.int64)
+        self.position = np.zeros(0, dtype=np.int64)
+        """The last position that was read of each group."""
+        self.seen = np.zeros((0, 0), dtype=bool)
+        """Which entries of its group each row sees (rows, entries)."""
+        self.join(read, mask, owner)
 
-    def advance(self, parents: Integers, group: Integers) -> CachePositions:
+    def join(self, read: DynamicCache, mask: torch.Tensor, owner: Integers) -> None:
+        """Append groups and rows; all get the larger number of entries."""
+        width = mask.shape[1]
+        entries = max(self.seen.shape[1], width + self._room)
+        self._reserve(len(self.used) + len(owner), entries)
+        chosen = to_device(owner, self.device)
+        for layer, read_layer in zip(self._own, read.layers, strict=True):
+            layer.join(read_layer, chosen)
+        new = np.zeros((len(mask), entries), dtype=bool)
+        new[:, :width] = mask.cpu().numpy()
+        before = np.pad(self.seen, ((0, 0), (0, entries - self.seen.shape[1])))
+        self.seen = np.concatenate([before, new])
+        self.used = np.concatenate([self.used, np.full(len(owner), width)])
+        self.position = np.concatenate([self.position, new.sum(1)[owner] - 1])
+
+    def _reserve(self, groups: int, entries: int) -> None:
+        """Make room for so many groups and entries."""
+        if self._graphs:  # one group more, for the rows that fill a step up
+            groups, entries = rounded(groups + 1), next_multiple(entries, FIXED_LENGTH)
+        first = self._own[0]
+        if groups > first.get_max_groups() or entries > first.get_max_length():
+            self._own = [layer.grown(groups, entries) for layer in self._own]
+            self.layers = [*self._own]
+            if self._graphs:
+                self._graphs.keep_layers(self._own)
+
+    def advance(self, parents: Integers, group: Integers) -> StepLayout:
         """Give each row its own place; rows are children of earlier rows, in order of groups."""
         counts = np.bincount(group, minlength=len(self.used))
         rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[group]
@@ -123,55 +227,70 @@ class KVCache(Cache):
         self.seen[np.arange(len(group)), entry] = True
         self.used += counts
         self.position += 1
-        slots = int(counts.max())
-        places = CachePositions(
-            group=to_device(group, self.device),
-            entry=to_device(entry, self.device),
-            slot=to_device(group * slots + rank, self.device),
-            groups=len(counts),
-            slots=slots,
-            length=self._length(),
+        shape = self._shape(len(group), int(counts.max()))
+        more = shape.rows - len(group)
+        last = np.full(more, shape.groups - 1)
+        slot = group * shape.slots + rank
+        # Slots without a row see all: their answers are not read, but must be finite.
+        visible = np.ones((shape.groups * shape.slots, shape.length), dtype=bool)
+        width = min(shape.length, self.seen.shape[1])
+        visible[slot, :width], visible[slot, width:] = self.seen[:, :width], False
+        return StepLayout(
+            shape=shape,
+            group=np.concatenate([group, last]),
+            position=np.concatenate([self.position[group], np.zeros_like(last)]),
+            entry=np.concatenate([entry, np.zeros_like(last)]),
+            slot=np.concatenate([slot, last * shape.slots + np.arange(more) % shape.slots]),
+            visible=visible,
         )
-        for layer in self.rows:
-            layer.places = places
-        return places
 
-    def _length(self) -> int:
-        """Return how many keys attention looks at: all that there are, rounded up for alignment."""
-        step = ALIGNED.get(self.device.type, 1)
-        return min(-(-int(self.used.max()) // step) * step, self.seen.shape[1])
+    def write_at(self, places: CachePositions) -> None:
+        """Let the next rows that are read write their keys and values there."""
+        for layer in self._own:
+            layer.places = places
+
+    def _shape(self, rows: int, slots: int) -> StepShape:
+        """Return the shape of a step: the least, or one of those that come again."""
+        groups, keys = len(self.used), int(self.used.max())
+        if self._graphs is None:
+            length = next_multiple(keys, ALIGNED.get(self.device.type, 1))
+            return StepShape(rows, groups, slots, min(length, self.seen.shape[1]))
+        return StepShape(
+            rows=rounded(rows),
+            groups=rounded(groups + 1),
+            slots=rounded(slots),
+            length=next_multiple(keys, FIXED_LENGTH),
+        )
 
     def leave(self, stay: Integers) -> None:
         """Forget all groups but those of `stay`, which are counted anew, in their order."""
         chosen = to_device(stay, self.device)
-        for layer in self.rows:
+        for layer in self._own:
             layer.leave(chosen)
         self.used, self.position = self.used[stay], self.position[stay]
 
-    def mask(self, places: CachePositions, dtype: torch.dtype, repeats: int) -> torch.Tensor:
-        """Return the additive attention mask: 0 where a row sees a key.
 
-        (groups, 1, repeats x slots, length): once for each of the heads that share a key.
-        """
-        visible = to_device(self.seen[:, : places.length], self.device)
-        shape = (places.groups * places.slots, places.length)
-        # Slots without a row see all: their answers are not read, but must be finite.
-        added = torch.zeros(shape, device=self.device, dtype=dtype)
-        added[places.slot] = torch.zeros_like(visible, dtype=dtype).masked_fill(
-            ~visible, -torch.inf
-        )
-        added = added.view(places.groups, 1, places.slots, places.length)
-        return added.repeat(1, 1, repeats, 1) if repeats > 1 else added
+def additive_mask(
+    shape: StepShape, visible: torch.Tensor, dtype: torch.dtype, repeats: int
+) -> torch.Tensor:
+    """Return the additive attention mask: 0 where a row sees a key.
+
+    (groups, 1, repeats x slots, length): once for each of the heads that share a key.
+    """
+    added = torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, -torch.inf)
+    added = added.view(shape.groups, 1, shape.slots, shape.length)
+    return added.repeat(1, 1, repeats, 1) if repeats > 1 else added
 
 
-def _layer(read: Any, chosen: torch.Tensor, room: int) -> LayerCache:
-    """Return a layer with prompts in front of `room` empty entries."""
-    tensors = []
-    for source in (read.keys, read.values):
-        _, heads, width, size = source.shape
-        # Zero, not empty: what is masked is multiplied by 0, and 0 x NaN is NaN.
-        new = source.new_zeros(len(chosen), heads, width + room, size)
-        new[:, :, :width] = source[chosen]
-        tensors.append(new)
-    keys, values = tensors
-    return LayerCache(keys, values)
+def _empty(read: Any) -> LayerCache:
+    """Return a layer without groups for keys and values like those that were read."""
+    return LayerCache(read.keys[:0, :, :0], read.values[:0, :, :0])
+
+
+def _with_room(tensor: torch.Tensor, groups: int, entries: int) -> torch.Tensor:
+    """Return a copy with room for so many groups and entries at least."""
+    count, heads, before, size = tensor.shape
+    # Zero, not empty: what is masked is multiplied by 0, and 0 x NaN is NaN.
+    new = tensor.new_zeros(max(groups, count), heads, max(entries, before), size)
+    new[:count, :, :before] = tensor
+    return new

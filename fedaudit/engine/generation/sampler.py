@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ import torch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.device import to_device
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs, rounded
 
 NO_NUMBERS = (
     "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
@@ -82,36 +84,49 @@ def draw(
     Sample i draws from row rows[i] of the logits; without `rows`, from row i. Raises InputError
     where these are no numbers.
     """
-    tokens = _draw(logits, uniform, decoding, rows)
+    where = to_device(np.arange(len(uniform)) if rows is None else rows, logits.device)
+    tokens = _draw(logits, decoding, where, to_device(uniform, logits.device))
     if bool((tokens == NO_TOKEN).any()):
         raise InputError(NO_NUMBERS)
     return tokens
 
 
 def draw_to_host(
-    logits: torch.Tensor, uniform: np.ndarray, decoding: SamplingParams, rows: np.ndarray
+    logits: torch.Tensor,
+    uniform: np.ndarray,
+    decoding: SamplingParams,
+    rows: np.ndarray,
+    graphs: CudaGraphs | None = None,
 ) -> np.ndarray:
-    """Return the same as `draw` in the host's memory, waiting for the device once."""
-    tokens = _draw(logits, uniform, decoding, rows).cpu().numpy()
+    """Return the same as `draw` in the host's memory, waiting for the device once.
+
+    With `graphs`, whose buffer the logits then must be, so many draws from so many rows are
+    recorded and replayed.
+    """
+    if graphs:
+        count = rounded(len(uniform))
+        inputs = [np.resize(numbers, count) for numbers in (rows, uniform)]
+        shape = len(logits), count, decoding
+        drawn = graphs.run("draw", shape, inputs, partial(_draw, logits, decoding))
+    else:
+        where, number = (to_device(numbers, logits.device) for numbers in (rows, uniform))
+        drawn = _draw(logits, decoding, where, number)
+    tokens = drawn[: len(uniform)].cpu().numpy()
     if (tokens == NO_TOKEN).any():
         raise InputError(NO_NUMBERS)
     return np.asarray(tokens)
 
 
 def _draw(
-    logits: torch.Tensor,
-    uniform: np.ndarray,
-    decoding: SamplingParams,
-    rows: np.ndarray | None,
+    logits: torch.Tensor, decoding: SamplingParams, where: torch.Tensor, number: torch.Tensor
 ) -> torch.Tensor:
     """Return one token a sample, on the device, without waiting; NO_TOKEN for NaN and infinity."""
-    where = to_device(np.arange(len(uniform)) if rows is None else rows, logits.device)
     if decoding.temperature == 0:
         likeliest = logits.max(dim=-1)
         return likeliest.indices.where(likeliest.values.isfinite(), NO_TOKEN)[where]
-    number = to_device(uniform, logits.device)
     chances = sampling_weights(logits, decoding)
-    blocks = torch.nn.functional.pad(chances, (0, -chances.shape[-1] % BLOCK))
+    missing = -chances.shape[-1] % BLOCK  # nothing is copied where there is none
+    blocks = torch.nn.functional.pad(chances, (0, missing)) if missing else chances
     blocks = blocks.view(len(chances), -1, BLOCK)
     # First the block, then the token in it: only sums over blocks are made of every row.
     totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
@@ -139,10 +154,10 @@ def sampling_weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Te
     """
     if decoding.top_p < 1.0:
         return probabilities(logits, decoding)
-    logits = logits.float()
     if decoding.temperature != 1.0:
-        logits = logits / decoding.temperature
+        logits = logits.float() / decoding.temperature
     if 0 < decoding.top_k < logits.shape[-1]:
         kth = logits.topk(decoding.top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < kth, -torch.inf)
-    return (logits - logits.amax(dim=-1, keepdim=True)).exp_()
+    # A difference from float32 is one, without a copy of all logits in it.
+    return (logits - logits.amax(dim=-1, keepdim=True).float()).exp_()

@@ -10,6 +10,7 @@ import torch
 
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine.batching import SampleRange
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.kv_cache import Integers
 from fedaudit.engine.generation.sampler import draw_to_host, probe_key, uniforms
 from fedaudit.engine.generation.stopping import StopState, StopStrings
@@ -104,10 +105,16 @@ class OutputBuffer:
         self._remaining += sizes
         return first
 
-    def draw(self, samples: RunningSequences, logits: torch.Tensor) -> RunningSequences:
-        """Draw the next token of each, and return those samples that go on."""
+    def draw(
+        self, samples: RunningSequences, logits: torch.Tensor, graphs: CudaGraphs | None = None
+    ) -> RunningSequences:
+        """Draw the next token of each, and return those samples that go on.
+
+        `graphs` are those whose buffer the logits are, if any.
+        """
         number = uniforms(samples.keys, samples.numbers, samples.step)
-        tokens: Integers = draw_to_host(logits, number, self._job.decoding, samples.row)
+        decoding = self._job.decoding
+        tokens: Integers = draw_to_host(logits, number, decoding, samples.row, graphs)
         self._tokens[samples.index, samples.step] = tokens
         stay = ~np.isin(tokens, list(self._job.end)) & (samples.step < self._max_new_tokens - 1)
         if self._stop_state:

@@ -9,6 +9,7 @@ shows it the prompt and its own tokens. Nothing is approximated.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,14 @@ import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
 from fedaudit.engine.device import to_device
-from fedaudit.engine.generation.kv_cache import CachePositions, Integers, KVCache
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs
+from fedaudit.engine.generation.kv_cache import (
+    CachePositions,
+    Integers,
+    KVCache,
+    StepShape,
+    additive_mask,
+)
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
@@ -64,10 +72,16 @@ class SharedPrefixRows:
     """
 
     def __init__(
-        self, model: PreTrainedModel, on_keep: Callable[[torch.Tensor], None], *, room: int
+        self,
+        model: PreTrainedModel,
+        on_keep: Callable[[torch.Tensor], None],
+        *,
+        room: int,
+        graphs: CudaGraphs | None = None,
     ) -> None:
         """Start without groups; each may have `room` drawn tokens."""
         self._model, self._kept, self._room = model, on_keep, room
+        self._graphs = graphs
         self._groups: KVCache | None = None
         self._count = 0
         self._present = np.zeros(0, dtype=np.int64)
@@ -75,12 +89,12 @@ class SharedPrefixRows:
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
         """Take prompts in as they were read, counting groups on; return the row of the first."""
-        groups, first = KVCache(cache, mask, owner, self._room), 0
+        first = 0
         if self._groups is None:
-            self._groups = groups
+            self._groups = KVCache(cache, mask, owner, self._room, self._graphs)
         else:
             first = len(self._groups.seen)
-            self._groups.join(groups)
+            self._groups.join(cache, mask, owner)
         self._present = np.concatenate([self._present, self._count + np.arange(len(owner))])
         self._count += len(owner)
         return first
@@ -99,26 +113,50 @@ class SharedPrefixRows:
             self._groups.leave(np.searchsorted(self._present, alive))
             self._present = alive
         # Samples of one group that drew the same from the same row are one row from now on.
-        triples = np.stack([np.searchsorted(self._present, group), row, tokens])
-        (group, parents, tokens), inverse = np.unique(triples, axis=1, return_inverse=True)
+        place = np.searchsorted(self._present, group)
+        number = (place * len(self._groups.seen) + row) * (int(tokens.max()) + 1) + tokens
+        _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
+        parents = row[first]
         self._kept(torch.as_tensor(parents))
-        return self._forward(parents, group, tokens), inverse.reshape(-1)
+        return self._forward(parents, place[first], tokens[first]), inverse
 
     def _forward(self, parents: Integers, group: Integers, tokens: Integers) -> torch.Tensor:
-        """Return the logits (rows, vocabulary) of rows that each read one token."""
+        """Return the logits (rows, vocabulary) of rows that each read one token.
+
+        Rows that only fill up a fixed shape come last.
+        """
         assert self._groups is not None
-        model, places = self._model, self._groups.advance(parents, group)
-        with _attention(model):
-            output = model(
-                input_ids=to_device(tokens, model.device)[None],
-                position_ids=to_device(self._groups.position[group], model.device)[None],
-                attention_mask=self._groups.mask(places, model.dtype, _repeats(model)),
-                past_key_values=self._groups,
-                use_cache=True,
-                places=places,
-            )
-        logits: torch.Tensor = output.logits[0]
-        return logits
+        layout = self._groups.advance(parents, group)
+        inputs = layout.numbers(tokens), layout.visible
+        forward = partial(_step, self._model, self._groups, layout.shape, self._graphs)
+        if self._graphs:
+            logits: torch.Tensor = self._graphs.run("step", layout.shape, inputs, forward)
+            return logits
+        return forward(*(to_device(one, self._model.device) for one in inputs))
+
+
+def _step(
+    model: PreTrainedModel,
+    cache: KVCache,
+    shape: StepShape,
+    graphs: CudaGraphs | None,
+    numbers: torch.Tensor,
+    visible: torch.Tensor,
+) -> torch.Tensor:
+    """Return the logits (rows, vocabulary) of one step; all of it happens on the device."""
+    places = CachePositions.of(shape, numbers, model.config.num_attention_heads)
+    cache.write_at(places)
+    with _attention(model):
+        output = model(
+            input_ids=places.tokens[None],
+            position_ids=places.position[None],
+            attention_mask=additive_mask(shape, visible, model.dtype, _repeats(model)),
+            past_key_values=cache,
+            use_cache=True,
+            places=places,
+        )
+    logits: torch.Tensor = output.logits[0]
+    return graphs.buffer("logits", len(logits), logits).copy_(logits) if graphs else logits
 
 
 @contextlib.contextmanager
@@ -149,24 +187,17 @@ def _attend(
     Heads that share a key stand beside each other as further rows, so that no key is copied.
     """
     _, heads, count, size = query.shape
-    groups, slots, shared = places.groups, places.slots, key.shape[1]
-    repeats, rows = heads // shared, query[0].transpose(0, 1)
-    dense = groups * slots == count  # then rows stand in their slots as they are
-    spread = rows
-    if not dense:
-        spread = rows.new_zeros(groups * slots, heads, size)
-        spread[places.slot] = rows
-    spread = spread.reshape(groups, slots, shared, repeats, size).permute(0, 2, 3, 1, 4)
+    groups, shared = places.shape.groups, key.shape[1]
+    by_row = query[0].transpose(0, 1).reshape(count * heads, size)
     output = torch.nn.functional.scaled_dot_product_attention(
-        spread.reshape(groups, shared, repeats * slots, size),
+        by_row.index_select(0, places.spread).view(groups, shared, -1, size),
         key,
         value,
         attn_mask=attention_mask,
         scale=scaling,
     )
-    output = output.reshape(groups, shared, repeats, slots, size).permute(0, 3, 1, 2, 4)
-    output = output.reshape(groups * slots, heads, size)
-    return (output if dense else output[places.slot])[None], None
+    gathered = output.reshape(-1, size).index_select(0, places.gathered)
+    return gathered.view(1, count, heads, size), None
 
 
 AttentionInterface.register(NAME, _attend)

@@ -122,7 +122,10 @@ def layer_of(base: torch.nn.Module, adapter: LoraAdapter, name: str) -> torch.nn
 
     Raises InputError where the base has no such layer, or one of another shape than the adapter's.
     """
-    module = next((layer for path, layer in base.named_modules() if path == name), None)
+    try:
+        module: torch.nn.Module | None = base.get_submodule(name)
+    except AttributeError:
+        module = None
     layer = module.get_base_layer() if isinstance(module, LoraLayer) else module
     weight = getattr(layer, "weight", None)
     if layer is None or not isinstance(weight, torch.Tensor) or weight.ndim != 2:

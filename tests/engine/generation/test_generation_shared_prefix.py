@@ -140,9 +140,9 @@ def test_keys_that_only_align_the_mask_change_nothing(kind, monkeypatch):
     advance = kv_cache.KVCache.advance
 
     def spied(self, parents, group):
-        places = advance(self, parents, group)
-        looked.append((places.length, int(self.used.max()), self.seen.shape[1]))
-        return places
+        layout = advance(self, parents, group)
+        looked.append((layout.shape.length, int(self.used.max()), self.seen.shape[1]))
+        return layout
 
     monkeypatch.setattr(kv_cache.KVCache, "advance", spied)
     monkeypatch.setitem(kv_cache.ALIGNED, "cpu", 8)
@@ -386,6 +386,34 @@ def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
             own |= {sample: next(answers) for sample in range(piece.first, piece.last)}
     assert {request: [own[i] for i in sorted(own)] for request, own in found.items()} == wanted
     assert room.memory.max_rows(32 + 7) == 10
+
+
+def test_samples_that_share_a_prompt_share_its_room(llama, monkeypatch):
+    told, refilled = [], generate.decode_refilled
+
+    def spy(model, job, waiting, rows, graphs=None):
+        told.append(rows)
+        return refilled(model, job, waiting, rows, graphs)
+
+    monkeypatch.setattr(generate, "decode_refilled", spy)
+
+    def rows(samples, new):
+        requests = [
+            GenerationRequest(prompt=(1, *range(30, 50), i), samples=samples, max_new_tokens=new)
+            for i in range(5, 15)
+        ]
+        job = SamplingJob(requests, 3, SamplingParams(), ENDS)
+        list(scheduler.generate_all(llama, job, scheduler.Capacity(99, 120, BatchSizeFinder())))
+        return told.pop()
+
+    # Prompts of 24 padded tokens: each sample keeps 24 / 6 = 4 of them, and 4 of its own.
+    assert rows(6, 4) == 120 // 8
+    assert rows(1, 4) == 120 // 28
+    # Groups of two: 10 tokens together.
+    monkeypatch.setattr(generate, "MAX_GROUP_TOKENS", 10)
+    assert rows(6, 4) == 120 // 16
+    monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
+    assert rows(6, 4) == 120 // 28
 
 
 def test_groups_count_samples_piece_by_piece():
