@@ -221,6 +221,14 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+@cache
+def share_metrics() -> frozenset[str]:
+    """Return the metrics whose values and intervals are between 0 and 1."""
+    rules = schema()["$defs"]["measurement"]["allOf"]
+    named = [rule["if"]["properties"].get("metric", {}).get("enum", ()) for rule in rules]
+    return frozenset(metric for metrics in named for metric in metrics)
+
+
 def schema_violation(row: Mapping[str, Any]) -> str:
     """Return which part of a measurement breaks the schema, as `scope.source`; "" if none does."""
     from jsonschema.exceptions import best_match

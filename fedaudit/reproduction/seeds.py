@@ -8,6 +8,7 @@ from statistics import fmean
 
 from fedaudit.api.records import Claim, Measurement
 from fedaudit.metrics.replication import mean_margins
+from fedaudit.report.document import share_metrics
 from fedaudit.reproduction.claims import NOT_MEASURED, Measured
 
 COUNTS = frozenset({"members", "others", "groups", "beside", "space"})
@@ -65,7 +66,8 @@ def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool)
     low, high = interval(
         values, [row.low for row in rows], [row.high for row in rows], same_records=same_records
     )
-    if high is not None and all(row.hits is not None for row in rows):
+    is_share = rows[0].metric in share_metrics() or all(row.hits is not None for row in rows)
+    if high is not None and is_share:
         high = min(1.0, high)
     return replace(mean, value=fmean(values), low=low, high=high)
 

@@ -1,6 +1,7 @@
 """Means over seeds by hand, what they leave open, and a study of several seeds without training."""
 
 import math
+from dataclasses import asdict, replace
 from itertools import permutations
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.profile import parse
 from fedaudit.metrics.intervals import wilson
+from fedaudit.report.document import schema_violation
 from fedaudit.reproduction import runner
 from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.seeds import claims_with_seed_counts, interval, mean_rows, untuned_seeds
@@ -39,11 +41,11 @@ def mean(*rows, same_records=False):
 
 def test_by_hand():
     # Values 2, 4 and 6: mean 4, standard deviation 2.
-    found = mean(*(row(value, n=10, baseline=value / 2) for value in (2.0, 4.0, 6.0)))
+    found = mean(*(row(value, "loss", n=10, baseline=value / 2) for value in (2.0, 4.0, 6.0)))
     half = T2 * 2 / math.sqrt(3)
     assert (found.value, found.n, found.baseline) == pytest.approx((4, 30, 2))
     assert (found.low, found.high) == pytest.approx((0, 4 + half))  # nothing was below 0
-    below = mean(*(row(value) for value in (-2.0, 4.0, 10.0)))
+    below = mean(*(row(value, "loss") for value in (-2.0, 4.0, 10.0)))
     assert (below.low, below.high) == pytest.approx((4 - 3 * half, 4 + 3 * half))
     assert below.n is None
 
@@ -55,6 +57,20 @@ def test_equal_counts_of_nothing_are_still_counts_of_few():
     assert mean(*rows).high == pytest.approx(upper / math.sqrt(3), abs=1e-6)
     assert mean(*rows, same_records=True).high == pytest.approx(upper, abs=1e-6)
     assert (mean(*rows).value, mean(*rows).low, mean(*rows).hits) == (0, 0, None)
+
+
+@pytest.mark.parametrize("metric", ["coverage", "extractable", "tpr"])
+def test_no_interval_of_a_share_leaves_what_a_report_allows(metric):
+    # Seeds scatter so far that Student's t reaches beyond 1; rows of several pools have no hits.
+    rows = [row(value, metric, low=value - 0.1, high=min(1.0, value + 0.1), n=20)
+            for value in (0.5, 0.9, 1.0)]  # fmt: skip
+    found = mean(*rows)
+    half = T2 * math.sqrt(0.07) / math.sqrt(3)
+    assert found.value + half > 1
+    assert found.high == 1.0
+    assert found.low == pytest.approx(0.8 - half)
+    assert schema_violation(asdict(found)) == ""
+    assert mean(*(replace(one, metric="loss") for one in rows)).high == pytest.approx(0.8 + half)
 
 
 def test_a_share_is_never_above_1():
