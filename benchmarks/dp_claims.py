@@ -11,6 +11,9 @@ For every seed three federations are trained on records with canaries by coin, e
              a step, whose noise is that of the sum over the expected batch. One document then moves
              the mean by up to 2 C, not by C over the batch. The claim must be refuted
 
+With `--position server --score gradient` and the settings in docs/dp-audit.md the audit goes by the
+canaries' gradients in the client's updates, which sees the bug; by losses it does not.
+
 A line an audit. Everything that is there already is kept, so the script can be stopped and given
 again, seed by seed. Settings were chosen on seed 0, which judges nothing.
 """
@@ -35,14 +38,15 @@ paper = "none"
 base = "fedaudit-nano"
 data = "{data}"
 clients = 2
-rounds = 1
+rounds = {rounds}
 held_out = 0.0
 evaluated = 0
 central = false
 workers = 1
 device = "cpu"
 partition = {{ method = "corpus" }}
-training = {{ epochs = {epochs}, batch_size = {batch_size}, learning_rate = 5e-3, warmup = 5, \
+training = {{ epochs = {epochs}, batch_size = {batch_size}, learning_rate = {learning_rate}, \
+warmup = {warmup}, \
 rank = {rank}, alpha = {alpha}, max_length = 40, targets = {targets} }}
 """
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -93,11 +97,12 @@ def with_bug(words: Sequence[str]) -> int:
     return int(cli.main() or 0)
 
 
-def records(place: Path, seed: int) -> None:
-    """Write the records of c0 and c1, each in a file of its own."""
+def records(place: Path, seed: int, count: int) -> None:
+    """Write `count` records of c0, and of c1 a sixteenth but 16 at least, each in a file."""
+    others = max(16, count // 16)
     made = list(
         generator.corpus(
-            cases=16,
+            cases=(count + others + 1) // 2,
             documents_per_case=2,
             seed=1000 + seed,
             languages=("en",),
@@ -105,10 +110,9 @@ def records(place: Path, seed: int) -> None:
             tasks=("record",),
         )
     )
-    for number, name in enumerate(("c0", "c1")):
+    for name, own in (("c1", made[:others]), ("c0", made[others : others + count])):
         rows = [
-            {"id": one.id, "text": one.text, "pii": [], "group": f"{name}/{one.id}"}
-            for one in made[number::2]
+            {"id": one.id, "text": one.text, "pii": [], "group": f"{name}/{one.id}"} for one in own
         ]
         (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -117,11 +121,12 @@ def planted(place: Path, args: argparse.Namespace, seed: int) -> str:
     """Make and plant the canaries where that was not done, and return their commitment."""
     said = place / "said.txt"
     if not said.exists():
-        records(place, seed)
+        records(place, seed, args.documents)
         coins = place / "coins.json"
         coins.unlink(missing_ok=True)
         _, printed = fedaudit("dp", "make", "--out", coins, "--corpus", place / "c0.jsonl",
-                              "--client", "c0", "--count", args.canaries, "--position", "outsider",
+                              "--client", "c0", "--count", args.canaries,
+                              "--position", args.position, "--score", args.score,
                               "--suffix-tokens", args.suffix_tokens)  # fmt: skip
         (place / "c0p.jsonl").unlink(missing_ok=True)
         fedaudit("dp", "plant", coins, "--records", place / "c0.jsonl", "--out",
@@ -140,7 +145,10 @@ def federation(place: Path, kind: str, args: argparse.Namespace, seed: int) -> f
         profile.write_text(
             PROFILE.format(
                 data=place / "all.jsonl",
+                rounds=args.rounds,
                 epochs=args.epochs,
+                learning_rate=args.learning_rate,
+                warmup=args.warmup,
                 batch_size=args.batch_size,
                 rank=args.rank,
                 alpha=2 * args.rank,
@@ -148,7 +156,7 @@ def federation(place: Path, kind: str, args: argparse.Namespace, seed: int) -> f
             )
         )
         options = KINDS[kind].format(epsilon=args.epsilon)
-        options += f", max_grad_norm={args.max_grad_norm}"
+        options += f', max_grad_norm={args.max_grad_norm}, optimizer="{args.optimizer}"'
         begun = time.perf_counter()
         program = (__file__, "--with-bug") if kind == "batch" else ("-m", "fedaudit")
         fedaudit("simulate", "--profile", profile, "--out", place / kind, "--set",
@@ -202,7 +210,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, default=8.0)
     parser.add_argument("--canaries", type=int, default=600)
+    parser.add_argument("--documents", type=int, default=16)
+    parser.add_argument("--position", default="outsider")
+    parser.add_argument("--score", default="loss")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=5e-3)
+    parser.add_argument("--optimizer", default="adamw")
+    parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--suffix-tokens", type=int, default=16)
     parser.add_argument("--max-grad-norm", type=float, default=1.0)

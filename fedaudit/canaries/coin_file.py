@@ -17,7 +17,12 @@ from fedaudit.system.names import check_name
 SCHEMA_VERSION = "1.0"
 SCHEME = "fedaudit coins 1"
 """What is hashed with the file, so that no other text is ever taken for it."""
-SCORER = "log-probability of the suffix, less the base's or the round before's"
+SCORERS = {
+    "loss": "log-probability of the suffix, less the base's or the round before's",
+    "gradient": "the canary's own gradient in the client's updates, by ridge regression on those "
+    "of all canaries and of the client's records",
+}
+"""What canaries are scored by; the second is for the position that sees updates."""
 LARGEST_DELTA = 1e-5
 """With a larger delta canaries prove little however many there are: docs/dp-audit.md."""
 MIN_COINS, MAX_COINS = 20, 20_000
@@ -60,7 +65,7 @@ class CoinSet:
     """By which test the claim is judged."""
     shares: tuple[float, ...] = (0.75, 0.5)
     """Of the canaries, that are guessed; each costs its part of the level."""
-    scorer: str = SCORER
+    scorer: str = SCORERS["loss"]
     canaries: tuple[CoinCanary, ...]
 
     def __post_init__(self) -> None:
@@ -70,8 +75,15 @@ class CoinSet:
             raise ValueError("level must be above 0 and at most 0.2")
         if not self.positions or len(set(self.positions)) < len(self.positions):
             raise ValueError("positions are one or more, none of them twice")
+        if self.uses_gradients and self.positions != ("server",):
+            raise ValueError("only the position server sees updates, which gradients need")
         if not self.shares or not all(0 < share <= 1 for share in self.shares):
             raise ValueError("shares are one or more numbers above 0, at most 1")
+
+    @property
+    def uses_gradients(self) -> bool:
+        """Whether canaries are scored by their gradients."""
+        return self.scorer == SCORERS["gradient"]
 
     @property
     def coins(self) -> list[bool]:
@@ -128,7 +140,7 @@ def _check(coins: CoinSet, path: Path) -> None:
         raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
     if parse_time(coins.made) is None:
         raise InputError(f"{path}: {coins.made!r} is no time with a time zone.")
-    if coins.scorer != SCORER:
+    if coins.scorer not in SCORERS.values():
         raise InputError(f"{path}: its scorer is one that this version does not have.")
     check_name(coins.client, path, "the client")
     if not MIN_COINS <= len(coins.canaries) <= MAX_COINS:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
 from fedaudit.canaries.coin_file import (
     MAX_COINS,
     MIN_COINS,
+    SCORERS,
     CoinCanary,
     CoinSet,
     Estimator,
@@ -38,6 +40,7 @@ class CoinRequest:
     positions: tuple[Position, ...] = ("client",)
     estimator: Estimator = "f_dp"
     shares: tuple[float, ...] = (0.75, 0.5)
+    score: Literal["loss", "gradient"] = "loss"
     prefix_words: int = 6
     suffix_tokens: int = 32
     template: str = "fed_pii"
@@ -87,6 +90,7 @@ def make(request: CoinRequest, vocabulary: Sequence[str]) -> CoinSet:
             positions=request.positions,
             estimator=request.estimator,
             shares=request.shares,
+            scorer=SCORERS[request.score],
             canaries=tuple(canaries.values()),
         )
     except ValueError as error:

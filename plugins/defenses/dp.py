@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedaudit.api import (
     ClientState,
@@ -63,6 +63,8 @@ class DifferentialPrivacy(Defense):
     delta: float = 0.0
     """0: one over the client's number of documents."""
     max_grad_norm: float = 1.0
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """What is given the noisy gradients: the federation's, or plain SGD as in Abadi et al."""
     """C, the most that one document's gradient counts; the training's own clipping is off."""
     noise_multiplier: float = 0.0
     """sigma; 0 finds it from epsilon, any other value is used whatever epsilon it gives."""
@@ -104,8 +106,9 @@ class DifferentialPrivacy(Defense):
 
         weights, documents = list(session.weights.values()), len(session.sequences)
         sigma = self.noise(documents, session.batch_size, session.steps * session.rounds)
+        kind = torch.optim.SGD if self.optimizer == "sgd" else torch.optim.AdamW
         return DPOptimizer(
-            torch.optim.AdamW(weights, weight_decay=session.weight_decay),
+            kind(weights, weight_decay=session.weight_decay),
             noise_multiplier=sigma,
             max_grad_norm=self.max_grad_norm,
             expected_batch_size=min(session.batch_size, documents),

@@ -182,3 +182,20 @@ def test_a_text_of_the_corpus_is_no_canary(records, monkeypatch):
     # The same seed, which draws the same ends, but passes over what the corpus has.
     again = make(records)
     assert made.canaries[0].text not in {one.text for one in again.canaries}
+
+
+def test_gradients_are_for_the_position_that_sees_updates(records, tmp_path):
+    made = make(records, score="gradient", positions=("server",))
+    assert made.uses_gradients
+    assert not make(records).uses_gradients
+    coin_file.write(made, tmp_path / "coins.json")
+    assert coin_file.read(tmp_path / "coins.json") == made
+    other = replace(made, scorer=coin_file.SCORERS["loss"])
+    assert coin_file.commitment(made) != coin_file.commitment(other)
+    for positions in (("client",), ("server", "client")):
+        with pytest.raises(UsageError, match="only the position server sees updates"):
+            make(records, score="gradient", positions=positions)
+    table = json.loads((tmp_path / "coins.json").read_text())
+    (tmp_path / "coins.json").write_text(json.dumps({**table, "positions": ["outsider"]}))
+    with pytest.raises(InputError, match="only the position server"):
+        coin_file.read(tmp_path / "coins.json")

@@ -89,6 +89,18 @@ def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federati
     return federation
 
 
+def client_texts(federation: Federation, coins: CoinSet) -> list[str]:
+    """Return the records of the canaries' client but for the canaries; none that are not there."""
+    canaries = {canary.text for canary in coins.canaries}
+    return [
+        text
+        for client in federation.manifest.clients
+        if client.id == coins.client
+        for text in _texts(federation.path / client.data, federation)
+        if text not in canaries
+    ]
+
+
 def _texts(path: Path, federation: Federation) -> Iterator[str]:
     if path.is_file():
         yield from (document.text for document in corpus.read(path, federation.template))

@@ -25,6 +25,10 @@ NO_COMMITMENT = (
     "No --commitment was given: nobody vouches that canaries, coins and rule were fixed before "
     "training, and a bound on coins that were chosen afterwards is none."
 )
+NO_GRADIENTS = (
+    "Canaries that are scored by their gradients need the model's weights: --engine local, and a "
+    "federation as --target."
+)
 UNCHECKED = (
     "The client's records are not at hand: that canaries were planted as their coins fell is not "
     "checked, and if they were not, nothing is refuted."
@@ -46,6 +50,8 @@ def check(request: EpsilonRequest) -> AuditTarget:
         raise UsageError(
             "Name the global adapter to audit: a federation with --round, or --adapter."
         )
+    if coins.uses_gradients and request.engine != "local":
+        raise UsageError(NO_GRADIENTS)
     for position in coins.positions:
         scoring.compared_models(audited, coins, position)
     if audited.federation:
@@ -95,9 +101,13 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         start = prompt_start.choose_prompt_start(engine, tuned, _beginnings(engine, self._coins))
         cached_engine = CachingEngine(engine, self.journal) if self.journal else engine
         begin = engine.prompt_starts[start.chosen.start]
-        scores = {
-            source: self._scores(cached_engine, run, begin, source) for source, run in self._runs()
-        }
+        if self._coins.uses_gradients:
+            scores = {source: self._gradients(engine, run, source) for source, run in self._runs()}
+        else:
+            scores = {
+                source: self._scores(cached_engine, run, begin, source)
+                for source, run in self._runs()
+            }
         self.finish_asking()
         audited_claim = AuditedClaim(
             coins=self._coins,
@@ -145,6 +155,26 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
                 progress,
             )
             for position in self._coins.positions
+        }
+
+    def _gradients(
+        self, engine: Engine, audited: AuditTarget, source: str
+    ) -> Mapping[str, list[float]]:
+        """Return the canaries' weights in the client's updates."""
+        from fedaudit.audit.epsilon import gradients
+        from fedaudit.engine.local import LocalEngine
+
+        federation = audited.federation
+        if federation is None or not isinstance(engine, LocalEngine):
+            raise UsageError(NO_GRADIENTS)
+        return {
+            "server": gradients.score(
+                engine,
+                scoring.compared_models(audited, self._coins, "server"),
+                self._coins.canaries,
+                claim.client_texts(federation, self._coins),
+                self.watch(f"gradients of canaries: {source}"),
+            )
         }
 
     def _limits(self, audited_claim: AuditedClaim) -> Iterator[str]:

@@ -43,6 +43,14 @@ def make(
             "--any-mechanism", help="Judge by the bound for any mechanism, not the Gaussian one."
         ),
     ] = False,
+    score: Annotated[
+        Literal["loss", "gradient"],
+        typer.Option(
+            "--score",
+            help="What tells coins: the canary's loss, or its own gradient in the client's "
+            "updates, for --position server.",
+        ),
+    ] = "loss",
     prefix_words: Annotated[
         int,
         typer.Option("--prefix-words", help="Words of a record that a canary begins with.", min=1),
@@ -82,6 +90,7 @@ def make(
         level=level,
         positions=tuple(map(_position, position or ["client"])),
         estimator="one_run" if any_mechanism else "f_dp",
+        score=score,
         prefix_words=prefix_words,
         suffix_tokens=suffix_tokens,
         template=template,

@@ -64,7 +64,7 @@ class CudaGraphs:
         key = kind, shape
         known = self._runs.pop(key, None)
         if known is None:
-            run = RecordedForward([to_device(one, self.device) for one in inputs])
+            run = RecordedForward([to_device(one, self.device).clone() for one in inputs])
         else:
             run = known
             for own, new in zip(run.inputs, inputs, strict=True):
@@ -152,7 +152,8 @@ class CudaGraphs:
         """Forget everything if it takes much of the GPU's memory, which other work needs."""
         tensors = [tensor for layer in self._layers for tensor in (layer.keys, layer.values)]
         held = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
-        if self._records and MAX_KEPT_SHARE * held > torch.cuda.mem_get_info(self.device)[1]:
+        on_card = self.device.type == "cuda"
+        if on_card and MAX_KEPT_SHARE * held > torch.cuda.mem_get_info(self.device)[1]:
             self.clear()
 
     def clear(self) -> None:

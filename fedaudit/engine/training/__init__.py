@@ -4,5 +4,7 @@
   has.
 * `influence`: How the loss of texts changes with the weights that an adapter changes, to first
   order.
+* `sample_gradients`: The gradient of each text's own loss with respect to an adapter, many
+  texts at a time.
 * `loss`: The loss of a batch of sequences, at the cost of the tokens that are learned.
 """

@@ -8,6 +8,8 @@
   canaries by coin.
 * `likelihood_ratio`: LiRA: how a model's confidence in a record stands among models that did and
   did not train on it.
+* `matched_filter`: How much of each known direction is in a change: least squares on all of them
+  at once.
 * `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
   was trained on.
 * `membership_tests`: Whether scores tell members from others: permutation tests over groups of

@@ -143,6 +143,16 @@ def test_steps_are_those_of_a_loop_over_single_documents(steps):
     assert loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
+def test_plain_descent_steps_along_the_clipped_gradients():
+    model = tiny()
+    before, limit, rate = state(model), 0.4, 0.05
+    total, _ = slow_gradients(tiny(), ROWS, limit, len(ROWS))
+    chosen = defense(noise_multiplier=SILENT, max_grad_norm=limit, optimizer="sgd")
+    chosen.train(session(model, rate=lambda step: rate, weight_decay=0.0))
+    for name, weight in state(model).items():
+        torch.testing.assert_close(weight, before[name] - rate * total[name], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("how", [{"tied": False}, {"checkpointing": True}], ids=str)
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_gradients_are_right_in_other_models_too(steps, how):
