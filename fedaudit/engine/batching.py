@@ -25,7 +25,12 @@ class SampleRange:
 
 def padded_length(length: int) -> int:
     """Return the length that a row of `length` tokens is padded to."""
-    return -(-length // STEP) * STEP
+    return next_multiple(length, STEP)
+
+
+def next_multiple(count: int, step: int) -> int:
+    """Return the least multiple of `step` that is no less than `count`."""
+    return -(-count // step) * step
 
 
 def sample_batches(

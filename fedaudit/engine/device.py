@@ -38,7 +38,12 @@ def to_device(numbers: Numbers, device: torch.device | str) -> torch.Tensor:
     CUDA copies from pinned memory in stream order while the host goes on; from any other memory
     the host would wait for all earlier work of the device.
     """
+    return pinned(numbers, device).to(device, non_blocking=torch.device(device).type == "cuda")
+
+
+def pinned(numbers: Numbers, device: torch.device | str) -> torch.Tensor:
+    """Return numbers in memory that `device` copies from without the host's waiting."""
     tensor = torch.as_tensor(numbers)
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
-        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+        return tensor.contiguous().pin_memory()
+    return tensor

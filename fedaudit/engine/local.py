@@ -96,7 +96,7 @@ class LocalEngine:
         done, total = 0, sum(request.samples for request in batch.requests)
         stop = self._stop_strings(batch.stop_strings)
         job = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
-        with self.apply_target(target) as model, self._recording(model, target) as graphs:
+        with self.apply_target(target) as model, self._graphs_for(model, target) as graphs:
             for pieces, outputs in scheduler.generate_all(model, job, self.room, graphs):
                 decoded = iter(self.base.tokenizer.batch_decode(outputs, skip_special_tokens=True))
                 for piece in pieces:
@@ -268,13 +268,13 @@ class LocalEngine:
                 f"context of {self.base.name}, {self.context_length} tokens."
             )
 
-    def _recording(
+    def _graphs_for(
         self, model: PreTrainedModel, target: Target
     ) -> AbstractContextManager[CudaGraphs | None]:
         """Return a context with what a GPU has recorded of the model as this target; else None."""
         if self._graphs is None:
             return contextlib.nullcontext()
-        return self._graphs.of(model, version(target.adapter) if target.adapter else None)
+        return self._graphs.for_target(model, version(target.adapter) if target.adapter else None)
 
     @contextlib.contextmanager
     def apply_target(self, target: Target) -> Iterator[PreTrainedModel]:

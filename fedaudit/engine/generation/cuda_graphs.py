@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from fedaudit.engine.device import to_device
+from fedaudit.engine.batching import next_multiple
+from fedaudit.engine.device import pinned, to_device
 
 Forward = Callable[..., Any]
 
@@ -24,7 +25,7 @@ MAX_KEPT_SHARE = 16
 
 
 @dataclass(slots=True, eq=False)
-class RecordedForward:
+class CapturedForward:
     """A forward of one shape."""
 
     inputs: list[torch.Tensor]
@@ -44,15 +45,15 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         """Start with nothing recorded."""
         self.device = device
-        self._runs: dict[tuple[str, Hashable], RecordedForward] = {}
+        self._runs: dict[tuple[str, Hashable], CapturedForward] = {}
         self._layers: list[Any] = []
         self._state: Hashable = None
         self._buffers: dict[Hashable, torch.Tensor] = {}
-        self._records = device.type == "cuda"
+        self._captures = device.type == "cuda"
         self._start()
 
     def _start(self) -> None:
-        if self._records:
+        if self._captures:
             self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             self._pool = torch.cuda.graph_pool_handle()
 
@@ -64,24 +65,24 @@ class CudaGraphs:
         key = kind, shape
         known = self._runs.pop(key, None)
         if known is None:
-            run = RecordedForward([to_device(one, self.device).clone() for one in inputs])
+            run = CapturedForward([to_device(one, self.device).clone() for one in inputs])
         else:
             run = known
             for own, new in zip(run.inputs, inputs, strict=True):
-                own.copy_(_pinned(new, self.device), non_blocking=True)
+                own.copy_(pinned(new, self.device), non_blocking=True)
         self._runs[key] = run
         for oldest in [key for key in self._runs if key[0] == kind][: -MAX_GRAPHS[kind]]:
             del self._runs[oldest]
-        if known is None or not self._records:
-            return self._aside(run, forward)
-        if run.graph is None and not self._record(run, forward):
+        if known is None or not self._captures:
+            return self._run_eagerly(run, forward)
+        if run.graph is None and not self._capture(run, forward):
             return forward(*run.inputs)
         run.graph.replay()
         return run.output
 
-    def _aside(self, run: RecordedForward, forward: Forward) -> Any:
+    def _run_eagerly(self, run: CapturedForward, forward: Forward) -> Any:
         """Run a forward on the stream that it will be recorded on, which prepares all libraries."""
-        if not self._records:
+        if not self._captures:
             return forward(*run.inputs)
         current = torch.cuda.current_stream(self.device)
         self._stream.wait_stream(current)
@@ -90,7 +91,7 @@ class CudaGraphs:
         current.wait_stream(self._stream)
         return output
 
-    def _record(self, run: RecordedForward, forward: Forward) -> bool:
+    def _capture(self, run: CapturedForward, forward: Forward) -> bool:
         """Record a forward; say whether it can be."""
         graph = torch.cuda.CUDAGraph()
         try:
@@ -101,7 +102,7 @@ class CudaGraphs:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:  # a model that waits for its device, or asks it something
-            self._records = False
+            self._captures = False
             return False
         run.graph, run.output = graph, output
         return True
@@ -119,7 +120,7 @@ class CudaGraphs:
         return known[:rows]
 
     @contextmanager
-    def of(self, model: torch.nn.Module, target: Hashable) -> Iterator["CudaGraphs"]:
+    def for_target(self, model: torch.nn.Module, target: Hashable) -> Iterator["CudaGraphs"]:
         """Keep only what was recorded of this model as it answers for this target now.
 
         Where its weights have moved, a recorded forward would read what lies there instead.
@@ -140,7 +141,7 @@ class CudaGraphs:
         if len(self._layers) != len(read.layers):
             return None
         for layer in self._layers:
-            layer.count(0)
+            layer.set_group_count(0)
         return self._layers
 
     def keep_layers(self, layers: list[Any]) -> None:
@@ -164,16 +165,6 @@ class CudaGraphs:
         self._start()
 
 
-def rounded(count: int) -> int:
+def bucket_size(count: int) -> int:
     """Return the next of 1, 2, 3, 4, and of four numbers from each power of two to the next."""
     return next_multiple(count, max(1, 2 ** ((count - 1).bit_length() - 3)))
-
-
-def next_multiple(count: int, step: int) -> int:
-    """Return the least multiple of `step` that is no less than `count`."""
-    return -(-count // step) * step
-
-
-def _pinned(numbers: Any, device: torch.device) -> torch.Tensor:
-    tensor = torch.as_tensor(numbers)
-    return tensor.contiguous().pin_memory() if device.type == "cuda" else tensor

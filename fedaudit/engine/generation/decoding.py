@@ -29,7 +29,7 @@ from fedaudit.engine.padding import left_padded
 
 KeepCallback = Callable[[torch.Tensor], None]
 
-MAX_RECORDED_TOKENS = 4096
+MAX_CAPTURED_TOKENS = 4096
 """Prompts of more tokens keep a GPU busy for longer than their kernels take to launch."""
 
 MAX_GROUP_TOKENS = 256
@@ -201,7 +201,7 @@ def prefill(
     `graphs`, few tokens are read as a recorded forward, whose cache the next one overwrites.
     """
     width = padded_length(len(prompts[0]))
-    if graphs and len(prompts) * width <= MAX_RECORDED_TOKENS:
+    if graphs and len(prompts) * width <= MAX_CAPTURED_TOKENS:
         ids, mask = left_padded(prompts, width, "cpu")
         logits, cache = graphs.run(
             "prefill", ids.shape, (ids, mask, _causal(mask)), partial(_read_masked, model)

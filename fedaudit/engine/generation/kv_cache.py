@@ -9,8 +9,9 @@ import torch
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 
+from fedaudit.engine.batching import next_multiple
 from fedaudit.engine.device import to_device
-from fedaudit.engine.generation.cuda_graphs import CudaGraphs, next_multiple, rounded
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs, bucket_size
 
 Integers = npt.NDArray[np.int64]
 
@@ -99,9 +100,9 @@ class LayerCache(CacheLayerMixin):
         self.is_initialized = True
         self.places: CachePositions | None = None
         self._all = keys, values
-        self.count(0)
+        self.set_group_count(0)
 
-    def count(self, groups: int) -> None:
+    def set_group_count(self, groups: int) -> None:
         """Let `keys` and `values` be those of the first `groups` groups."""
         self.keys, self.values = (tensor[:groups] for tensor in self._all)
 
@@ -123,7 +124,7 @@ class LayerCache(CacheLayerMixin):
         """Forget all groups but those of `stay`, which move up."""
         for tensor in self._all:
             tensor[: len(stay)] = tensor[stay]
-        self.count(len(stay))
+        self.set_group_count(len(stay))
 
     def join(self, read: Any, chosen: torch.Tensor) -> None:
         """Append a group for each of `chosen`, rows of a layer of prompts as they were read."""
@@ -131,13 +132,13 @@ class LayerCache(CacheLayerMixin):
         last = first + len(chosen)
         for tensor, source in zip(self._all, (read.keys, read.values), strict=True):
             tensor[first:last, :, : source.shape[2]] = source[chosen]
-        self.count(last)
+        self.set_group_count(last)
 
-    def grown(self, groups: int, entries: int) -> "LayerCache":
+    def with_capacity(self, groups: int, entries: int) -> "LayerCache":
         """Return a copy with room for so many groups and entries at least."""
         keys, values = (_with_room(tensor, groups, entries) for tensor in self._all)
         other = LayerCache(keys, values)
-        other.count(self.get_group_count())
+        other.set_group_count(self.get_group_count())
         return other
 
     def get_group_count(self) -> int:
@@ -157,7 +158,7 @@ class LayerCache(CacheLayerMixin):
         """Return how many keys there is room for."""
         return int(self._all[0].shape[2])
 
-    def get_max_groups(self) -> int:
+    def get_group_capacity(self) -> int:
         """Return how many groups there is room for."""
         return len(self._all[0])
 
@@ -210,10 +211,10 @@ class KVCache(Cache):
     def _reserve(self, groups: int, entries: int) -> None:
         """Make room for so many groups and entries."""
         if self._graphs:  # one group more, for the rows that fill a step up
-            groups, entries = rounded(groups + 1), next_multiple(entries, FIXED_LENGTH)
+            groups, entries = bucket_size(groups + 1), next_multiple(entries, FIXED_LENGTH)
         first = self._own[0]
-        if groups > first.get_max_groups() or entries > first.get_max_length():
-            self._own = [layer.grown(groups, entries) for layer in self._own]
+        if groups > first.get_group_capacity() or entries > first.get_max_length():
+            self._own = [layer.with_capacity(groups, entries) for layer in self._own]
             self.layers = [*self._own]
             if self._graphs:
                 self._graphs.keep_layers(self._own)
@@ -244,7 +245,7 @@ class KVCache(Cache):
             visible=visible,
         )
 
-    def write_at(self, places: CachePositions) -> None:
+    def set_positions(self, places: CachePositions) -> None:
         """Let the next rows that are read write their keys and values there."""
         for layer in self._own:
             layer.places = places
@@ -256,9 +257,9 @@ class KVCache(Cache):
             length = next_multiple(keys, ALIGNED.get(self.device.type, 1))
             return StepShape(rows, groups, slots, min(length, self.seen.shape[1]))
         return StepShape(
-            rows=rounded(rows),
-            groups=rounded(groups + 1),
-            slots=rounded(slots),
+            rows=bucket_size(rows),
+            groups=bucket_size(groups + 1),
+            slots=bucket_size(slots),
             length=next_multiple(keys, FIXED_LENGTH),
         )
 

@@ -10,7 +10,7 @@ import torch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.device import to_device
-from fedaudit.engine.generation.cuda_graphs import CudaGraphs, rounded
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs, bucket_size
 
 NO_NUMBERS = (
     "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
@@ -104,7 +104,7 @@ def draw_to_host(
     recorded and replayed.
     """
     if graphs:
-        count = rounded(len(uniform))
+        count = bucket_size(len(uniform))
         inputs = [np.resize(numbers, count) for numbers in (rows, uniform)]
         shape = len(logits), count, decoding
         drawn = graphs.run("draw", shape, inputs, partial(_draw, logits, decoding))
@@ -138,7 +138,7 @@ def _draw(
 def _locate(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
     total = cumulative[:, -1]
-    # Below the total whatever is rounded: then an entry without weight is never found.
+    # Below the total whatever is bucket_size: then an entry without weight is never found.
     thresholds = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
     entry = torch.searchsorted(cumulative, thresholds[:, None], right=True)
     entry = entry.clamp(max=cumulative.shape[-1] - 1)  # of NaN; any number falls on an entry

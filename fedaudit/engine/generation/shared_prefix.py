@@ -145,7 +145,7 @@ def _step(
 ) -> torch.Tensor:
     """Return the logits (rows, vocabulary) of one step; all of it happens on the device."""
     places = CachePositions.of(shape, numbers, model.config.num_attention_heads)
-    cache.write_at(places)
+    cache.set_positions(places)
     with _attention(model):
         output = model(
             input_ids=places.tokens[None],

@@ -17,11 +17,10 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
-from fedaudit.engine.batching import by_length, padded_length
+from fedaudit.engine.batching import by_length
 from fedaudit.engine.local import LOGITS, LocalEngine
 from fedaudit.engine.lora import composition
-from fedaudit.engine.padding import right_padded
-from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.training.loss import summed_loss
 
 _ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
@@ -144,14 +143,7 @@ def _sum_gradients(
     vocabulary = int(model.config.get_text_config().vocab_size)
     room = max(1, min(TOKENS, engine.tokens, LOGITS // vocabulary))
     for batch in by_length([len(row) for row in rows], room):
-        loss = _loss(model, [rows[index] for index in batch])
+        loss = summed_loss(model, [rows[index] for index in batch])
         for total, gradient in zip(totals, torch.autograd.grad(loss, weights), strict=True):
             total.add_(gradient)
     return totals
-
-
-def _loss(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Return the summed loss of rows of one padded length; what is padded counts nothing."""
-    ids, mask = right_padded(rows, padded_length(max(map(len, rows))), model.device)
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    return -of_following(logits, ids[:, 1:])[mask[:, 1:].bool()].sum()

@@ -5,9 +5,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
+from fedaudit.engine.batching import padded_length
 from fedaudit.engine.device import to_device
 from fedaudit.engine.padding import right_padded
+from fedaudit.engine.scoring.log_likelihood import of_following
 
 IGNORED = -100
 """The label of a token that is only read, as transformers has it."""
@@ -26,6 +29,13 @@ def pad_batch(
     labels = torch.where(behind & mask.bool(), ids, IGNORED)
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     return {name: to_device(tensor, device) for name, tensor in inputs.items()}
+
+
+def summed_loss(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Return the summed loss of rows of one padded length; what is padded counts nothing."""
+    ids, mask = right_padded(rows, padded_length(max(map(len, rows))), model.device)
+    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+    return -of_following(logits, ids[:, 1:])[mask[:, 1:].bool()].sum()
 
 
 def mean_loss(model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -17,11 +17,10 @@ from peft.tuners.lora import LoraLayer
 from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
-from fedaudit.engine.batching import by_length, padded_length
+from fedaudit.engine.batching import by_length
 from fedaudit.engine.local import LOGITS, LocalEngine
 from fedaudit.engine.lora import adapter as lora
-from fedaudit.engine.padding import right_padded
-from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.training.loss import summed_loss
 
 TOKENS = 2048
 """The most tokens whose activations are kept for one backward pass."""
@@ -59,11 +58,7 @@ def unit_gradients(
         done = 0
         with _observed(layers) as gradients:
             for batch in by_length(list(map(len, sequences)), min(TOKENS, LOGITS // vocabulary)):
-                rows = [sequences[index] for index in batch]
-                ids, mask = right_padded(rows, padded_length(max(map(len, rows))), model.device)
-                logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-                loss = -of_following(logits, ids[:, 1:])[mask[:, 1:].bool()].sum()
-                torch.autograd.backward(loss)
+                torch.autograd.backward(summed_loss(model, [sequences[i] for i in batch]))
                 found[batch] = torch.cat([one.flatten(1) for one in gradients()], dim=1).cpu()
                 done += len(batch)
                 progress(done, len(sequences))

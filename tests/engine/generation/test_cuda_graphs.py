@@ -9,7 +9,7 @@ from test_generation_shared_prefix import ENDS, MANY, MODELS, PROMPTS, made, slo
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine.generation import cuda_graphs
 from fedaudit.engine.generation import decoding as generate
-from fedaudit.engine.generation.cuda_graphs import CudaGraphs, rounded
+from fedaudit.engine.generation.cuda_graphs import CudaGraphs, bucket_size
 from fedaudit.engine.generation.sequences import SamplingJob
 
 DEVICES = [
@@ -100,7 +100,7 @@ def test_what_was_recorded_is_forgotten_where_it_would_be_wrong():
     model, graphs = made("llama"), CudaGraphs(torch.device("cpu"))
 
     def kept(target):
-        with graphs.of(model, target) as same:
+        with graphs.for_target(model, target) as same:
             known = len(same._runs)
             asked(model, MANY[:3], same)
         return known
@@ -111,7 +111,7 @@ def test_what_was_recorded_is_forgotten_where_it_would_be_wrong():
     assert kept("another") > 0
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone(), requires_grad=False)
     assert kept("another") == 0
-    with pytest.raises(KeyError), graphs.of(model, "another"):
+    with pytest.raises(KeyError), graphs.for_target(model, "another"):
         raise KeyError
     assert graphs._layers == []
     assert kept("another") == 0
@@ -141,12 +141,12 @@ def test_a_buffer_that_grows_is_another():
 
 @given(st.integers(1, 100_000))
 def test_rounded_counts_are_few_and_near(count):
-    assert count <= rounded(count) <= max(4, 1.25 * count)
-    assert rounded(rounded(count)) == rounded(count)
-    assert rounded(count) <= rounded(count + 1)
+    assert count <= bucket_size(count) <= max(4, 1.25 * count)
+    assert bucket_size(bucket_size(count)) == bucket_size(count)
+    assert bucket_size(count) <= bucket_size(count + 1)
 
 
 def test_rounded_counts_by_hand():
-    found = sorted({rounded(count) for count in range(1, 33)})
+    found = sorted({bucket_size(count) for count in range(1, 33)})
     assert found == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32]
-    assert rounded(750) == 768
+    assert bucket_size(750) == 768
