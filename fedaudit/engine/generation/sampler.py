@@ -138,7 +138,7 @@ def _draw(
 def _locate(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
     total = cumulative[:, -1]
-    # Below the total whatever is bucket_size: then an entry without weight is never found.
+    # Below the total whatever is rounded: then an entry without weight is never found.
     thresholds = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
     entry = torch.searchsorted(cumulative, thresholds[:, None], right=True)
     entry = entry.clamp(max=cumulative.shape[-1] - 1)  # of NaN; any number falls on an entry
