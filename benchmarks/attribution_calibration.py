@@ -1,6 +1,7 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
     python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
+        [--tau 4] [--only PART_OF_A_NAME]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
@@ -22,6 +23,7 @@ import numpy as np
 from federations import Federation, federation
 
 from fedaudit.attribution.decision.decision import verdicts
+from fedaudit.metrics.attribution.stouffer import THRESHOLD
 from fedaudit.metrics.intervals import wilson
 
 BLOCK = 100
@@ -67,7 +69,9 @@ def _kinds(own: Federation) -> Iterator[Federation]:
     yield replace(own, name=f"{own.name}, one mark of three, from 0.4", marks=1, leak="0.4")
 
 
-def block(one: Federation, count: int, seed: tuple[int, ...], *, known: bool) -> np.ndarray:
+def block(
+    one: Federation, count: int, seed: tuple[int, ...], *, known: bool, threshold: float
+) -> np.ndarray:
     """Return a row for each of `count` federations.
 
     Whether somebody innocent is flagged, by the decision and by Z alone; the shares of innocent
@@ -78,14 +82,14 @@ def block(one: Federation, count: int, seed: tuple[int, ...], *, known: bool) ->
     rows = np.zeros((count, 6))
     for row in rows:
         scores, truth, shares = federation(rng, one)
-        found = verdicts(scores, up_to=HIGH, shares=shares if known else None)
+        found = verdicts(scores, threshold=threshold, up_to=HIGH, shares=shares if known else None)
         innocent = [v for (who, _), v in found.items() if who not in truth]
         marked = [v for (who, mark), v in found.items() if truth.get(who) == mark]
         other = [v for (who, mark), v in found.items() if who in truth and truth[who] != mark]
         p = np.array([v.p_value for v in innocent])
         row[:] = (
             any(v.flagged for v in innocent),
-            any(v.z > v.chance.floor(4.0) for v in innocent),
+            any(v.z > v.chance.floor(THRESHOLD) for v in innocent),
             (p <= LOW).mean(),
             (p <= HIGH).mean(),
             any(v.flagged for v in other),
@@ -108,15 +112,20 @@ def line(one: Federation, rows: np.ndarray) -> str:
 
 
 def table(
-    kinds: list[Federation], count: int, seed: int, jobs: int, *, known: bool = False
+    kinds: list[Federation],
+    count: int,
+    seed: int,
+    jobs: int,
+    *,
+    known: bool = False,
+    threshold: float = THRESHOLD,
 ) -> Iterator[str]:
     """Yield a line for each kind of federation, in order; processes share the work."""
     sizes = [min(BLOCK, count - start) for start in range(0, count, BLOCK)]
     work = [(one, size, (seed, at)) for one in kinds for at, size in enumerate(sizes)]
     with ProcessPoolExecutor(jobs) as pool:
-        found = (
-            pool.map(partial(block, known=known), *zip(*work, strict=True)) if work else iter(())
-        )
+        one_block = partial(block, known=known, threshold=threshold)
+        found = pool.map(one_block, *zip(*work, strict=True)) if work else iter(())
         for one in kinds:
             yield line(one, np.concatenate(list(islice(found, len(sizes)))))
 
@@ -128,6 +137,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
+    parser.add_argument("--tau", type=float, default=THRESHOLD, help="in S")
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     print(
@@ -136,7 +146,14 @@ def main() -> None:
         "| --- | --: | --: | --: | --: | --: | --: |"
     )
     kinds = [one for one in scenarios() if given.only in one.name]
-    for row in table(kinds, given.federations, given.seed, given.jobs, known=given.known):
+    for row in table(
+        kinds,
+        given.federations,
+        given.seed,
+        given.jobs,
+        known=given.known,
+        threshold=given.tau,
+    ):
         print(row, flush=True)
 
 
