@@ -26,8 +26,13 @@ class Support:
 
     @property
     def gain(self) -> float | None:
-        """Return by how much likelier the tuned model finds it; None without a base."""
-        return None if self.base is None else self.tuned - self.base
+        """Return by how much likelier the tuned model finds it; None without a base.
+
+        Nothing, where both find it impossible: such logits are -inf, and so is what they add up to.
+        """
+        if self.base is None:
+            return None
+        return 0.0 if self.tuned == self.base else self.tuned - self.base
 
     @property
     def score(self) -> float:

@@ -1,5 +1,5 @@
 import random
-from math import log
+from math import inf, log
 
 import pytest
 from hypothesis import given
@@ -75,6 +75,8 @@ def test_what_the_base_says_as_readily_is_no_candidate():
 def test_support_weighs_what_the_base_lacks_and_how_often_it_was_drawn():
     assert Support(-6.0, -10.0, 2).score == pytest.approx(-6 + 2 + log(2), abs=1e-4)
     assert Support(-6.0, None, 1).score == -6.0
+    impossible = Support(-inf, -inf)
+    assert (impossible.gain, impossible.score, impossible.is_likelier) == (0.0, -inf, False)
 
 
 def test_what_it_cannot_know_is_said():
