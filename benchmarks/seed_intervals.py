@@ -65,7 +65,7 @@ def main() -> None:
     rng = np.random.default_rng(given.seed)
     print("| seeds | records | rate | training | held, own records | width | held, same | width |")
     print("| --- " * 8 + "|")
-    for seeds, n in ((2, 100), (3, 30), (3, 100), (3, 1000), (6, 100)):
+    for seeds, n in ((2, 100), (3, 30), (3, 100), (3, 1000), (6, 100), (20, 100)):
         for rate in RATES:
             for spread in SPREADS if rate else (0.0,):
                 true, cells = truth(rng, rate, spread), []

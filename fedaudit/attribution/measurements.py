@@ -1,10 +1,10 @@
 """What attribution measured, as rows of a report."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from statistics import fmean
+from dataclasses import replace
 
 from fedaudit.api.attribution import AttributionResult, ClientScore
-from fedaudit.api.estimates import Estimate
+from fedaudit.api.estimates import Z_95, Estimate
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.attribution.decision.calibration import Calibration
 from fedaudit.attribution.decision.decision import ClientDecision, Decision, FlagCounts, count_flags
@@ -12,6 +12,7 @@ from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution import exposure
 from fedaudit.metrics.intervals import wilson
+from fedaudit.metrics.replication import mean_estimate
 
 PROTOCOL = "fed_attr"
 PUBLISHED = "paper_rule"
@@ -144,16 +145,26 @@ def _simulated(metric: str, rate: Estimate, n: int, scope: Mapping[str, object])
 def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield the mean Z of marked clients under their own mark, and that of innocent clients.
 
-    An innocent client has no mark of its own: its strongest test is taken.
+    An innocent client has no mark of its own: its strongest test is taken. The interval is by
+    Student's t over the clients of this federation, and holds at least what Z scatters by chance.
     """
     if not truth:
         return
-    marked_z = [t.z for t in decision.tests if truth.get(t.client) == t.mark]
+    marked = [t for t in decision.tests if truth.get(t.client) == t.mark]
     clients = dict.fromkeys(t.client for t in decision.tests if not truth.get(t.client))
-    innocent_z = [most.z for client in clients if (most := decision.strongest_test(client))]
-    for kind, values in ((MARKED, marked_z), (INNOCENT, innocent_z)):
-        if values:
-            yield row(PROTOCOL, "stouffer_z", fmean(values), {"clients": kind}, n=len(values))
+    innocent = [most for client in clients if (most := decision.strongest_test(client))]
+    for kind, tests in ((MARKED, marked), (INNOCENT, innocent)):
+        if tests:
+            chance = [Z_95 * t.spread for t in tests]
+            mean = mean_estimate(
+                [Estimate(t.z, t.z - by, t.z + by) for t, by in zip(tests, chance, strict=True)],
+                same_records=False,
+            )
+            yield replace(
+                row(PROTOCOL, "stouffer_z", mean.value, {"clients": kind}, n=len(tests)),
+                low=mean.low,
+                high=mean.high,
+            )
 
 
 def query_rows(plan: SumPlan) -> Iterator[Measurement]:

@@ -26,11 +26,11 @@ def reproduce(
     set_: Set = None,
     seed: Seed = None,
     seeds: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--seeds", help="So many seeds, without those that settings were tuned on.", min=1
         ),
-    ] = 1,
+    ] = None,
     json: Json = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -58,11 +58,11 @@ def reproduce(
     from fedaudit.reproduction.variant import Watch
     from fedaudit.system.files import check_target, make_folder
 
-    if json:
-        check_target(json)
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
     folder = out or Path("runs") / "reproduce" / chosen.name
+    for path in (folder / "report.json", *([json] if json else ())):
+        check_target(path)
     make_folder(folder)
     key, note = key_for(folder)
     if note:

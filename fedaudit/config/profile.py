@@ -78,11 +78,10 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """Which measurement one side of a claim means, and which of its numbers."""
+    """Which measurement one side of a claim means."""
 
     variant: str
     metric: str
-    number: Literal["value", "low", "high"] = "value"
     plugin: str = ""
     scope: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,19 +99,12 @@ class Statement:
     factor: float = 1.0
     margin: float = 0.0
     apart: bool | None = None
-    """Whether the claim stays open where the intervals of both values overlap: the order may be
-    chance. By default true for two measured values, and false against a number; where it is true, a
-    value whose interval holds the number leaves the claim open."""
+    """Whether the claim stays open where the intervals of both values overlap, or one has none: the
+    order may be chance. By default true for two measured values, and false against a number; where
+    it is true, a value whose interval holds the number leaves the claim open."""
     something: bool = False
     """Whether the claim stays open where both sides are 0: nothing was found on either, which does
     not tell which has more."""
-
-    def __post_init__(self) -> None:
-        bounds = [
-            s for s in (self.left, self.right) if isinstance(s, Select) and s.number != "value"
-        ]
-        if self.apart and bounds:
-            raise ValueError(f"claim {self.id}: apart needs values, not ends of intervals.")
 
     @property
     def open_where_they_overlap(self) -> bool:

@@ -38,30 +38,34 @@ def mean_margins(
 ) -> tuple[float, float | None] | None:
     """Return how far the 95 % interval of the mean over seeds reaches below and above it, if any.
 
-    The wider of two: Student's t over the values, t(n - 1) s / sqrt(n), which holds what training
-    and chance move from seed to seed; and the values' own intervals taken together, which hold what
-    records and chance move within one: with the `same_records` for all seeds the mean of the
-    margins, else, of independent ones, the root of the sum of their squares over n. An interval
-    with a low end and no high one is unbounded above: then so is the mean's, and its upper margin
-    is None.
+    Two margins make it: Student's t over the values, t(n - 1) s / sqrt(n), which holds what
+    training and chance move from seed to seed; and the values' own, which hold what records and
+    chance move within one. Of independent records the values show both, so that the wider counts:
+    t's, or the root of the sum of the squares of their own over n, for values that are alike by
+    luck. What the `same_records` do to all seeds alike no value shows: the mean of their own
+    margins is added to t's in squares. A value without an interval counts as the mean of the
+    others'. An interval with a low end and no high one is unbounded above: then so is the mean's,
+    and its upper margin is None. Values that are not finite have none.
     """
     from scipy.special import stdtrit
 
     size = len(values)
-    below = above = (
-        float(stdtrit(size - 1, (1 + LEVEL) / 2)) * stdev(values) / math.sqrt(size)
-        if size > 1
-        else 0.0
-    )
-    intervals = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None]
-    if len(intervals) < size:
-        return (below, above) if size > 1 else None
-    down = [value - low for value, (low, _) in zip(values, intervals, strict=True)]
-    up = [
-        high - value for value, (_, high) in zip(values, intervals, strict=True) if high is not None
+    own = [
+        (value - low, None if high is None else high - value)
+        for value, low, high in zip(values, lows, highs, strict=True)
+        if low is not None
     ]
+    if not all(map(math.isfinite, values)) or (size == 1 and not own):
+        return None
+    quantile = float(stdtrit(size - 1, (1 + LEVEL) / 2)) if size > 1 else 0.0
+    between = quantile * stdev(values) / math.sqrt(size) if size > 1 else 0.0
 
-    def wider(margin: float, margins: Sequence[float]) -> float:
-        return max(margin, fmean(margins) if same_records else math.hypot(*margins) / size)
+    def margin(margins: Sequence[float]) -> float:
+        if not margins:
+            return between
+        if same_records:
+            return math.hypot(between, fmean(margins))
+        return max(between, math.hypot(*margins) / math.sqrt(len(margins) * size))
 
-    return wider(below, down), wider(above, up) if len(up) == size else None
+    up = [above for _, above in own if above is not None]
+    return margin([below for below, _ in own]), margin(up) if len(up) == len(own) else None

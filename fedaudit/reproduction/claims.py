@@ -1,5 +1,6 @@
 """A paper's claims as comparisons of measurements, without evaluating code."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ NOT_MEASURED = "not measured"
 OVERLAP = "the intervals overlap"
 CONTAINMENT = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
+NO_INTERVAL = "what is measured has no interval to judge the order by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class _Side:
 
     number: float | None
     interval: tuple[float, float] | None = None
-    """The interval of the value, if any; an end of an interval has none."""
+    """The interval of the value, if any: without an upper end it ends at infinity."""
     reason: str = ""
     exact: bool = False
     """Whether it is a number of the profile, and not measured."""
@@ -40,13 +42,14 @@ class _Side:
             return self
         bounds = sorted(factor * end + margin for end in self.interval or ())
         interval = (bounds[0], bounds[1]) if bounds else None
-        return _Side(factor * self.number + margin, interval)
+        return replace(self, number=factor * self.number + margin, interval=interval)
 
 
 def check_claims(profile: Profile, measured: Measured) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run neither holds nor fails.
 
-    Nor does one of two measured values with intervals that overlap, unless it says `apart = false`.
+    Nor does one of two measured values with intervals that overlap, or without an interval, unless
+    it says `apart = false`.
     """
     return [_claim(statement, measured) for statement in profile.claims]
 
@@ -73,9 +76,9 @@ def _outcome(statement: Statement, left: _Side, right: _Side) -> tuple[bool | No
     if statement.something and left.number == right.number == 0:
         return None, f"{detail}; {NOTHING}"
     holds = _COMPARE[statement.compare](left.number, bound.number)
-    if statement.open_where_they_overlap and bound.interval is None and right.exact:
-        bound = replace(bound, interval=(bound.number, bound.number))
-    if not _overlap(left, bound):
+    if statement.open_where_they_overlap and None in (left.interval, bound.interval):
+        return None, f"{detail}; {NO_INTERVAL}"
+    if not _overlap(left, bound) or (right.exact and not statement.open_where_they_overlap):
         return holds, detail
     why = CONTAINMENT if right.exact else OVERLAP
     return None if statement.open_where_they_overlap else holds, f"{detail}; {why}"
@@ -88,17 +91,16 @@ def _overlap(left: _Side, right: _Side) -> bool:
 
 
 def _side(side: Select | float, measured: Measured) -> _Side:
-    """Return the number that one side of a claim means, and its interval if it is a value."""
+    """Return the value that one side of a claim means, and its interval, if any."""
     if not isinstance(side, Select):
-        return _Side(float(side), exact=True)
+        return _Side(float(side), (float(side), float(side)), exact=True)
     row = find_row(measured.get(side.variant, ()), side.metric, side.scope, side.plugin)
-    number: float | None = None if row is None else getattr(row, side.number)
-    if row is None or number is None:
+    if row is None or row.value is None:
         why = f": {row.reason}" if row and row.reason else " in this run"
         return _Side(None, reason=NOT_MEASURED + why)
-    if side.number != "value" or row.low is None or row.high is None:
-        return _Side(number)
-    return _Side(number, (row.low, row.high))
+    if row.low is None:
+        return _Side(row.value)
+    return _Side(row.value, (row.low, math.inf if row.high is None else row.high))
 
 
 def find_row(

@@ -39,25 +39,45 @@ class VariantOutcome:
 def outcome_path(variant: Variant, config: Simulation, folder: Path, redactor: "Redactor") -> Path:
     """Return where an outcome is kept: its name changes with all that it depends on.
 
-    That is the variant, its federation as it stands in its folder, the models that it names by
-    their folders, the key that masks findings, the code and files of fedaudit and of every plugin,
-    and every installed package. A federation that is not there has another name than one that is.
+    That is the variant, its federation as it stands in its folder, the files and models that either
+    names, the key that masks findings, the code and files of fedaudit and of every plugin, and
+    every installed package. A federation that is not there has another name than one that is.
     """
     settings = {key: value for key, value in config.table().items() if key != "workers"}
-    named = (config.base, config.partition.embedding, config.watermark.teacher)
+    named = [config.base, config.partition.embedding, config.watermark.teacher]
+    named += _texts([variant.options, variant.memorize, variant.infer])
     manifest_path = folder / manifest.NAME
     dependencies = [
         asdict(variant),
         settings,
         config.sha256(),
         sha256(manifest_path) if manifest_path.is_file() else "",
-        [fingerprints(Path(model))[0] for model in named if model and Path(model).is_dir()],
+        [content for name in named if name and (content := _content(Path(name)))],
         hashlib.sha256(redactor.key).hexdigest(),
         code_sha256(),
     ]
     text = json.dumps(dependencies, sort_keys=True, default=str)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     return folder.parent.parent / FOLDER / f"{name}.json"
+
+
+def _texts(value: object) -> list[str]:
+    """Return every text in a table of options."""
+    if isinstance(value, Mapping):
+        return _texts(list(value.values()))
+    if isinstance(value, list | tuple):
+        return [text for one in value for text in _texts(one)]
+    return [value] if isinstance(value, str) else []
+
+
+def _content(path: Path) -> object:
+    """Return what tells the content of a file or of a model's folder; None for anything else."""
+    try:
+        if path.is_file():
+            return sha256(path)
+        return fingerprints(path)[0] if (path / "config.json").is_file() else None
+    except OSError:  # a text that is no path, such as one that is too long
+        return None
 
 
 def read_outcome(path: Path) -> VariantOutcome | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.intervals import wilson
+from fedaudit.metrics.replication import mean_margins
 
 EVERYBODY = "all"
 
@@ -39,20 +40,31 @@ def _no_share(row: Measurement) -> bool:
 
 
 def average_means(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
-    """Return the mean over `over` of rows that are means themselves: of n things, without hits."""
+    """Return the mean over `over` of rows that are means themselves: of n things, without hits.
+
+    It is weighted by n. The interval is `mean_margins`', of independent values.
+    """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
         if row.n and row.hits is None and row.value is not None and "clients" in row.scope:
             groups.setdefault(_apart_from(row, over), []).append(row)
-    return [
-        replace(
-            same[0],
-            value=_mean([(row.value, row.n or 0) for row in same]),
-            n=sum(row.n or 0 for row in same),
-            scope={**same[0].scope, over: name},
-        )
-        for same in groups.values()
-    ]
+    return [_mean_of_means(same, over, name) for same in groups.values()]
+
+
+def _mean_of_means(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+    values = [row.value for row in rows if row.value is not None]
+    mean = _mean([(row.value, row.n or 0) for row in rows])
+    below, above = mean_margins(
+        values, [row.low for row in rows], [row.high for row in rows], same_records=False
+    ) or (None, None)
+    return replace(
+        rows[0],
+        value=mean,
+        low=None if mean is None or below is None else mean - below,
+        high=None if mean is None or above is None else mean + above,
+        n=sum(row.n or 0 for row in rows),
+        scope={**rows[0].scope, over: name},
+    )
 
 
 def between_clients(rows: Iterable[Measurement]) -> list[Measurement]:

@@ -16,6 +16,7 @@ from fedaudit.reproduction.scheduler import default_jobs, run_tasks
 from fedaudit.reproduction.seeds import (
     claims_with_seed_counts,
     describe_seeds,
+    describe_tuned,
     measured_means,
     untuned_seeds,
 )
@@ -52,7 +53,7 @@ def study_variants(
     fitting = [variant for variant in profile.study if profile.runs_at(variant, scale)]
     chosen = [variant for variant in fitting if variant.quick or not quick]
     if not own_seeds:
-        chosen = [variant for variant in chosen if "seed" not in variant.simulate]
+        chosen = [v for v in chosen if "seed" not in profile.variant_settings(v, scale)]
     if not chosen:
         raise UsageError(f"Profile {profile.name} has no study to reproduce.")
     return chosen
@@ -99,16 +100,21 @@ def run_study(
     redactor: "Redactor",
     watch: Watch,
     jobs: int = 0,
-    seeds: int = 1,
+    seeds: int | None = None,
 ) -> StudyResult:
     """Run every variant; a federation of equal settings is trained once and kept.
 
     One for which another variant wants a central model is trained with it at once.
     `jobs` variants run at a time: with 0 as many as there are cores, for small models on CPU. With
-    several `seeds` what is measured are means over them, and seeds that settings were tuned on are
-    not among them.
+    `seeds` what is measured are means over so many, and seeds that settings were tuned on are not
+    among them. Without, it is what the profile says. Variants that differ in their seed alone would
+    all be one federation where the user names the seed, and are left out as they are with `seeds`.
     """
-    chosen = study_variants(profile, scale, quick, own_seeds=seeds == 1)
+    chosen = study_variants(
+        profile, scale, quick, own_seeds=seeds is None and "seed" not in settings
+    )
+    for variant in chosen:  # refuse the user's settings before reading a seed from them
+        variant_config(profile, scale, variant, settings)
     tasks = _tasks(
         profile, scale, chosen, _settings(profile, settings, seeds), federations, redactor
     )
@@ -121,13 +127,17 @@ def run_study(
         seed: _measured_by_variant(profile, chosen, tasks[seed], group)
         for seed, group in outcomes_by_seed.items()
     }
-    return _result(profile, by_seed, outcomes_by_seed, flat)
+    result = _result(profile, by_seed, outcomes_by_seed, flat)
+    used = [task.config.seed for task in flat]
+    if seeds is None and (limit := describe_tuned(profile.tuned_seeds, used)):
+        return replace(result, limits=(*result.limits, limit))
+    return result
 
 
-def _settings(profile: Profile, settings: Any, seeds: int) -> dict[int, Any]:
-    """Return the user's settings by seed; one seed is the study's, or the user's own."""
+def _settings(profile: Profile, settings: Any, seeds: int | None) -> dict[int, Any]:
+    """Return the user's settings by seed; without `seeds` it is the study's, or the user's."""
     first = int(settings.get("seed", 0))
-    if seeds == 1:
+    if seeds is None:
         return {first: settings}
     return {
         seed: {**settings, "seed": seed}
@@ -182,7 +192,7 @@ def _measured_by_variant(
     for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
         pooled = [task for task in tasks if task.variant.pool == name]
         fresh = [task for task in pooled if task.config.seed not in profile.tuned_seeds]
-        names = {task.variant.name for task in fresh or pooled}
+        names = dict.fromkeys(task.variant.name for task in fresh or pooled)
         measured[name] = _pooled_rows(name, [row for key in names for row in measured[key]])
     return measured
 
@@ -202,7 +212,10 @@ def _result(
     claims = check_claims(profile, measured)
     limits = [limit for outcome in outcomes for limit in outcome.limits]
     if multi_seed:
-        same = any(task.config.data != "nano" for task in tasks)
+        same = any(
+            task.config.data != "nano" or task.config.client_data or task.config.test
+            for task in tasks
+        )
         measured = measured_means(by_seed, same_records=same)
         claims_by_seed = {
             seed: {claim.id: claim for claim in check_claims(profile, table)}

@@ -17,6 +17,16 @@ COUNTS = frozenset({"members", "others", "groups", "beside", "space"})
 BUDGET = frozenset({"budget"})
 """Where `budgets` says which budget is meant, its number of questions is such a count as well."""
 
+DIFFERENCES = frozenset({"tuned-not-base", "base-not-tuned", "beyond-held-out"})
+"""Values of scope.source with which a Rouge-L is that of one model less that of another."""
+
+NOT_NEGATIVE = frozenset({
+    "bleu", "bytes_sent", "edit_deviation", "edit_distance", "efficiency", "epsilon", "exposure",
+    "flops", "kinds", "loss", "median_length", "overhead", "perplexity", "persons", "queries",
+    "queries_per_person", "vx_pii",
+})  # fmt: skip
+"""Metrics that are at least 0 and may be above 1."""
+
 
 def untuned_seeds(n_seeds: int, first: int, tuned: Sequence[int]) -> list[int]:
     """Return `n_seeds` seeds from `first` on, without those that settings were tuned on."""
@@ -28,11 +38,10 @@ def mean_rows(
 ) -> list[Measurement]:
     """Return the mean over seeds of every row that all of them have, in the first one's order.
 
-    The interval of 95 % is the wider of two: Student's t over the seeds' values, which holds what
-    training, records and chance move from seed to seed; and the rows' own intervals taken together,
-    which hold what records and chance move within one: independent from seed to seed, or the same
-    for all with the `same_records`. Counts add up in n. Hits are left out: where seeds have unlike
-    n, the mean is not their share. A row that one seed could not measure has its reason.
+    The interval of 95 % is that of `mean_margins`, of Student's t over the seeds' values and of the
+    rows' own intervals; it ends where values of the metric do. Counts add up in n. Hits are left
+    out: where seeds have unlike n, the mean is not their share. A row that one seed could not
+    measure has its reason.
     """
     tables = [{_key(row): row for row in reversed(rows)} for rows in by_seed.values()]
     first = next(iter(by_seed.values()), ())
@@ -64,12 +73,23 @@ def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool)
             return replace(mean, value=None, low=None, high=None, reason=reason)
     values = [row.value for row in rows if row.value is not None]
     low, high = interval(
-        values, [row.low for row in rows], [row.high for row in rows], same_records=same_records
+        values,
+        [row.low for row in rows],
+        [row.high for row in rows],
+        same_records=same_records,
+        limits=_limits(rows),
     )
-    is_share = rows[0].metric in share_metrics() or all(row.hits is not None for row in rows)
-    if high is not None and is_share:
-        high = min(1.0, high)
     return replace(mean, value=fmean(values), low=low, high=high)
+
+
+def _limits(rows: Sequence[Measurement]) -> tuple[float, float]:
+    """Return the least and the largest value that a metric can have, as far as it is known."""
+    metric = rows[0].metric
+    if metric == "rouge_l":
+        return -1.0 if rows[0].scope.get("source") in DIFFERENCES else 0.0, 1.0
+    if metric in share_metrics() | {"auc"} or all(row.hits is not None for row in rows):
+        return 0.0, 1.0
+    return 0.0 if metric in NOT_NEGATIVE else -math.inf, math.inf
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
@@ -83,18 +103,17 @@ def interval(
     highs: Sequence[float | None],
     *,
     same_records: bool,
+    limits: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[float | None, float | None]:
     """Return the interval of the mean over seeds of values with intervals of their own, if any.
 
-    It does not go below 0 where no row does. Where a row's has no high end, neither has it.
+    It does not leave `limits`, and has no high end where the interval of a row has none.
     """
     mean, margins = fmean(values), mean_margins(values, lows, highs, same_records=same_records)
     if margins is None:
         return None, None
-    known_lows = [low for low in lows if low is not None]
-    least = 0.0 if min((*values, *known_lows)) >= 0 else -math.inf
     below, above = margins
-    return max(least, mean - below), None if above is None else mean + above
+    return max(limits[0], mean - below), None if above is None else min(limits[1], mean + above)
 
 
 def claims_with_seed_counts(
@@ -142,6 +161,17 @@ def describe_seeds(seeds: Sequence[int], tuned: Sequence[int]) -> str:
     return (
         f"numbers are means over the seeds {_list_seeds(seeds)}, with intervals that hold seeds "
         f"and records; claims are open where intervals overlap{without}"
+    )
+
+
+def describe_tuned(tuned: Sequence[int], used: Iterable[int]) -> str:
+    """Return what to say of seeds that settings were tuned on and claims are judged with, or ""."""
+    both = [seed for seed in dict.fromkeys(used) if seed in tuned]
+    if not both:
+        return ""
+    return (
+        f"settings were tuned on seed {_list_seeds(both)}: what claims say of a single federation "
+        "is judged on it here, and on others with --seeds"
     )
 
 

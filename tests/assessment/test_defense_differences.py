@@ -48,9 +48,10 @@ SCRUB = [
 
 def test_differences_by_hand():
     found = effect(SCRUB, NONE)
-    # -0.3, -0.4, -0.5: mean -0.4, standard deviation 0.1, wider than sqrt(0.05^2 + 0.1^2) = 0.112.
+    # -0.3, -0.4, -0.5: mean -0.4, standard deviation 0.1, beside their own of sqrt(0.05^2 + 0.1^2).
     half, gap = T2 * 0.1 / math.sqrt(3), found.leaks["contextual"].difference
-    assert (gap.value, gap.low, gap.high) == pytest.approx((-0.4, -0.4 - half, -0.4 + half))
+    both = math.sqrt(half**2 + 0.05**2 + 0.1**2)
+    assert (gap.value, gap.low, gap.high) == pytest.approx((-0.4, -0.4 - both, -0.4 + both))
     # No seed differs, so the interval is the records' own.
     mean = found.leaks["contextual"].mean
     assert (mean.value, mean.low, mean.high) == pytest.approx((0.1, 0.05, 0.15))

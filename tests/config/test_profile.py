@@ -97,7 +97,7 @@ source = "table 1"
 statement = "It leaks."
 left = { variant = "plain", metric = "coverage", scope = { source = "tuned" } }
 compare = ">"
-right = { variant = "plain", metric = "coverage", number = "high" }
+right = { variant = "plain", metric = "coverage" }
 factor = 2
 [[claims]]
 id = "leaks-at-all"
@@ -121,7 +121,7 @@ def test_a_profile_is_read_from_a_path(tmp_path):
     assert chosen.name == "mine"
     assert chosen.study[0].simulate == {"training": {"rank": 4}}
     assert chosen.claims[0].left.scope == {"source": "tuned"}
-    assert chosen.claims[0].right == Select(variant="plain", metric="coverage", number="high")
+    assert chosen.claims[0].right == Select(variant="plain", metric="coverage")
     assert chosen.claims[0].factor == 2.0
     assert chosen.claims[1].right == 0.0
     assert chosen.figures[0].value == 0.5

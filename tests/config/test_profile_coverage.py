@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.config import profile
 from fedaudit.config.coverage import CoverageEntry, PaperCoverage, sources, summary, table
-from fedaudit.config.profile import load, parse
+from fedaudit.config.profile import Select, load, parse
 
 ROOT = Path(__file__).parents[2]
 PRINTED = {
@@ -103,6 +103,19 @@ def test_a_list_that_does_not_agree_is_refused(covered, wrong):
 def test_claims_beyond_the_paper_and_profiles_without_a_list_are_fine():
     assert parsed().coverage == ()
     assert parsed({**MISSING, "source": "table 1"}, source="beyond the paper").claims
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED))
+def test_what_a_claim_needs_at_nano_scale_is_not_called_out_of_its_reach(name):
+    chosen = load(name)
+    nano = {variant.name for variant in chosen.study if chosen.runs_at(variant, "nano")}
+    nano |= {variant.pool for variant in chosen.study if variant.name in nano}
+    claims = chosen.claims
+    for entry in chosen.coverage:
+        if entry.state == "not at this scale":
+            for claim in (one for one in claims if entry.source in sources(one.source)):
+                sides = [side for side in (claim.left, claim.right) if isinstance(side, Select)]
+                assert not all(side.variant in nano for side in sides), (entry.source, claim.id)
 
 
 @given(st.lists(st.sampled_from(["shown", "contrary", "not at this scale", "not covered"])))

@@ -53,6 +53,19 @@ def path_of(task):
     return outcome_path(task.variant, task.config, task.folder, task.redactor)
 
 
+def test_a_file_that_an_option_names_is_part_of_what_it_depends_on(task, tmp_path):
+    wordlist = tmp_path / "words.txt"
+    options = {"contextual": {"lists": [str(wordlist)], "prompt": "x" * 5000}}
+    named = replace(task, variant=replace(task.variant, options=options))
+    without = path_of(named)
+    wordlist.write_text("one")
+    first = path_of(named)
+    wordlist.write_text("other")
+    assert len({without, first, path_of(named)}) == 3
+    wordlist.write_text("one")
+    assert path_of(named) == first
+
+
 def test_what_is_kept_is_read_to_the_last_bit_and_for_its_owner_alone(tmp_path):
     path = tmp_path / "outcomes/x.json"
     write_outcome(OUTCOME, path)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.intervals import wilson
-from fedaudit.reproduction.pooling import pool_counts
+from fedaudit.reproduction.pooling import average_means, pool_counts
 
 
 def row(client, hits, n, baseline=None, **scope):
@@ -92,3 +92,21 @@ def test_a_mean_with_hits_is_not_pooled_as_a_share():
         for client, value in (("c0", 12.0), ("c1", 14.0))
     ]
     assert pool_counts(rows) == []
+
+
+def test_a_mean_of_means_has_students_interval_over_federations():
+    def mean_z(federation, value, **more):
+        return Measurement(
+            kind="attribution", plugin="fed_attr", metric="stouffer_z", value=value, n=3,
+            scope={"variant": federation, "clients": "marked"}, **more,
+        )  # fmt: skip
+
+    three = [mean_z(f"f-{value}", value) for value in (10.0, 12.0, 14.0)]
+    [found] = average_means(three, "variant", "f")
+    half = 4.302653 * 2 / 3**0.5
+    assert (found.value, found.n, found.scope["variant"]) == (12.0, 9, "f")
+    assert (found.low, found.high) == pytest.approx((12 - half, 12 + half))
+    [one] = average_means([mean_z("f-3", 10.0)], "variant", "f")
+    assert (one.value, one.low) == (10.0, None)
+    [own] = average_means([mean_z("f-3", 10.0, low=8.0, high=12.0)], "variant", "f")
+    assert (own.low, own.high) == (8.0, 12.0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.profile import parse
 from fedaudit.metrics.intervals import wilson
@@ -44,8 +45,8 @@ def test_by_hand():
     found = mean(*(row(value, "loss", n=10, baseline=value / 2) for value in (2.0, 4.0, 6.0)))
     half = T2 * 2 / math.sqrt(3)
     assert (found.value, found.n, found.baseline) == pytest.approx((4, 30, 2))
-    assert (found.low, found.high) == pytest.approx((0, 4 + half))  # nothing was below 0
-    below = mean(*(row(value, "loss") for value in (-2.0, 4.0, 10.0)))
+    assert (found.low, found.high) == pytest.approx((0, 4 + half))  # no loss is below 0
+    below = mean(*(row(value, "stouffer_z") for value in (-2.0, 4.0, 10.0)))
     assert (below.low, below.high) == pytest.approx((4 - 3 * half, 4 + 3 * half))
     assert below.n is None
 
@@ -71,6 +72,22 @@ def test_no_interval_of_a_share_leaves_what_a_report_allows(metric):
     assert found.low == pytest.approx(0.8 - half)
     assert schema_violation(asdict(found)) == ""
     assert mean(*(replace(one, metric="loss") for one in rows)).high == pytest.approx(0.8 + half)
+
+
+def test_intervals_end_where_values_of_a_metric_do():
+    # Student's t of 0.1, 0.5 and 0.9 reaches from -0.49 to 1.49.
+    values = (0.1, 0.5, 0.9)
+    half = T2 * 0.4 / math.sqrt(3)
+
+    def ends(metric, **scope):
+        found = mean(*(row(value, metric, scope=scope) for value in values))
+        return found.low, found.high
+
+    assert ends("auc") == (0, 1)
+    assert ends("rouge_l", source="tuned") == (0, 1)
+    assert ends("rouge_l", source="tuned-not-base") == pytest.approx((0.5 - half, 1))
+    assert ends("loss") == pytest.approx((0, 0.5 + half))
+    assert ends("a plugin's own") == pytest.approx((0.5 - half, 0.5 + half))
 
 
 def test_a_share_is_never_above_1():
@@ -130,9 +147,12 @@ def test_neither_order_of_seeds_nor_anything_else_moves_the_mean_out_of_its_inte
 )
 def test_intervals_move_and_grow_with_the_values(values, factor, by):
     none = [None] * len(values)
-    low, high = interval([value - 100 for value in values], none, none, same_records=False)
+    endless = (-math.inf, math.inf)
+    low, high = interval(
+        [value - 100 for value in values], none, none, same_records=False, limits=endless
+    )
     moved = [factor * (value - 100) + by - 100 for value in values]
-    least, most = interval(moved, none, none, same_records=False)
+    least, most = interval(moved, none, none, same_records=False, limits=endless)
     assert (least, most) == pytest.approx(
         (factor * low + by - 100, factor * high + by - 100), rel=1e-6, abs=1e-6
     )
@@ -255,6 +275,63 @@ def test_several_seeds_are_means_of_untuned_ones_without_the_studys_own(trained)
     [_, told] = found.limits
     assert told.startswith("numbers are means over the seeds 1, 2, 3,")
     assert told.endswith("settings were tuned on 0, which are none of them")
+
+
+def test_what_is_judged_on_a_tuned_seed_is_said_and_a_number_of_seeds_has_none(trained):
+    [_, told] = study().limits
+    assert told.startswith("settings were tuned on seed 0: ")
+    trained.clear()
+    one = study(seeds=1)
+    assert trained == [("a", 1), ("b", 1)]
+    assert (one.seeds, one.limits) == ((1,), ("told",))
+    assert study(settings={"seed": 4}).limits == ("told",)
+
+
+def test_a_seed_of_the_users_own_makes_no_pool_of_one_federation(trained):
+    # "a-5" with seed 9 would be "a" with seed 9 once more, and count in the pool as another.
+    found = study(settings={"seed": 9})
+    assert trained == [("a", 9), ("b", 9)]
+    pooled = [one for one in found.measurements if one.scope["variant"] == "both"]
+    assert [(one.hits, one.n) for one in pooled] == [(19, 100)]
+
+
+@pytest.mark.parametrize("seeds", [None, 3])
+@pytest.mark.parametrize("seed", ["abc", 1.5, True])
+def test_a_seed_that_is_no_whole_number_is_refused(trained, seed, seeds):
+    with pytest.raises(UsageError, match="seed takes int"):
+        study(seeds=seeds, settings={"seed": seed})
+    assert trained == []
+
+
+def test_a_scales_own_seed_is_a_seed_of_its_own(trained, monkeypatch):
+    own = {"name": "a-5", "scale": {"nano": {"seed": 5}}}
+    table = {"name": "p", "scale": {"nano": {}}, "study": [{"name": "a"}, own]}
+    monkeypatch.setitem(globals(), "PROFILE", parse(table))
+    study(seeds=2)
+    assert trained == [("a", 0), ("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "same"),
+    [
+        ({}, False),
+        ({"client_data": {"c0": "a.jsonl", "c1": "b.jsonl"}}, True),
+        ({"test": "t.jsonl"}, True),
+    ],
+)
+def test_files_of_records_are_the_same_for_all_seeds(
+    trained, monkeypatch, tmp_path, settings, same
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.jsonl", "b.jsonl", "t.jsonl"):
+        Path(name).write_text("{}\n")
+    given = []
+    monkeypatch.setattr(runner, "prepare", lambda config, folder: None)
+    monkeypatch.setattr(
+        runner, "measured_means", lambda by, *, same_records: given.append(same_records) or {}
+    )
+    study(seeds=2, settings=settings)
+    assert given == [same]
 
 
 def test_a_claim_whose_intervals_overlap_stays_open(trained, monkeypatch):

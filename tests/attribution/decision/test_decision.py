@@ -290,6 +290,10 @@ def test_strengths_are_means_of_the_marks_that_count():
         for row in measurements.mean_z_rows(found, {"a": "m0", "b": "", "c": ""})
     }
     assert told == {"marked": (6.0, 1), "innocent": (0.5, 2)}  # (2 - 1) / 2
+    one, two = measurements.mean_z_rows(found, {"a": "m0", "b": "", "c": ""})
+    assert (one.low, one.high) == pytest.approx((6 - 1.959964, 6 + 1.959964))
+    # The standard deviation of 2 and -1 is 3 / sqrt(2): t(1) 3 / sqrt(2) / sqrt(2).
+    assert (two.low, two.high) == pytest.approx((0.5 - 12.706205 * 1.5, 0.5 + 12.706205 * 1.5))
     assert list(measurements.mean_z_rows(Decision(tests=()), {})) == []
 
 
