@@ -1,6 +1,6 @@
 """What a report says in words: the answer, why, and what was audited."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.report import query
@@ -10,6 +10,8 @@ from fedaudit.report.verdict.policy import is_own_data
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
 
 MOST_REASONS = 20
+MOST_FILES = 12
+"""Of data on a terminal: a study of many federations has hundreds."""
 
 ANSWERS = {
     "fail": "Personal data of other parties can be pulled out of this model, more of it than the"
@@ -198,11 +200,20 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
         ("round", _round(report)),
         ("adapter's effect", _effect(target["effect"]) or (is_prompted and NOT_MEASURED)),
         ("prompt start", _prompt_start(target["beginning"], is_prompted=is_prompted)),
-        *(("data", _data(file)) for file in report["data"]),
+        *(("data", text) for text in _data_files(report["data"])),
         ("budget", _budget(report["budget"])),
         ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
     ]
     return [(name, value) for name, value in lines if value]
+
+
+def _data_files(files: Sequence[Row]) -> list[str]:
+    """Return the first files of data, and how many more there are."""
+    remaining = len(files) - MOST_FILES
+    return [
+        *(_data(file) for file in files[:MOST_FILES]),
+        *([f"and {remaining:,} more in report.json"] if remaining > 0 else []),
+    ]
 
 
 def _round(report: Row) -> str:

@@ -6,9 +6,11 @@ from example_report import number
 from gated_report import perplexity, picked, printed, report, study, table
 from rich.cells import cell_len
 from rich.console import Console
+from study_report import study_report
 
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.text.attacks import attack_summaries
+from fedaudit.report.text.summary import audited_facts
 
 
 def test_a_study_has_one_line_a_variant_and_key():
@@ -33,6 +35,18 @@ def test_a_study_has_one_line_a_variant_and_key():
     assert "Throughout: client all, variant variant-0." in kinds.notes
     assert "For the other variants see report.json." in kinds.notes
     assert len(attack_summaries(report(rows))) == 3
+
+
+def test_the_terminal_names_a_dozen_of_a_studys_files():
+    made = study_report().to_json()
+
+    def told(count):
+        files = [{"path": f"c{n}.jsonl", "records": 3, "annotation": ""} for n in range(count)]
+        facts = audited_facts({**made, "data": files})
+        return [text for name, text in facts if name == "data"]
+
+    assert told(12) == [f"c{n}.jsonl: 3 records" for n in range(12)]
+    assert told(400) == [*told(12), "and 388 more in report.json"]
 
 
 def test_what_no_row_of_all_clients_stands_for_stays():
