@@ -27,6 +27,9 @@ from fedaudit.system.files import sha256
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
 
+MOST_NAMED = 20
+"""Clients that a limit names one by one."""
+
 
 def decided_report(
     scores: Scores,
@@ -37,6 +40,7 @@ def decided_report(
     start_time: datetime,
     commitments: Path | None = None,
     log: Path | None = None,
+    sets_known: bool | None = None,
     federations: int | None = None,
     progress: Progress = no_progress,
 ) -> "Report":
@@ -44,9 +48,12 @@ def decided_report(
 
     With a file of published `commitments`, marks that are not among them flag nobody. With the
     server's `log` of sums, the decision knows what each estimate holds of other clients, and the
-    report says what each client itself adds to its scores. `federations` like this one are
-    simulated of each strength of a mark, as many as take some seconds unless they are given.
+    report says what each client itself adds to its scores. `sets_known` without a log is for who
+    checks such a report and lacks the log: what does not follow from the sets is as it is there.
+    `federations` like this one are simulated of each strength of a mark, as many as take some
+    seconds unless they are given.
     """
+    sets_known = log is not None if sets_known is None else sets_known
     combinations = known_designs.read_log(log, scores.run) if log else {}
     shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
     if commitments:
@@ -62,7 +69,7 @@ def decided_report(
             "threshold": threshold,
             "alpha": alpha,
             "committed": committed.status is not None,
-            "sets_known": log is not None,
+            "sets_known": sets_known,
             "federations": simulated,
         },
         start_time=start_time,
@@ -80,21 +87,29 @@ def decided_report(
                 simulated,
                 threshold=threshold,
                 alpha=alpha,
-                sets_known=log is not None,
+                sets_known=sets_known,
                 progress=progress,
             ),
         ],
         decision=committed.decision,
         limits=[
-            *protocol_limits(committed.decision, sets_known=log is not None),
-            *_shared_sets_caveats(scores),
-            *commitment.key_caveats(scores, committed.status, opened=False),
-            *_missing(scores),
-            *simulation_caveats(scores, simulated),
+            *protocol_limits(committed.decision, sets_known=sets_known),
+            *scores_limits(scores, committed.status, simulated),
         ],
         seeds={},
         device="cpu",
     )
+
+
+def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: int) -> list[str]:
+    """Return the limits of a decision over scores that hold whatever the sets of its sums were."""
+    return [
+        *_shared_sets_caveats(scores),
+        *commitment.key_caveats(scores, status, opened=False),
+        *_missing(scores),
+        *_left_out(scores),
+        *simulation_caveats(scores, federations),
+    ]
 
 
 def simulated_rows(
@@ -154,6 +169,34 @@ def _missing(scores: Scores) -> list[str]:
     gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]
     return [f"rounds without scores: {', '.join(shown)}"] if shown else []
+
+
+def _left_out(scores: Scores) -> list[str]:
+    """Return a limit that names the clients without an estimate in some of the scored rounds."""
+    absent = {
+        client: [r.round for r in scores.rounds if client not in r.clients]
+        for client in scores.clients
+    }
+    partly = {c: rounds for c, rounds in absent.items() if 0 < len(rounds) < len(scores.rounds)}
+    if not partly:
+        return []
+    listing = [f"{client} in {_ranges(rounds)}" for client, rounds in partly.items()]
+    more = f"; and of {len(listing) - MOST_NAMED} more" if len(listing) > MOST_NAMED else ""
+    return [
+        "rounds without an estimate of a client, which took no part in them or was left out: "
+        f"{'; '.join(listing[:MOST_NAMED])}{more}"
+    ]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return numbers as "1, 3 to 5"."""
+    groups: list[list[int]] = []
+    for number in sorted(numbers):
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return ", ".join(f"{g[0]} to {g[-1]}" if len(g) > 1 else str(g[0]) for g in groups)
 
 
 def file_row(path: Path, records: int) -> dict[str, Any]:
