@@ -250,6 +250,43 @@ def test_the_accuseds_own_commitments_are_compared(run, bundle):
     run.refused(3, *words, says="There is no file of commitments none.json")
 
 
+def test_the_plugin_of_a_mark_that_stays_closed_is_the_published_one(run, bundle):
+    handmade.marks(Path("marks.json"), count=2)
+    for name in ("s.json", "public.json"):
+        Path(name).unlink()
+    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
+    score(run)
+    for folder in ("b", "o"):
+        shutil.rmtree(folder)
+    given = ("--commitments", "public.json")
+    assert decide(run, *given).code == 1
+    assert pack(run, commitments=(*given, "--mark", "m0")).code == 0
+    assert "not checked: commitment of mark m1 (the mark is not opened)" in verify(run).out
+    rewrite("b/scores.json", lambda table: table["marks"].update(m1="kgw"))
+    rehash("scores.json")
+    assert "commitment of mark m1 (the scores are of a mark by kgw" in "".join(
+        differing(verify(run))
+    )
+
+
+def test_a_mark_that_its_plugin_never_issued(run, bundle):
+    assert "same: mark m0 is one that fictitious issues" in verify(run).out
+
+    def make_up(table):
+        table["marks"][0]["secret"]["entity"] = "St. Mary Hospital Springfield"
+
+    rewrite("marks.json", make_up)
+    says = "marks.json: the mark m0 is not the one that fictitious issues for its seed"
+    words = ("--watermark", "marks.json", *ALONE)
+    run.refused(3, "attribute", "score", "est", "--out", "t.json", *words, says=says)
+    run.refused(3, "attribute", "--rounds", "fed", "--out", "p", *words, says=says)
+    shutil.copy("marks.json", "b/watermark.json")
+    rehash("watermark.json")
+    assert "mark m0 is one that fictitious issues (not for its seed" in "".join(
+        differing(verify(run))
+    )
+
+
 # decisions that knew the sets
 
 

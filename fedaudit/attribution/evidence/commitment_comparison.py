@@ -9,7 +9,7 @@ from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.scores import Scores
 from fedaudit.audit.verification.report import Check, State
 from fedaudit.federation import commitments as commitments_file
-from fedaudit.federation.commitments import Commitments
+from fedaudit.federation.commitments import Commitment, Commitments
 from fedaudit.system.files import sha256
 
 PUBLISHED = "as published"
@@ -42,8 +42,8 @@ def compare_commitments(
     if files.trusted and not committed:
         why = "it was made without them: none of those that are not opened counts as a test"
         yield Check(state="differs", kind="decision", name="by commitments", why=why)
-    digests = {} if files.trusted is None else _digests(commitments_file.read(files.trusted))
-    yield from _check_marks(marks, scores, digests, files.trusted)
+    entries = commitments_file.read(files.trusted).commitments if files.trusted else ()
+    yield from _check_marks(marks, scores, {e.id: e for e in entries}, files.trusted)
 
 
 def _compare_published(files: CommitmentFiles) -> Check:
@@ -85,16 +85,18 @@ def _differences(bundled: Mapping[str, str], published: Mapping[str, str]) -> st
 
 
 def _check_marks(
-    marks: Sequence[Mark], scores: Scores, published: Mapping[str, str], path: Path | None
+    marks: Sequence[Mark], scores: Scores, published: Mapping[str, Commitment], path: Path | None
 ) -> Iterator[Check]:
     """Yield whether each opened mark is the one that was committed to, and tested."""
     digests = commitment.commitment_digests(marks)
     opened = {mark.id for mark in marks}
-    for mark in scores.marks:
-        digest = digests.get(mark)
+    for mark, plugin in scores.marks.items():
+        digest, entry = digests.get(mark), published.get(mark)
         state: State = "differs"
         why = ""
-        if mark not in opened:
+        if entry and entry.plugin != plugin:
+            why = f"the scores are of a mark by {plugin}, {path} has one by {entry.plugin}"
+        elif mark not in opened:
             state, why = "not checked", "the mark is not opened"
         elif digest != scores.commitments.get(mark):
             why = "the opened mark, or its settings, are not those that the scores name"
@@ -102,7 +104,7 @@ def _check_marks(
             state, why = "not checked", "the mark has no salt: nothing was committed to"
         elif not path:
             state, why = "not checked", f"the bundle has no {commitments_file.NAME}"
-        elif digest != published.get(mark):
+        elif entry is None or digest != entry.sha256:
             why = f"{path.name} has none of it or that of another"
         else:
             state = "same"

@@ -1,10 +1,11 @@
 """An attribution checked by somebody else: everything after the estimates is computed again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.evidence import bundle, decision_rows, report_file
@@ -12,9 +13,10 @@ from fedaudit.attribution.evidence.commitment_comparison import (
     CommitmentFiles,
     compare_commitments,
 )
+from fedaudit.attribution.evidence.decision_rows import state_of
 from fedaudit.attribution.evidence.report_comparison import compare_report
 from fedaudit.attribution.evidence.score_comparison import compare_scores
-from fedaudit.attribution.owner import scoring
+from fedaudit.attribution.owner import detection, scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.audit.verification.report import Check
 from fedaudit.federation import watermark_keys as marks_file
@@ -58,6 +60,7 @@ def verify_bundle(
         raise InputError(f"{folder} misses {bundle.COMMITMENTS}, which the report is about.")
     files = CommitmentFiles(bundled=public, published=commitments)
     yield from compare_commitments(files, marks, scores, committed=config["committed"])
+    yield from _check_issued(marks)
     again = scoring.score(folder / bundle.ESTIMATES, estimates, marks, pool, progress=progress)
     yield from compare_scores(scores, again, [mark.id for mark in marks])
     yield from compare_report(report, scores, folder / bundle.SCORES, public, log)
@@ -76,3 +79,16 @@ def _check_files(contents: bundle.Bundle, folder: Path) -> Iterator[Check]:
     for name in sorted(set(bundle.files_below(folder)) - {bundle.NAME, *contents.files}):
         why = f"{bundle.NAME} does not name it"
         yield Check(state="not checked", kind="file", name=name, why=why)
+
+
+def _check_issued(marks: Sequence[Mark]) -> Iterator[Check]:
+    """Yield whether each opened mark is one that its plugin issues, and not one made up."""
+    for mark, plugin in detection.watermark_plugins(marks):
+        name = f"{mark.id} is one that {mark.name} issues"
+        has_issued = plugin.has_issued(mark.secret)
+        if has_issued is None:
+            why = "the plugin cannot tell"
+            yield Check(state="not checked", kind="mark", name=name, why=why)
+        else:
+            why = "" if has_issued else "not for its seed and index: what it is about may exist"
+            yield Check(state=state_of(has_issued), kind="mark", name=name, why=why)
