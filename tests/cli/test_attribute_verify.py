@@ -332,6 +332,18 @@ def lower_needed(table):
         row.update(value=1e-90)
 
 
+def raise_p_values(table):
+    for row in of_client(table, "c1", "p_value"):
+        row.update(value=0.5)
+    table["findings"][0]["evidence"]["p_value"] = 0.5
+
+
+def name_a_list(table):
+    for metric in ("p_value", "stouffer_z"):
+        for row in of_client(table, "c2", metric):
+            row["scope"].update(client=["c2"], mark=["m0"])
+
+
 def drop_p_values(table):
     p_values = of_client(table, "c2", "p_value")
     table["measurements"] = [row for row in table["measurements"] if row not in p_values]
@@ -349,7 +361,9 @@ def drop_limits(table):
         (drop_finding, "decision findings by the report's own rows"),
         (rename_finding, "decision findings by the report's own rows"),
         (lower_needed, "decision findings by the report's own rows"),
+        (raise_p_values, "decision findings by the report's own rows"),
         (drop_p_values, "Z of every client"),
+        (name_a_list, "Z of every client"),
         (drop_limits, "decision limits without the sets"),
     ],
 )

@@ -1,6 +1,6 @@
 """Rows of a decision, checked as far as they follow from the scores without the sets of sums."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +62,37 @@ def state_of(same: bool) -> State:
 
 def _needs_sets(row: Row) -> bool:
     """Return whether a row depends on what estimates hold of other clients."""
-    by_protocol = row["plugin"] == PROTOCOL
-    return by_protocol and (row["metric"] in ("p_value", CONTRIBUTION) or _is_statistic(row))
+    return row["metric"] == CONTRIBUTION or _is_statistic(row) or _is_p_value(row)
 
 
 def _is_statistic(row: Row) -> bool:
     """Return whether a row is the protocol's Z of a client over all rounds."""
-    kind = (row["plugin"], row["metric"], set(row["scope"]))
-    return kind == (PROTOCOL, "stouffer_z", OF_A_TEST)
+    return row["metric"] == "stouffer_z" and _is_of_a_test(row, set(row["scope"]))
+
+
+def _is_p_value(row: Row) -> bool:
+    """Return whether a row is a p-value of such a Z, before Holm or after it."""
+    return row["metric"] == "p_value" and _is_of_a_test(row, set(row["scope"]) - {"adjusted"})
+
+
+def _is_of_a_test(row: Row, names: Collection[str]) -> bool:
+    """Return whether a row is the protocol's, of one client and one mark."""
+    values = (row["scope"].get(name) for name in OF_A_TEST)
+    return (
+        row["plugin"] == PROTOCOL
+        and set(names) == OF_A_TEST
+        and all(isinstance(x, str) for x in values)
+    )
 
 
 def _flagging(report: Row) -> list[Row]:
     """Return the Z that exceed what they must; a mark that cannot flag has nothing to exceed."""
     rows = (row for row in report["measurements"] if _is_statistic(row))
-    return [row for row in rows if row["baseline"] is not None and row["value"] > row["baseline"]]
+    return [
+        row
+        for row in rows
+        if None not in (row["value"], row["baseline"]) and row["value"] > row["baseline"]
+    ]
 
 
 def _statistic(scores: Scores, row: Row) -> tuple[float | None, int]:
@@ -109,24 +126,22 @@ def _check_tests(old: Sequence[Row], new: Sequence[Row], scores: Scores) -> Chec
 
 def _check_findings(report: Row) -> Check:
     """Return whether findings are of those whom the report's own rows flag, and say the same."""
-    alpha = report["run"]["config"]["alpha"]
+    config = report["run"]["config"]
     adjusted = {
         (row["scope"]["client"], row["scope"]["mark"]): row["value"]
         for row in report["measurements"]
-        if row["plugin"] == PROTOCOL
-        and row["metric"] == "p_value"
-        and set(row["scope"]) == {*OF_A_TEST, "adjusted"}
+        if _is_p_value(row) and "adjusted" in row["scope"]
     }
-    expected = {}
+    expected, possible = [], True
     for row in _flagging(report):
         client, mark = row["scope"]["client"], row["scope"]["mark"]
-        p_value = adjusted.get((client, mark))
-        if p_value is not None and p_value <= alpha:
-            z, needed = round(row["value"], 2), round(row["baseline"], 2)
-            expected[client] = (mark, z, needed, p_value, row["n"])
+        z, needed, p_value = row["value"], row["baseline"], adjusted.get((client, mark))
+        is_significant = p_value is not None and p_value <= config["alpha"]
+        possible = possible and is_significant and needed >= config["threshold"]
+        expected.append((client, mark, round(z, 2), round(needed, 2), p_value, row["n"]))
     fields = ("client", "mark", "z", "needed", "p_value", "rounds")
     stated = [tuple(f["evidence"].get(field) for field in fields) for f in report["findings"]]
-    same = sorted(stated, key=repr) == sorted(((c, *x) for c, x in expected.items()), key=repr)
+    same = possible and sorted(stated, key=repr) == sorted(expected, key=repr)
     return Check(state=state_of(same), kind="decision", name="findings by the report's own rows")
 
 
