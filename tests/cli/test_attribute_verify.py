@@ -9,6 +9,7 @@ import pytest
 from command import Command
 
 from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.report.verdict.criteria import Policy
 from fedaudit.system.files import sha256
 
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
@@ -450,6 +451,7 @@ def test_an_estimate_that_was_left_out_is_named(run, bundle):
         (lambda t: t["data"].append({**t["data"][0], "path": "x"}), "report data (other files"),
         (lambda t: t["data"][0].update(records=9), "report data (other files"),
         (lambda t: t["seeds"].update(sets=1), "report other sections (seeds)"),
+        (lambda t: t["budget"].update(queries=9), "report other sections (budget)"),
     ],
 )
 def test_other_parts_of_a_report_are_compared(run, bundle, change, says):
@@ -483,6 +485,27 @@ def test_files_that_a_bundle_does_not_name(run, bundle):
     rehash("report.json")
     rewrite("b/bundle.json", lambda table: table["files"].pop("commitments.json"))
     run.refused(3, *words, says="b misses commitments.json, which the report is about")
+
+
+def test_when_and_how_long_a_decision_took_may_differ(run, bundle):
+    def change(table):
+        table["budget"].update(seconds=9e9)
+        table["run"].update(started="2019-01-01T00:00:00+00:00")
+
+    rewrite("b/report.json", change)
+    rehash("report.json")
+    assert verify(run).code == 0
+
+
+def test_a_verdict_by_a_policy_of_its_own(run, bundle):
+    def change(table):
+        table["verdict"]["policy"] = Policy().table()
+
+    rewrite("b/report.json", change)
+    rehash("report.json")
+    assert differing(verify(run)) == [
+        "verdict fail (by a policy of its own, which no decision has)"
+    ]
 
 
 @pytest.mark.parametrize(
