@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
+from fedaudit.attribution import missing_scores
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
@@ -26,9 +26,6 @@ from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
-
-MOST_NAMED = 20
-"""Clients that a limit names one by one."""
 
 
 def decided_report(
@@ -106,8 +103,7 @@ def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: i
     return [
         *_shared_sets_caveats(scores),
         *commitment.key_caveats(scores, status, opened=False),
-        *_missing(scores),
-        *_left_out(scores),
+        *missing_scores.caveats(scores),
         *simulation_caveats(scores, federations),
     ]
 
@@ -161,42 +157,6 @@ def _shared_sets_caveats(scores: Scores) -> list[str]:
         f"the estimates {where} are made of sums over {sets} sets a round that they share; the "
         "decision draws what they hold of each other from how such sets are drawn"
     ]
-
-
-def _missing(scores: Scores) -> list[str]:
-    """Return a limit where rounds between those that were scored have no scores."""
-    numbers = [0, *sorted(r.round for r in scores.rounds if r.round > 0)]
-    gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
-    shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]
-    return [f"rounds without scores: {', '.join(shown)}"] if shown else []
-
-
-def _left_out(scores: Scores) -> list[str]:
-    """Return a limit that names the clients without an estimate in some of the scored rounds."""
-    absent = {
-        client: [r.round for r in scores.rounds if client not in r.clients]
-        for client in scores.clients
-    }
-    partly = {c: rounds for c, rounds in absent.items() if 0 < len(rounds) < len(scores.rounds)}
-    if not partly:
-        return []
-    listing = [f"{client} in {_ranges(rounds)}" for client, rounds in partly.items()]
-    more = f"; and of {len(listing) - MOST_NAMED} more" if len(listing) > MOST_NAMED else ""
-    return [
-        "rounds without an estimate of a client, which took no part in them or was left out: "
-        f"{'; '.join(listing[:MOST_NAMED])}{more}"
-    ]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as "1, 3 to 5"."""
-    groups: list[list[int]] = []
-    for number in sorted(numbers):
-        if groups and number == groups[-1][-1] + 1:
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-    return ", ".join(f"{g[0]} to {g[-1]}" if len(g) > 1 else str(g[0]) for g in groups)
 
 
 def file_row(path: Path, records: int) -> dict[str, Any]:
