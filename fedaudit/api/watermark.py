@@ -95,6 +95,13 @@ class Watermark(Plugin, ABC):
         """Return the secret with prompts made of `texts`, where the test has prompts at all."""
         return dict(secret)
 
+    def has_issued(self, secret: Mapping[str, Any]) -> bool | None:
+        """Return whether a secret is one that `issue` gives for what it names; None: cannot tell.
+
+        Else its owner may have made it up: of something that exists, or so that a model knows it.
+        """
+        return None
+
     @abstractmethod
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Return what a model under test is asked, once each."""

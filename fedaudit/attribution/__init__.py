@@ -7,7 +7,10 @@
 * `committed_decision`: A decision over scores that counts published commitments only, with its
   rows.
 * `estimates`: Estimates on disk: all that the owner of a watermark gets from the server.
+* `federation_checks`: Checks that files of estimates and of scores share: clients, rounds,
+  weights, masks.
 * `measurements`: What attribution measured, as rows of a report.
+* `missing_scores`: Rounds and estimates without scores, as limits of a report.
 * `pipeline`: Attribution from a federation's folder or from scores, to a report.
 * `plaintext`: The context of methods that need plaintext: a federation's rounds as they were
   stored.

@@ -6,12 +6,13 @@ does not say which sets were asked for: whoever knows the designs can solve for 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.attribution import federation_checks as checks
 from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
@@ -110,23 +111,41 @@ def _round(item: Mapping[str, Any]) -> RoundEstimates:
 
 
 def _check(estimates: Estimates, folder: Path) -> None:
-    numbers = [r.round for r in estimates.rounds]
-    if repeated := sorted({n for n in numbers if numbers.count(n) > 1}):
-        raise InputError(f"{folder} has round {repeated[0]} twice.")
     path = folder / NAME
+    checks.check_round_numbers([r.round for r in estimates.rounds], str(folder))
+    checks.check_clients(estimates.clients, str(path))
+    checks.check_update(estimates.shares, estimates.clients, estimates.dimension, str(path))
     for client in estimates.clients:
         check_name(client, path, "the client")
     for record in estimates.rounds:
-        check_settings(record, len(record.estimates), f"{folder}: round {record.round}")
-        clients = [estimate.client for estimate in record.estimates]
-        if len(set(clients)) < len(clients):
-            raise InputError(f"{folder}: round {record.round} names a client twice.")
-        if strangers := sorted(set(clients) - set(estimates.clients)):
-            raise InputError(f"{folder}: round {record.round} names {strangers[0]!r}, no client.")
-        for name in (record.start, *(estimate.adapter for estimate in record.estimates)):
-            for file in (adapters.CONFIG, adapters.WEIGHTS):
-                check_inside(f"{name}/{file}", path)
-                _check_file(folder, f"{name}/{file}", estimates.files)
+        _check_round(record, estimates.clients, folder)
+    names = adapter_files(estimates)
+    for name in dict.fromkeys((*estimates.files, *names)):
+        check_inside(name, path)
+    if strangers := sorted(set(estimates.files) - set(names)):
+        raise InputError(f"{path} names the file {strangers[0]!r}, which no round has.")
+    for name in names:
+        _check_file(folder, name, estimates.files)
+
+
+def _check_round(record: RoundEstimates, known_clients: Sequence[str], folder: Path) -> None:
+    where = f"{folder}: round {record.round}"
+    check_settings(record, len(record.estimates), where)
+    clients = [estimate.client for estimate in record.estimates]
+    if len(set(clients)) < len(clients):
+        raise InputError(f"{where} names a client twice.")
+    if strangers := sorted(set(clients) - set(known_clients)):
+        raise InputError(f"{where} names {strangers[0]!r}, no client.")
+    checks.check_masks([x for e in record.estimates for x in (e.strength, e.effective)], where)
+
+
+def adapter_files(estimates: Estimates) -> list[str]:
+    """Return the files of all rounds' adapters, as paths within the folder, each once."""
+    folders = [
+        name for r in estimates.rounds for name in (r.start, *(e.adapter for e in r.estimates))
+    ]
+    files = (adapters.CONFIG, adapters.WEIGHTS)
+    return list(dict.fromkeys(f"{folder}/{file}" for folder in folders for file in files))
 
 
 def _check_file(folder: Path, name: str, files: Mapping[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
+from fedaudit.attribution import missing_scores
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
@@ -37,6 +37,7 @@ def decided_report(
     start_time: datetime,
     commitments: Path | None = None,
     log: Path | None = None,
+    sets_known: bool | None = None,
     federations: int | None = None,
     progress: Progress = no_progress,
 ) -> "Report":
@@ -44,9 +45,12 @@ def decided_report(
 
     With a file of published `commitments`, marks that are not among them flag nobody. With the
     server's `log` of sums, the decision knows what each estimate holds of other clients, and the
-    report says what each client itself adds to its scores. `federations` like this one are
-    simulated of each strength of a mark, as many as take some seconds unless they are given.
+    report says what each client itself adds to its scores. `sets_known` without a log is for who
+    checks such a report and lacks the log: what does not follow from the sets is as it is there.
+    `federations` like this one are simulated of each strength of a mark, as many as take some
+    seconds unless they are given.
     """
+    sets_known = log is not None if sets_known is None else sets_known
     combinations = known_designs.read_log(log, scores.run) if log else {}
     shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
     if commitments:
@@ -62,7 +66,7 @@ def decided_report(
             "threshold": threshold,
             "alpha": alpha,
             "committed": committed.status is not None,
-            "sets_known": log is not None,
+            "sets_known": sets_known,
             "federations": simulated,
         },
         start_time=start_time,
@@ -80,21 +84,28 @@ def decided_report(
                 simulated,
                 threshold=threshold,
                 alpha=alpha,
-                sets_known=log is not None,
+                sets_known=sets_known,
                 progress=progress,
             ),
         ],
         decision=committed.decision,
         limits=[
-            *protocol_limits(committed.decision, sets_known=log is not None),
-            *_shared_sets_caveats(scores),
-            *commitment.key_caveats(scores, committed.status, opened=False),
-            *_missing(scores),
-            *simulation_caveats(scores, simulated),
+            *protocol_limits(committed.decision, sets_known=sets_known),
+            *scores_limits(scores, committed.status, simulated),
         ],
         seeds={},
         device="cpu",
     )
+
+
+def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: int) -> list[str]:
+    """Return the limits of a decision over scores that hold whatever the sets of its sums were."""
+    return [
+        *_shared_sets_caveats(scores),
+        *commitment.key_caveats(scores, status, opened=False),
+        *missing_scores.caveats(scores),
+        *simulation_caveats(scores, federations),
+    ]
 
 
 def simulated_rows(
@@ -146,14 +157,6 @@ def _shared_sets_caveats(scores: Scores) -> list[str]:
         f"the estimates {where} are made of sums over {sets} sets a round that they share; the "
         "decision draws what they hold of each other from how such sets are drawn"
     ]
-
-
-def _missing(scores: Scores) -> list[str]:
-    """Return a limit where rounds between those that were scored have no scores."""
-    numbers = [0, *sorted(r.round for r in scores.rounds if r.round > 0)]
-    gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
-    shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]
-    return [f"rounds without scores: {', '.join(shown)}"] if shown else []
 
 
 def file_row(path: Path, records: int) -> dict[str, Any]:

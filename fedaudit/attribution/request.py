@@ -10,6 +10,7 @@ from fedaudit.api.watermark import Mark
 from fedaudit.attribution import measurements, plaintext
 from fedaudit.attribution.decision.decision import check_limits
 from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import Machine
 from fedaudit.attribution.server import estimation, query_plan
 from fedaudit.attribution.server.query_plan import ProtocolConfig
@@ -82,8 +83,7 @@ def resolve_request(request: AttributionRequest) -> ResolvedRequest:
             f"{federation.path} holds no watermark file: name the owner's with --watermark."
         )
     marks = [mark.with_options(request.options) for mark in marks_file.read(path)]
-    for mark in marks:
-        registry.create("watermark", mark.name, mark.options)
+    detection.check_issued(marks, path)
     if measurements.PROTOCOL in request.methods:
         query_plan.plan(federation, request.protocol_config)
     default_path = federation.path / commitments.NAME

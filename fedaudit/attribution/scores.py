@@ -1,7 +1,6 @@
 """The owner's scores on disk: what each mark's test found for every estimate of every round."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,13 +8,12 @@ from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Score
+from fedaudit.attribution import federation_checks as checks
 from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
 from fedaudit.config.options import build
 from fedaudit.system.files import atomic_text, check_version, read_json
 
 SCHEMA_VERSION = "1.0"
-LARGEST_DIMENSION = 2**63
-"""Numbers in an update; no model has as many."""
 LARGEST = 1_000.0
 """The largest score, in standard deviations: a decision computes a law that is as wide as the
 scores, in time that grows with their square. Marked clients had 8 to 17 in trials."""
@@ -110,11 +108,10 @@ def _scores(table: Mapping[str, Any]) -> dict[str, Score]:
 
 
 def _check(scores: Scores, path: Path) -> None:
-    numbers = [r.round for r in scores.rounds]
-    if len(set(numbers)) < len(numbers):
-        raise InputError(f"{path} has a round twice.")
-    if len(set(scores.clients)) < len(scores.clients):
-        raise InputError(f"{path} has a client twice.")
+    checks.check_round_numbers([r.round for r in scores.rounds], str(path))
+    checks.check_clients(scores.clients, str(path))
+    if strangers := sorted({*scores.tests, *scores.commitments} - set(scores.marks)):
+        raise InputError(f"{path} tells of a mark {strangers[0]!r}, which it did not test.")
     for record in scores.rounds:
         tables = (record.reference, *record.clients.values())
         if set(record.clients) - set(scores.clients) or any(
@@ -135,19 +132,12 @@ def _check(scores: Scores, path: Path) -> None:
 
 
 def _check_masks(scores: Scores, path: Path) -> None:
-    """Refuse masks that no estimate can have: the report says how much they leak."""
     for record in scores.rounds:
-        check_settings(record, len(record.clients), f"{path}: round {record.round}")
+        where = f"{path}: round {record.round}"
+        check_settings(record, len(record.clients), where)
         masks = (record.strength, record.effective)
-        numbers = [value for table in masks for value in table.values()]
-        if any(set(table) != set(record.clients) for table in masks if any(masks)) or not all(
-            isinstance(value, int | float) and 0 < value < math.inf for value in numbers
-        ):
-            raise InputError(f"{path}: round {record.round} has no strength of its clients' masks.")
-    shares = scores.weights
-    if any(not 0 < share < math.inf for share in shares.values()) or (
-        shares and set(scores.clients) - set(shares)
-    ):
-        raise InputError(f"{path}: its clients' weights must be positive, one for each.")
-    if not 0 <= scores.dimension <= LARGEST_DIMENSION:
-        raise InputError(f"{path}: the dimension of an update is not from 0 to 2^63.")
+        # Neither is known of scores by an earlier version.
+        if any(masks) and any(set(table) != set(record.clients) for table in masks):
+            raise InputError(f"{where} has no strength of its clients' masks.")
+        checks.check_masks([*record.strength.values(), *record.effective.values()], where)
+    checks.check_update(scores.weights, scores.clients, scores.dimension, str(path))

@@ -1,10 +1,6 @@
 """What a simulation starts from: documents dealt to clients, and the initial adapter."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +24,7 @@ from fedaudit.simulation.data.client_files import ordered, read_client_files
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
-from fedaudit.system.files import existing_path, remove_stale_temp_folders, sha256, umask
+from fedaudit.system.files import atomic_folder, existing_path, sha256
 
 INITIAL = "rounds/000/global"
 
@@ -166,7 +162,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     planted, canaries = plant_canaries(config, watermarked.clients, data_split.held_out)
     names, remaining = left_out.taking_part(config, planted)
     data_split = replace(data_split, clients=remaining)
-    with _replacing_atomically(out) as folder:
+    with atomic_folder(out) as folder:
         _write_data(data_split, names, folder)
         initial_adapter(config, base, folder / INITIAL)
         if watermarked.marks:  # before training, as an owner would publish them
@@ -181,24 +177,6 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
             canary_file.write(canaries, folder / canary_file.OWNER)
         manifest.write(new_manifest, folder)
     return new_manifest
-
-
-@contextmanager
-def _replacing_atomically(out: Path) -> Iterator[Path]:
-    """Give a new folder, which becomes `out` at the end; after an error nothing is left of it."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale_temp_folders(out)
-        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
-    try:
-        yield folder
-        folder.chmod(0o755 & ~umask())
-        os.rename(folder, out)  # onto an empty folder too; fails on any other
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _write_data(data_split: DataSplit, names: Sequence[str], folder: Path) -> None:

@@ -9,7 +9,8 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -136,6 +137,28 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def atomic_folder(path: Path, mode: int = 0o755) -> Iterator[Path]:
+    """Give a new folder beside `path`, which becomes `path` when the block ends well.
+
+    It has the permissions `mode`, less those that the umask takes away. After an error nothing is
+    left of it. Raises InputError when the place cannot be written to, or OSError as `os.rename`.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_temp_folders(path)
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+    try:
+        yield folder
+        folder.chmod(mode & ~umask())
+        os.rename(folder, path)  # onto an empty folder too; fails on any other
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def umask() -> int:
     """Return the umask: the permissions that this process withholds from files it makes."""
     with _UMASK:
@@ -240,7 +263,7 @@ def existing_path(path: Path, kind: str) -> Path:
 def read_json(path: Path, missing: str) -> Any:
     """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
     try:
-        content = json.loads(read_regular(path).decode("utf-8"))
+        content = json.loads(read_regular(path).decode("utf-8"), object_pairs_hook=unique_object)
         json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
         return content
     except FileNotFoundError:
@@ -249,6 +272,15 @@ def read_json(path: Path, missing: str) -> Any:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+
+
+def unique_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raises ValueError where a name stands twice: readers would differ."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        [(repeated, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{repeated!r} stands twice in one object")
+    return table
 
 
 def check_version(table: Any, path: Path, supported: str) -> None:

@@ -347,8 +347,9 @@ def _bundle(folder: Path) -> None:
     path = folder / "scores.json"
     scores.write(made, path)
     report = reporting.decided_report(
-        made, path, threshold=4.0, alpha=0.01, start_time=datetime.now(UTC)
-    )
+        made, path, threshold=4.0, alpha=0.01, start_time=datetime.now(UTC),
+        commitments=folder / "commitments.json",
+    )  # fmt: skip
     document.write(report, folder / "report.json")
     parts = bundle.BundleParts(
         estimates=folder / "estimates", marks=folder / "marks.json", scores=path,

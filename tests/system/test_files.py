@@ -12,6 +12,7 @@ import pytest
 from fedaudit.api.errors import InputError, Interrupted
 from fedaudit.system.files import (
     atomic,
+    atomic_folder,
     atomic_text,
     existing_path,
     explain_os_error,
@@ -234,6 +235,24 @@ def test_what_is_no_plain_file_is_not_written_over(tmp_path):
             atomic_text(tmp_path / name, "new")
     assert other.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_a_name_twice_in_one_object_is_no_json(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"a": {"b": 1}, "c": [{"b": 1, "d": 2, "b": 1}]}')
+    with pytest.raises(InputError, match=r"x.json is not JSON .*'b' stands twice in one object"):
+        read_json(path, "")
+
+
+def test_a_folder_is_whole_or_absent(tmp_path):
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "a") as folder:
+        1 / (folder / "x").write_text("")
+    assert [*tmp_path.iterdir()] == []
+    with atomic_folder(tmp_path / "a", 0o700) as folder:
+        (folder / "x").write_text("x")
+        assert not (tmp_path / "a").exists()
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "x"]
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
 
 
 def test_half_a_surrogate_pair_is_no_json(tmp_path):

@@ -16,15 +16,18 @@ from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.estimates import Estimates
+from fedaudit.attribution.evidence import report_file
 from fedaudit.attribution.owner.scoring import settings_digits
 from fedaudit.attribution.scores import Scores
 from fedaudit.config.options import build
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.system.files import (
+    atomic_folder,
     atomic_text,
     check_version,
     existing_parent,
+    raise_unwritable,
     read_json,
     restrict_to_owner,
     sha256,
@@ -77,20 +80,44 @@ def make(parts: BundleParts, out: Path) -> Bundle:
             raise unknown_name_error("mark", name, ids)
     opened = [mark for mark in marks if mark.id in (parts.opened_marks or ids)]
     _check_settings(opened, scores, parts)
+    _check_commitments(parts)
+    existing_parent(out.absolute().parent)
+    with raise_unwritable(out), atomic_folder(out, 0o700) as folder:
+        bundle = _write(parts, estimates, opened, folder)
+        restrict_to_owner(folder)
+    return bundle
+
+
+def _check_commitments(parts: BundleParts) -> None:
+    """Raise InputError unless the report was decided with commitments just if there are some.
+
+    A decision that did not know of them counted none of the unopened ones as tests.
+    """
+    committed = report_file.read(parts.report)["run"]["config"]["committed"]
     if parts.commitments:
         commitments_file.read(parts.commitments)
-    existing_parent(out.absolute().parent)
-    for name in _names(estimates):
-        (out / ESTIMATES / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(parts.estimates / name, out / ESTIMATES / name)
-    marks_file.write(opened, out / MARKS)
+    if parts.commitments and not committed:
+        raise InputError(
+            f"{parts.report} was decided without commitments: give `attribute decide` the same "
+            "--commitments as here."
+        )
+    if committed and not parts.commitments:
+        raise InputError(f"{parts.report} was decided with commitments: give --commitments.")
+
+
+def _write(
+    parts: BundleParts, estimates: Estimates, opened: Sequence[Mark], folder: Path
+) -> Bundle:
+    for name in (estimates_file.NAME, *estimates_file.adapter_files(estimates)):
+        (folder / ESTIMATES / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(parts.estimates / name, folder / ESTIMATES / name)
+    marks_file.write(opened, folder / MARKS)
     single = {SCORES: parts.scores, REPORT: parts.report, COMMITMENTS: parts.commitments}
     for name, path in single.items():
         if path is not None:
-            shutil.copyfile(path, out / name)
-    bundle = Bundle(files={n: sha256(out / n) for n in sorted(_below(out))})
-    atomic_text(out / NAME, json.dumps(asdict(bundle), indent=2) + "\n")
-    restrict_to_owner(out)
+            shutil.copyfile(path, folder / name)
+    bundle = Bundle(files={n: sha256(folder / n) for n in sorted(files_below(folder))})
+    atomic_text(folder / NAME, json.dumps(asdict(bundle), indent=2) + "\n")
     return bundle
 
 
@@ -104,21 +131,18 @@ def _check_settings(opened: Sequence[Mark], scores: Scores, parts: BundleParts) 
             )
 
 
-def _names(estimates: Estimates) -> Iterator[str]:
-    yield estimates_file.NAME
-    yield from estimates.files
-
-
-def _below(folder: Path) -> Iterator[str]:
+def files_below(folder: Path) -> Iterator[str]:
+    """Yield all that is below `folder` and is no folder itself, as paths within it."""
     for path in folder.rglob("*"):
-        if path.is_file():
+        if path.is_symlink() or not path.is_dir():
             yield path.relative_to(folder).as_posix()
 
 
 def read(folder: Path) -> Bundle:
-    """Return the bundle in `folder`, once every file that it names is there.
+    """Return the bundle in `folder`, once every file that it names or needs is there.
 
-    Raises InputError for a folder that holds none, or lacks a file. Hashes are compared elsewhere.
+    Raises InputError for a folder that holds none, lacks a file, or does not name one that every
+    bundle has. Hashes are compared elsewhere.
     """
     path = folder / NAME
     table = read_json(path, f"{folder} is no bundle; `fedaudit attribute bundle` makes one.")
@@ -133,6 +157,8 @@ def read(folder: Path) -> Bundle:
     for name in dict.fromkeys((*required, *bundle.files)):
         if not (folder / name).is_file():
             raise InputError(f"{folder} misses {name}, which a bundle needs.")
+        if name not in bundle.files:
+            raise InputError(f"{path} has no SHA-256 of {name}, which a bundle needs.")
     return bundle
 
 

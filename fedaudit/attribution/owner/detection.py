@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit.api.engine import MultiTargetEngine
-from fedaudit.api.errors import PluginError
+from fedaudit.api.errors import InputError, PluginError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
@@ -18,6 +18,16 @@ Question = tuple[GenerationRequest, SamplingParams]
 def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
     """Return each mark with the plugin that tests it; raises UsageError for an unknown plugin."""
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
+
+
+def check_issued(marks: Sequence[Mark], path: Path) -> None:
+    """Raise InputError for a mark in `path` of which its plugin can tell that it is made up."""
+    for mark, plugin in watermark_plugins(marks):
+        if plugin.has_issued(mark.secret) is False:
+            raise InputError(
+                f"{path}: the mark {mark.id} is not the one that {mark.name} issues for its seed "
+                "and index: what it is about may exist."
+            )
 
 
 def detection_requests(engine: MultiTargetEngine, marks: MarkWatermarks) -> list[Question]:

@@ -64,31 +64,31 @@ def score(
 
 
 def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores | None) -> Scores:
-    named = {mark.id: mark.name for mark in marks}
-    tests = {mark.id: settings_digits(mark) for mark in marks}
+    """Return scores without rounds, or with those of `existing` whose estimates are the same."""
+    scores = Scores(
+        run=estimates.run,
+        base=estimates.base.name,
+        aggregation=estimates.aggregation,
+        clients=estimates.clients,
+        marks={mark.id: mark.name for mark in marks},
+        tests={mark.id: settings_digits(mark) for mark in marks},
+        commitments=commitment.commitment_digests(marks),
+        asked=estimates.asked,
+        dimension=estimates.dimension,
+        weights=estimates.shares,
+    )
     if existing is None:
-        return Scores(
-            run=estimates.run,
-            base=estimates.base.name,
-            aggregation=estimates.aggregation,
-            clients=estimates.clients,
-            marks=named,
-            tests=tests,
-            commitments=commitment.commitment_digests(marks),
-            asked=estimates.asked,
-            dimension=estimates.dimension,
-            weights=estimates.shares,
-        )
+        return scores
     if existing.run != estimates.run:
         raise InputError("The estimates are of another run than the scores; choose another --out.")
-    if existing.marks != named or existing.tests != tests:
+    if existing.marks != scores.marks or existing.tests != scores.tests:
         raise InputError(
             "The scores are of other marks than these, or of other settings of theirs; choose "
             "another --out."
         )
     digests = {r.round: _digest(estimates, r) for r in estimates.rounds}
     same = (s for s in existing.rounds if digests.get(s.round, s.estimates) == s.estimates)
-    return replace(existing, rounds=tuple(same), commitments=commitment.commitment_digests(marks))
+    return replace(scores, rounds=tuple(same), device=existing.device, seconds=existing.seconds)
 
 
 def _device(scores: Scores, device: str) -> str:

@@ -72,6 +72,9 @@ def check_settings(record: DesignSettings, participants: int, where: str) -> Non
             rule.check()
     except UsageError as error:
         raise InputError(f"{where} has no such shared sets: {error}") from None
+    counts = (record.others, record.pairs, record.limit, record.sets, record.threshold)
+    if min(counts) < 0:
+        raise InputError(f"{where} was asked for with a setting below 0, which there is not.")
     if not 1 <= record.ratio < math.inf:
         raise InputError(f"{where} has weights of no such ratio.")
 

@@ -173,7 +173,7 @@ def score(
     """
     from fedaudit.attribution import estimates as files
     from fedaudit.attribution import scores as scores_file
-    from fedaudit.attribution.owner import scoring
+    from fedaudit.attribution.owner import detection, scoring
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation import watermark_keys as marks_file
@@ -184,6 +184,7 @@ def score(
         mark.with_options(settings_by_installed_plugin(set_, "attribution", "watermark"))
         for mark in marks_file.read(watermark)
     ]
+    detection.check_issued(marks, watermark)
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known_scores = scoring.read_known(out)
     with (

@@ -14,6 +14,9 @@ from fedaudit.cli.options import (
     settings_by_installed_plugin,
 )
 
+UNDECIDED = 7
+"""The exit code where nothing differs, and the decision itself could not be checked."""
+
 
 def bundle(
     estimates: Annotated[Path, typer.Argument(help="The folder of estimates.")],
@@ -60,6 +63,12 @@ def verify(
         Path | None,
         typer.Option("--log", help="The server's log of sums, if the decision was made with it."),
     ] = None,
+    commitments: Annotated[
+        Path | None,
+        typer.Option(
+            "--commitments", help="The commitments that you received before training yourself."
+        ),
+    ] = None,
     workers: Annotated[
         int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
     ] = 0,
@@ -69,7 +78,8 @@ def verify(
 ) -> int:
     """Compute scores, Z and decision of a bundle again. Exit code 1: something differs.
 
-    It needs the base model. Scores of one device are compared bit for bit on the same one.
+    It needs the base model. Scores of one device are compared bit for bit on the same one. Exit
+    code 7: nothing differs, but the decision needs the server's log and was not checked.
     """
     from fedaudit.attribution.evidence import verification
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
@@ -82,7 +92,12 @@ def verify(
     ):
         progress = bar("testing estimates")
         checks = list(
-            verification.verify_bundle(folder, pool, client=client, log=log, progress=progress)
+            verification.verify_bundle(
+                folder, pool, client=client, log=log, commitments=commitments, progress=progress
+            )
         )
     evidence.print_checks(checks)
-    return evidence.DIFFERS if any(check.state == "differs" for check in checks) else 0
+    if any(check.state == "differs" for check in checks):
+        return evidence.DIFFERS
+    unchecked = any(check.state == "not checked" and check.kind == "decision" for check in checks)
+    return UNDECIDED if unchecked else 0

@@ -21,6 +21,7 @@ from fedaudit.api import (
     SamplingParams,
     Score,
     Target,
+    UsageError,
     Watermark,
     no_progress,
     text_start,
@@ -108,6 +109,16 @@ class Fictitious(Watermark):
                 )
             ],
         }
+
+    def has_issued(self, secret: Mapping[str, Any]) -> bool:
+        """Return whether the entity is the one of its seed and index, and so an invented one."""
+        entity, index = entity_of(secret), secret["index"]
+        register = entity.domain.register
+        try:
+            issued = world.issued_entity(secret["seed"], index, self.options, register)
+        except UsageError:  # one seed has no entity of such an index
+            return False
+        return index >= 0 and entity == issued
 
     def embed(
         self,

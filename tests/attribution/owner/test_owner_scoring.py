@@ -220,7 +220,7 @@ def damaged(table, how):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("twice", "has a round twice"),
+        ("twice", "has round 1 twice"),
         ("stranger", "round 1 does not match its clients and marks"),
         ("mark", "round 1 does not match its clients and marks"),
         ("keyless", "holds no scores"),

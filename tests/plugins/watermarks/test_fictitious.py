@@ -70,6 +70,24 @@ def test_seeds_give_other_entities_and_the_same_seed_the_same():
     assert issued(4, 2) == found[42]
 
 
+@pytest.mark.parametrize("register", world.REGISTERS)
+def test_a_secret_that_was_made_up_is_told_from_one_that_was_issued(register):
+    plugin = Fictitious(register=register, nulls=0)
+    for index in (0, 7, 23):
+        secret = plugin.issue(None, [], seed=5, index=index)
+        assert plugin.has_issued(secret)
+        assert Fictitious(options=10).has_issued(secret)  # the values are the same ones
+        first, *others = secret["attributes"]
+        made_up = (
+            {"entity": "St. Mary Hospital"},
+            {"attributes": [{**first, "value": "Ann Lee"}, *others]},
+            *({"index": number} for number in (index + 1, index - 10, -1, 10**9)),
+            {"seed": 6},
+        )
+        for change in made_up:
+            assert not plugin.has_issued({**secret, **change})
+
+
 def test_strangers_have_none_of_the_names_that_are_issued():
     mark = entity_of(issued(7, 0))
     groups = world.strangers(mark, seed=7, index=0, options=50, names=20, count=90)

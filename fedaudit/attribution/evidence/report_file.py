@@ -1,0 +1,41 @@
+"""A report of `attribute decide` on disk: what a bundle has, and a verification starts from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.attribution.decision.decision import check_limits
+from fedaudit.report import document
+
+DEFAULTS: Mapping[str, Any] = {"sets_known": False, "federations": 0}
+"""Settings that reports of earlier versions do not name, as they were then."""
+KINDS: Mapping[str, tuple[type, ...]] = {
+    "threshold": (int, float),
+    "alpha": (int, float),
+    "committed": (bool,),
+    "sets_known": (bool,),
+    "federations": (int,),
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a report of `attribute decide`; raises InputError for any other file."""
+    report = document.read(path)
+    config = settings(report)
+    if report["run"]["command"] != "attribute decide" or not all(
+        type(config.get(name)) in kinds for name, kinds in KINDS.items()
+    ):
+        raise InputError(f"{path} is no report of this version's `fedaudit attribute decide`.")
+    try:
+        check_limits(config["threshold"], config["alpha"])
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    if config["federations"] < 0:
+        raise InputError(f"{path} tells of fewer than no simulated federations.")
+    return report
+
+
+def settings(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a report was decided with, those of an earlier version included."""
+    return {**DEFAULTS, **report["run"]["config"]}

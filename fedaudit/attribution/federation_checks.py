@@ -1,0 +1,46 @@
+"""Checks that files of estimates and of scores share: clients, rounds, weights, masks."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from fedaudit.api.errors import InputError
+
+LARGEST_DIMENSION = 2**63
+"""Numbers in an update; no model has as many."""
+LARGEST_RATIO = 1e12
+"""The most that a client's weight may be over the mean, and the mean over it: what is beyond is
+lost in rounding."""
+
+
+def check_clients(clients: Sequence[str], where: str) -> None:
+    """Raise InputError where a federation has a client twice."""
+    if len(set(clients)) < len(clients):
+        raise InputError(f"{where} has a client twice.")
+
+
+def check_round_numbers(numbers: Sequence[int], where: str) -> None:
+    """Raise InputError unless the numbers are of rounds, which begin at 1, each once."""
+    if repeated := sorted({n for n in numbers if numbers.count(n) > 1}):
+        raise InputError(f"{where} has round {repeated[0]} twice.")
+    if numbers and min(numbers) < 1:
+        raise InputError(f"{where} has a round {min(numbers)}; the first one is 1.")
+
+
+def check_masks(masks: Collection[float], where: str) -> None:
+    """Raise InputError for masks that no estimate can have: the report says how much they leak."""
+    if not all(isinstance(x, int | float) and 0 < x < math.inf for x in masks):
+        raise InputError(f"{where} has no strength of its clients' masks.")
+
+
+def check_update(
+    shares: Mapping[str, float], clients: Sequence[str], dimension: int, where: str
+) -> None:
+    """Raise InputError unless every client weighs something, and an update has so many numbers.
+
+    Without `shares` the clients weigh alike.
+    """
+    in_range = all(1 / LARGEST_RATIO <= share <= LARGEST_RATIO for share in shares.values())
+    if not in_range or (shares and set(clients) - set(shares)):
+        raise InputError(f"{where}: its clients' weights must be positive, one for each.")
+    if not 0 <= dimension <= LARGEST_DIMENSION:
+        raise InputError(f"{where}: the dimension of an update is not from 0 to 2^63.")

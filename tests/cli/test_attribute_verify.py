@@ -1,0 +1,553 @@
+"""fedaudit attribute bundle and verify against whoever forges the files that they read."""
+
+import json
+import shutil
+from pathlib import Path
+
+import handmade
+import pytest
+from command import Command
+
+from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.report.verdict.criteria import Policy
+from fedaudit.system.files import sha256
+
+ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
+BUNDLE = ("est", "--watermark", "marks.json", "--scores", "s.json", "--report")
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture(scope="module")
+def template():
+    """Return an empty dict; the first test that asks for a bundle puts its folder there."""
+    return {}
+
+
+@pytest.fixture
+def bundle(run, tmp_path, monkeypatch, template, tmp_path_factory):
+    """Return the bundle of a decision on seven clients of whom c1 is guilty, beside its parts."""
+    if template:
+        shutil.copytree(template["at"], tmp_path, dirs_exist_ok=True)
+        [mark] = marks_file.read(Path("marks.json"))
+        handmade.reading(monkeypatch, mark)
+        return Path("b")
+    fed = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    [mark] = handmade.marks(Path("marks.json"))
+    handmade.reading(monkeypatch, mark)
+    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
+    small = ("--others", 3, "--queries", 4, "--threshold", 3)
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *small, "--quiet")
+    assert run("attribute", *words).code == 0
+    score(run)
+    assert decide(run, "--commitments", "public.json").code == 1
+    assert pack(run).code == 0
+    template["at"] = tmp_path_factory.mktemp("template") / "files"
+    shutil.copytree(tmp_path, template["at"])
+    return Path("b")
+
+
+def score(run):
+    words = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)
+    assert run("attribute", *words).code == 0
+
+
+def decide(run, *more, out="o"):
+    return run("attribute", "decide", "s.json", "--out", out, "--quiet", "--federations", 0, *more)
+
+
+def pack(run, report="o", out="b", commitments=("--commitments", "public.json")):
+    return run("attribute", "bundle", *BUNDLE, report, "--out", out, *commitments)
+
+
+def verify(run, *more, bundle="b"):
+    return run("attribute", "verify", bundle, *ALONE, *more)
+
+
+def rewrite(path, change):
+    table = json.loads(Path(path).read_text())
+    change(table)
+    Path(path).write_text(json.dumps(table))
+
+
+def rehash(*names):
+    """Write the SHA-256 of changed files into bundle.json: who forges a bundle can."""
+    digests = {name: sha256(Path("b") / name) for name in names}
+    rewrite("b/bundle.json", lambda table: table["files"].update(digests))
+
+
+def rounds(change):
+    """Return a change of every round of a file."""
+    return lambda table: [change(record) for record in table["rounds"]]
+
+
+def differing(outcome):
+    return [line.split(": ", 1)[1] for line in outcome.out.splitlines() if "differs: " in line]
+
+
+# what `bundle` copies
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("../marks.json", "points outside its folder: '../marks.json'"),
+        ("../../x", "points outside its folder"),
+        ("/etc/hostname", "points outside its folder"),
+        ("nothere", "names the file 'nothere', which no round has"),
+        ("estimates.json", "names the file 'estimates.json', which no round has"),
+    ],
+)
+def test_estimates_that_name_other_files_are_refused(run, bundle, name, says):
+    rewrite("est/estimates.json", lambda table: table["files"].update({name: "0" * 64}))
+    Path("out").mkdir()
+    words = ("attribute", "bundle", *BUNDLE, "o", "--commitments", "public.json")
+    run.refused(3, *words, "--out", "out/b", says=says)
+    run.refused(3, "attribute", "score", *BUNDLE[:3], "--out", "t.json", *ALONE, says=says)
+    assert [*Path("out").iterdir()] == []
+
+
+def test_a_bundle_is_whole_or_not_there(run, bundle, monkeypatch):
+    def refuse(*words):
+        raise OSError(28, "No space left on device")
+
+    Path("out").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", refuse)
+        outcome = pack(run, out="out/b")
+    assert outcome.code != 0
+    assert outcome.err == "fedaudit: out/b cannot be written: No space left on device.\n"
+    assert [*Path("out").iterdir()] == []
+    words = ("attribute", "bundle", *BUNDLE, "nowhere", "--out", "out/b")
+    run.refused(3, *words, says="nowhere cannot be read")
+    assert [*Path("out").iterdir()] == []
+
+
+def test_commitments_that_a_decision_did_not_count_are_refused(run, bundle):
+    assert decide(run, out="p").code == 1
+    words = ("attribute", "bundle", *BUNDLE)
+    given = ("--commitments", "public.json")
+    run.refused(3, *words, "p", *given, "--out", "c", says="p/report.json was decided without")
+    run.refused(3, *words, "o", "--out", "c", says="o/report.json was decided with commitments")
+    assert not Path("c").exists()
+    assert pack(run, "p", "c", ()).code == 0
+    done = verify(run, bundle="c")
+    assert done.code == 0
+    assert "not checked: commitments as published (the bundle has no commitments.json)" in done.out
+    done = verify(run, *given, bundle="c")
+    assert done.code == 1
+    assert [line.split(" (")[0] for line in differing(done)] == [
+        "commitments as published",
+        "decision by commitments",
+    ]
+    # Who forges the bundle can add the file, but not a decision that counts it.
+    shutil.copy("o/report.json", "report.json")
+    rewrite("report.json", lambda table: table["run"]["config"].update(committed=False))
+    shutil.copy("report.json", "b/report.json")
+    rehash("report.json")
+    assert "decision by commitments" in verify(run).out
+
+
+# scores
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (rounds(lambda r: r.update(strength=dict.fromkeys(r["strength"], 0.01))), "strength"),
+        (rounds(lambda r: r.update(effective=dict.fromkeys(r["effective"], 9.0))), "effective"),
+        (rounds(lambda r: r.update(limit=0.3)), "limit"),
+        (rounds(lambda r: r.update(others=2)), "others"),
+        (rounds(lambda r: r.update(pairs=50)), "pairs"),
+    ],
+)
+def test_settings_of_a_round_are_compared(run, bundle, change, says):
+    rewrite("b/scores.json", change)
+    rehash("scores.json")
+    lines = differing(verify(run))
+    for number in (1, 2):
+        where = f"settings of round {number}"
+        assert f"{where} (not as the estimates and marks have them: {says})" in lines
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.update(dimension=1), "dimension"),
+        (lambda t: t.update(asked="2030-01-01T00:00:00+00:00"), "asked"),
+        (lambda t: t.update(base="meta-llama/Llama-3"), "base"),
+        (lambda t: t.update(aggregation="flora"), "aggregation"),
+        (lambda t: t.update(weights=dict.fromkeys(t["clients"], 2.0)), "weights"),
+        (lambda t: t.update(clients=[*t["clients"], "c99"]), "clients"),
+        (lambda t: t.update(marks={"m0": "kgw"}), "marks"),
+        (lambda t: t.update(tests={"m0": "0000"}), "tests"),
+        (lambda t: t.update(commitments={}), "commitments"),
+        (lambda t: t["rounds"].reverse(), "the order of rounds"),
+    ],
+)
+def test_settings_of_the_federation_are_compared(run, bundle, change, says):
+    rewrite("b/scores.json", change)
+    rehash("scores.json")
+    expected = f"settings of the federation (not as the estimates and marks have them: {says})"
+    assert expected in differing(verify(run))
+
+
+def test_seconds_and_device_may_differ(run, bundle):
+    rewrite("s.json", lambda table: table.update(device="cuda bfloat16", seconds=1e6))
+    shutil.rmtree("o")
+    assert decide(run, "--commitments", "public.json").code == 1
+    shutil.rmtree("b")
+    assert pack(run).code == 0
+    assert verify(run).code == 0
+
+
+def test_a_strength_that_was_forged_flags_nobody_unnoticed(run, bundle):
+    forge = rounds(lambda r: r.update(strength=dict.fromkeys(r["strength"], 0.01)))
+    rewrite("s.json", forge)
+    shutil.rmtree("o")
+    decide(run, "--commitments", "public.json")
+    shutil.rmtree("b")
+    assert pack(run).code == 0
+    done = verify(run)
+    assert done.code == 1
+    assert {line.split(" (")[0] for line in differing(done)} == {
+        "settings of round 1",
+        "settings of round 2",
+    }
+
+
+def test_marks_that_are_not_tested_have_no_commitments(run, bundle):
+    rewrite("b/scores.json", lambda table: table["commitments"].update(m1="0" * 64))
+    rehash("scores.json")
+    run.refused(3, "attribute", "verify", "b", *ALONE, says="tells of a mark 'm1', which it did")
+
+
+# commitments
+
+
+def test_the_accuseds_own_commitments_are_compared(run, bundle):
+    digest = sha256(Path("public.json"))
+    assert f"the bundle's own file, 1 of SHA-256 {digest}" in verify(run).out
+    done = verify(run, "--commitments", "public.json")
+    assert done.code == 0
+    assert "same: commitments as published (1)" in done.out
+    shutil.copy("public.json", "theirs.json")
+    more = {"id": "x", "plugin": "kgw", "sha256": "1" * 64}
+    rewrite("theirs.json", lambda table: table["commitments"].append(more))
+    rewrite("theirs.json", lambda table: table["commitments"][0].update(sha256="2" * 64))
+    lines = differing(verify(run, "--commitments", "theirs.json"))
+    assert lines[0] == (
+        "commitments as published (not as in theirs.json: 1 lacking, 1 of another key)"
+    )
+    assert lines[1] == "commitment of mark m0 (theirs.json has none of it or that of another)"
+    rewrite("public.json", lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
+    [line] = differing(verify(run, "--commitments", "public.json"))
+    assert "when they were made" in line
+    words = ("attribute", "verify", "b", *ALONE, "--commitments", "none.json")
+    run.refused(3, *words, says="There is no file of commitments none.json")
+
+
+def test_the_plugin_of_a_mark_that_stays_closed_is_the_published_one(run, bundle):
+    handmade.marks(Path("marks.json"), count=2)
+    for name in ("s.json", "public.json"):
+        Path(name).unlink()
+    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
+    score(run)
+    for folder in ("b", "o"):
+        shutil.rmtree(folder)
+    given = ("--commitments", "public.json")
+    assert decide(run, *given).code == 1
+    assert pack(run, commitments=(*given, "--mark", "m0")).code == 0
+    assert "not checked: commitment of mark m1 (the mark is not opened)" in verify(run).out
+    rewrite("b/scores.json", lambda table: table["marks"].update(m1="kgw"))
+    rehash("scores.json")
+    assert "commitment of mark m1 (the scores are of a mark by kgw" in "".join(
+        differing(verify(run))
+    )
+
+
+def test_a_mark_that_its_plugin_never_issued(run, bundle):
+    assert "same: mark m0 is one that fictitious issues" in verify(run).out
+
+    def make_up(table):
+        table["marks"][0]["secret"]["entity"] = "St. Mary Hospital Springfield"
+
+    rewrite("marks.json", make_up)
+    says = "marks.json: the mark m0 is not the one that fictitious issues for its seed"
+    words = ("--watermark", "marks.json", *ALONE)
+    run.refused(3, "attribute", "score", "est", "--out", "t.json", *words, says=says)
+    run.refused(3, "attribute", "--rounds", "fed", "--out", "p", *words, says=says)
+    shutil.copy("marks.json", "b/watermark.json")
+    rehash("watermark.json")
+    assert "mark m0 is one that fictitious issues (not for its seed" in "".join(
+        differing(verify(run))
+    )
+
+
+# decisions that knew the sets
+
+
+@pytest.fixture
+def logged(run, bundle):
+    """Return the bundle of a decision with the server's log."""
+    shutil.rmtree("o")
+    shutil.rmtree("b")
+    assert decide(run, "--commitments", "public.json", "--log", "est.log.json").code == 1
+    assert pack(run).code == 0
+    return bundle
+
+
+def of_client(table, client, metric):
+    rows = table["measurements"]
+    return [r for r in rows if r["scope"].get("client") == client and r["metric"] == metric]
+
+
+def raise_z(table):
+    for row in of_client(table, "c2", "stouffer_z"):
+        if set(row["scope"]) == {"client", "mark"} and row["plugin"] == "fed_attr":
+            row.update(value=55.0)
+
+
+def raise_round(table):
+    [row] = [r for r in of_client(table, "c2", "score") if r["scope"]["round"] == 1]
+    row.update(value=55.0)
+
+
+def drop_finding(table):
+    table["findings"] = []
+
+
+def rename_finding(table):
+    table["findings"][0]["evidence"]["client"] = "c2"
+
+
+def lower_needed(table):
+    for row in of_client(table, "c2", "stouffer_z"):
+        if row["baseline"] is not None:
+            row.update(baseline=-1.0)
+    for row in of_client(table, "c2", "p_value"):
+        row.update(value=1e-90)
+
+
+def raise_p_values(table):
+    for row in of_client(table, "c1", "p_value"):
+        row.update(value=0.5)
+    table["findings"][0]["evidence"]["p_value"] = 0.5
+
+
+def name_a_list(table):
+    for metric in ("p_value", "stouffer_z"):
+        for row in of_client(table, "c2", metric):
+            row["scope"].update(client=["c2"], mark=["m0"])
+
+
+def drop_p_values(table):
+    p_values = of_client(table, "c2", "p_value")
+    table["measurements"] = [row for row in table["measurements"] if row not in p_values]
+
+
+def drop_limits(table):
+    table["limits"] = []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (raise_z, "Z of every client"),
+        (raise_round, "decision measurements without the sets"),
+        (drop_finding, "decision findings by the report's own rows"),
+        (rename_finding, "decision findings by the report's own rows"),
+        (lower_needed, "decision findings by the report's own rows"),
+        (raise_p_values, "decision findings by the report's own rows"),
+        (drop_p_values, "Z of every client"),
+        (name_a_list, "Z of every client"),
+        (drop_limits, "decision limits without the sets"),
+    ],
+)
+def test_what_needs_no_sets_is_checked_without_the_log(run, logged, change, says):
+    rewrite("b/report.json", change)
+    rehash("report.json")
+    done = verify(run, "--client", "c3")
+    assert done.code == 1
+    assert says in [line.split(" (")[0] for line in differing(done)]
+
+
+def test_the_flagged_are_checked_whoever_else_is_asked_for(run, logged):
+    done = verify(run, "--client", "c3")
+    assert done.code == 7
+    assert "differs" not in done.out
+    for line in (
+        "not checked: decision with the server's log of sums",
+        "same: Z of every client (7 bit for bit)",
+        "same: decision findings by the report's own rows",
+        "same: Z of c1, mark m0",
+        "same: Z of c3, mark m0",
+    ):
+        assert line in done.out
+    assert verify(run, "--log", "est.log.json").code == 0
+
+
+def claim_sets(table):
+    """Have a decision without the log claim to know the sets: nobody could check it."""
+    table["run"]["config"]["sets_known"] = True
+    lower_needed(table)
+
+
+def test_sets_that_were_not_known_hide_nothing(run, bundle):
+    rewrite("b/report.json", claim_sets)
+    rehash("report.json")
+    assert "decision findings by the report's own rows" in "".join(differing(verify(run)))
+
+
+# estimates that were left out
+
+
+def leave_out(table):
+    """Take c0's estimate of round 2 out of estimates.json, as an owner would who wants to."""
+    for record in table["rounds"]:
+        if record["round"] == 2:
+            record["estimates"] = [e for e in record["estimates"] if e["client"] != "c0"]
+    table["files"] = {n: d for n, d in table["files"].items() if not n.startswith("002/c0/")}
+
+
+def test_an_estimate_that_was_left_out_is_named(run, bundle):
+    done = verify(run)
+    assert "left out" not in Path("b/report.json").read_text()
+    rewrite("est/estimates.json", leave_out)
+    Path("s.json").unlink()
+    score(run)
+    for folder in ("b", "o"):
+        shutil.rmtree(folder)
+    assert decide(run, "--commitments", "public.json").code == 1
+    limits = json.loads(Path("o/report.json").read_text())["limits"]
+    assert (
+        "rounds without an estimate of a client, which took no part in them or was left out: "
+        "c0 in 2" in limits
+    )
+    assert pack(run).code == 0
+    assert verify(run).code == 0
+    for folder in ("b", "o"):
+        shutil.rmtree(folder)
+    assert decide(run, "--commitments", "public.json", "--log", "est.log.json").code == 1
+    assert pack(run).code == 0
+    done = verify(run, "--log", "est.log.json")
+    assert done.code == 1
+    assert differing(done) == ["estimates that the log tells of (without scores: c0 in round 2)"]
+
+
+# reports and bundle.json
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t["target"].update(base="meta-llama/Llama-3"), "report target (base)"),
+        (lambda t: t["run"]["config"].update(run="deadbeef"), "report settings (run)"),
+        (lambda t: t["run"]["config"].update(note="2,000"), "report settings (note)"),
+        (lambda t: t["data"].append({**t["data"][0], "path": "x"}), "report data (other files"),
+        (lambda t: t["data"][0].update(records=9), "report data (other files"),
+        (lambda t: t["seeds"].update(sets=1), "report other sections (seeds)"),
+        (lambda t: t["budget"].update(queries=9), "report other sections (budget)"),
+    ],
+)
+def test_other_parts_of_a_report_are_compared(run, bundle, change, says):
+    rewrite("b/report.json", change)
+    rehash("report.json")
+    done = verify(run)
+    assert done.code == 1
+    assert [line[: len(says)] for line in differing(done)] == [says]
+
+
+def test_a_name_that_stands_twice_is_refused(run, bundle):
+    for name, key in (("report.json", "measurements"), ("scores.json", "rounds")):
+        path = bundle / name
+        content = path.read_text()
+        path.write_text(content.replace(f'"{key}": [', f'"{key}": [], "{key}": [', 1))
+        rehash(name)
+        run.refused(3, "attribute", "verify", "b", *ALONE, says=f"'{key}' stands twice")
+        path.write_text(content)
+
+
+def test_files_that_a_bundle_does_not_name(run, bundle):
+    (bundle / "extra.txt").write_text("x")
+    (bundle / "estimates" / "link").symlink_to("nowhere")
+    done = verify(run)
+    assert done.code == 0
+    assert "not checked: file extra.txt (bundle.json does not name it)" in done.out
+    assert "not checked: file estimates/link (bundle.json does not name it)" in done.out
+    rewrite("b/bundle.json", lambda table: table["files"].pop("report.json"))
+    words = ("attribute", "verify", "b", *ALONE)
+    run.refused(3, *words, says="b/bundle.json has no SHA-256 of report.json")
+    rehash("report.json")
+    rewrite("b/bundle.json", lambda table: table["files"].pop("commitments.json"))
+    run.refused(3, *words, says="b misses commitments.json, which the report is about")
+
+
+def test_when_and_how_long_a_decision_took_may_differ(run, bundle):
+    def change(table):
+        table["budget"].update(seconds=9e9)
+        table["run"].update(started="2019-01-01T00:00:00+00:00")
+
+    rewrite("b/report.json", change)
+    rehash("report.json")
+    assert verify(run).code == 0
+
+
+def test_a_verdict_by_a_policy_of_its_own(run, bundle):
+    def change(table):
+        table["verdict"]["policy"] = Policy().table()
+
+    rewrite("b/report.json", change)
+    rehash("report.json")
+    assert differing(verify(run)) == [
+        "verdict fail (by a policy of its own, which no decision has)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("federations", "abc", "is no report of this version's"),
+        ("federations", [1], "is no report of this version's"),
+        ("federations", True, "is no report of this version's"),
+        ("federations", None, "is no report of this version's"),
+        ("federations", -1, "fewer than no simulated federations"),
+        ("sets_known", "yes", "is no report of this version's"),
+        ("alpha", 0.9, "alpha must lie between"),
+    ],
+)
+def test_reports_of_settings_that_there_are_not(run, bundle, name, value, says):
+    rewrite("b/report.json", lambda table: table["run"]["config"].update({name: value}))
+    rehash("report.json")
+    run.refused(3, "attribute", "verify", "b", *ALONE, says=says)
+
+
+# estimates that no decision could use
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t["rounds"][0]["estimates"][0].update(strength=0), "no strength of its"),
+        (lambda t: t["rounds"][0]["estimates"][0].update(strength=-1), "no strength of its"),
+        (lambda t: t["rounds"][0]["estimates"][0].update(effective=0), "no strength of its"),
+        (lambda t: t.update(clients=[*t["clients"], "c0"]), "has a client twice"),
+        (lambda t: t.update(shares={"c0": -1.0}), "weights must be positive, one for each"),
+        (lambda t: t.update(shares={"c0": 1.0}), "weights must be positive, one for each"),
+        (lambda t: t.update(shares=dict.fromkeys(t["clients"], 1e300)), "weights must be positive"),
+        (lambda t: t.update(dimension=-1), "dimension of an update is not from 0 to 2^63"),
+        (lambda t: t["rounds"][0].update(others=-5), "with a setting below 0"),
+        (lambda t: t["rounds"][0].update(pairs=-5), "with a setting below 0"),
+        (lambda t: t["rounds"][0].update(limit=-0.5), "with a setting below 0"),
+        (lambda t: t["rounds"][0].update(round=0), "has a round 0; the first one is 1"),
+        (lambda t: t["rounds"][0].update(round=-3), "has a round -3; the first one is 1"),
+    ],
+)
+def test_estimates_that_no_decision_could_use_are_not_scored(run, bundle, change, says):
+    rewrite("est/estimates.json", change)
+    words = ("attribute", "score", "est", "--watermark", "marks.json", "--out", "t.json", *ALONE)
+    run.refused(3, *words, says=says)
