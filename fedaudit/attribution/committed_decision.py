@@ -37,6 +37,11 @@ class CommittedDecision:
     rows: tuple[Measurement, ...]
     """The rows of the decision, and the counts of its commitments."""
 
+    @property
+    def unopened(self) -> int:
+        """Published commitments that nobody opened: each counts as a test of every client."""
+        return self.status.unopened if self.status else 0
+
 
 def decide_committed(
     scores: Scores,
@@ -50,7 +55,12 @@ def decide_committed(
     """Return the decision over scores, with a file of published `commitments` if there is one."""
     status = commitment.check_commitments(scores, commitments) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
-    decision = commitment.withhold_uncommitted(first, status, alpha)
+    counted = first
+    if status and status.unopened:
+        counted = decide(
+            scores, threshold=threshold, alpha=alpha, shares=shares, unopened=status.unopened
+        )
+    decision = commitment.withhold_uncommitted(counted, status)
     all_rows = decision_rows(decision, scores, threshold, truth)
     committed_rows = (
         *commitment.drop_threshold(all_rows, first, decision, status),

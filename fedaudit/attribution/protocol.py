@@ -66,6 +66,7 @@ def run_protocol(
         threshold=request.threshold,
         alpha=request.alpha,
         sets_known=True,
+        unopened=committed.unopened,
         progress=watch("simulating federations"),
     )
     return ProtocolResult(

@@ -81,6 +81,7 @@ def decided_report(
                 threshold=threshold,
                 alpha=alpha,
                 sets_known=log is not None,
+                unopened=committed.unopened,
                 progress=progress,
             ),
         ],
@@ -104,6 +105,7 @@ def simulated_rows(
     threshold: float,
     alpha: float,
     sets_known: bool,
+    unopened: int,
     progress: Progress = no_progress,
 ) -> Iterator[Measurement]:
     """Yield what so many simulated federations of each strength say of this one's settings."""
@@ -115,6 +117,7 @@ def simulated_rows(
                 alpha=alpha,
                 federations=federations,
                 sets_known=sets_known,
+                unopened=unopened,
                 progress=progress,
             )
         )

@@ -79,6 +79,25 @@ def test_a_committed_mark_flags_and_another_key_does_not(run, fed):
     run.refused(3, *words, says="no commitment of any of the marks")
 
 
+def test_with_the_log_too_a_few_unopened_commitments_do_not_clear_everybody(run, fed):
+    scored(run, fed)
+    rewrite(
+        Path("public.json"),
+        lambda table: table["commitments"].extend(
+            {"id": f"x{n}", "plugin": "kgw", "sha256": f"{n:064x}"} for n in range(20)
+        ),
+    )
+    assert decide(run, "--commitments", "public.json", "--log", "est.log.json").code == 1
+    assert [finding["evidence"]["client"] for finding in report()["findings"]] == ["c1"]
+
+
+def test_commitments_that_say_that_they_are_late_flag_nobody(run, fed):
+    scored(run, fed)
+    rewrite(Path("public.json"), lambda table: table.update(made="2031-01-01T00:00:00+00:00"))
+    assert decide(run, "--commitments", "public.json").code == 7
+    assert report()["findings"] == []
+
+
 def test_marks_without_a_salt_are_uncommitted(run, fed):
     marks_file.write([fed.mark], Path("marks.json"))
     scored(run, fed)
@@ -340,3 +359,22 @@ def test_a_bundle_of_scores_that_were_made_with_other_settings(run, fed):
     done = verify(run)
     assert done.code == 0, done.out
     assert "same: scores of round 1 (8 tests bit for bit)" in done.out
+
+
+def test_calibrate_counts_commitments_that_nobody_opened(run, fed):
+    scored(run, fed)
+    words = ("attribute", "calibrate", "s.json", "--federations", 3, "--quiet")
+    alone = run(*words)
+    assert run(*words, "--commitments", "public.json") == alone
+    rewrite(
+        Path("public.json"),
+        lambda table: table["commitments"].extend(
+            {"id": f"x{n}", "plugin": "kgw", "sha256": f"{n:064x}"} for n in range(10_000)
+        ),
+    )
+    among = run(*words, "--commitments", "public.json")
+    assert (among.code, alone.code) == (0, 0)
+    assert "like these, 10,000 unopened commitments beside, 3 of each" in among.out
+    other_commitments()
+    rewrite(Path("others.json"), lambda table: table["commitments"][0].update(id="stranger"))
+    run.refused(3, *words, "--commitments", "others.json", says="no commitment of any of the marks")

@@ -107,18 +107,21 @@ def verdicts(
     alpha: float = ALPHA,
     up_to: float = 1.0,
     shares: Shares | None = None,
+    unopened: int = 0,
 ) -> dict[Pair, ClientVerdict]:
     """Return whom `decide` flags by which mark, without what a report needs beside it.
 
-    p-values above `up_to` (`alpha` at least) may be too low, but stay above it: that is faster, and
-    flags the same clients.
+    `unopened` marks count as tests of every client, whatever they would show. p-values above
+    `up_to` (`alpha` at least) may be too low, but stay above it: that is faster, and flags the same
+    clients.
     """
     check_limits(threshold, alpha)
     pairs = [(client, mark) for client in _present(scores) for mark in scores.marks]
     z = {
         pair: stouffer.stouffer_z(list(score_differences(scores, *pair).values())) for pair in pairs
     }
-    error = alpha * OMITTED_GROUPS_ALPHA_SHARE / max(1, len(pairs))
+    further = unopened * len(_present(scores))
+    error = alpha * OMITTED_GROUPS_ALPHA_SHARE / max(1, len(pairs) + further)
     chances = chances_of(scores, z, up_to=max(up_to, alpha), shares=shares, error=error)
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
@@ -129,7 +132,9 @@ def verdicts(
             level=level,
             flagged=z[pair] > chances[pair].floor(threshold) and p_value <= level,
         )
-        for pair, p_value, level in zip(pairs, p, stouffer.holm_levels(p, alpha), strict=True)
+        for pair, p_value, level in zip(
+            pairs, p, stouffer.holm_levels(p, alpha, further), strict=True
+        )
     }
 
 
@@ -139,17 +144,22 @@ def decide(
     threshold: float = stouffer.THRESHOLD,
     alpha: float = ALPHA,
     shares: Shares | None = None,
+    unopened: int = 0,
 ) -> Decision:
     """Flag a client for a mark by Holm's adjusted p-value, at most `alpha`, and by Z.
 
     Z must exceed `threshold`, and so many of its standard deviations by chance. Someone innocent
     is then flagged in a federation with a chance of `alpha` at most, whatever the number of clients
     and marks, if p-values are right. `alpha` is also the error at which a client's running Z has
-    settled, for all clients and marks together, however often one looks. Raises ValueError for
+    settled, for all clients and marks together, however often one looks. `unopened` marks, of which
+    nothing is known, count as tests of every client: whoever has more keys than are shown chose
+    among them. Raises ValueError for
     scores that are not finite, UsageError for what `check_limits` refuses.
     """
-    by_pair = verdicts(scores, threshold=threshold, alpha=alpha, shares=shares)
-    adjusted = stouffer.holm([v.p_value for v in by_pair.values()])
+    by_pair = verdicts(scores, threshold=threshold, alpha=alpha, shares=shares, unopened=unopened)
+    further = unopened * len(_present(scores))
+    adjusted = stouffer.holm([v.p_value for v in by_pair.values()], further)
+    single_level = alpha / max(1, len(by_pair) + further)
     tests = []
     for ((client, mark), verdict), holm in zip(by_pair.items(), adjusted, strict=True):
         by_round, chance = score_differences(scores, client, mark), verdict.chance
@@ -163,14 +173,14 @@ def decide(
                 z=verdict.z,
                 needed=_needed_z(least, verdict.z, flagged=verdict.flagged),
                 spread=chance.spread,
-                detectable=chance.detectable(alpha / len(by_pair), threshold),
+                detectable=chance.detectable(single_level, threshold),
                 nulls=chance.marks,
                 p_value=verdict.p_value,
                 adjusted=holm,
                 published=verdict.z > threshold,
                 flagged=verdict.flagged,
                 running_z=tuple(stouffer.running_z(list(by_round.values()))),
-                settled_round=_stopping_round(by_round, chance, alpha / len(by_pair)),
+                settled_round=_stopping_round(by_round, chance, single_level),
             )
         )
     present = _present(scores)

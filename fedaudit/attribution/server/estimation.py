@@ -130,7 +130,7 @@ def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
         if planned.weighting == "size"
         else {},
         dimension=0,
-        asked=datetime.now(UTC).isoformat(timespec="seconds"),
+        asked=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
 
 

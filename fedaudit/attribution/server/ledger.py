@@ -187,7 +187,7 @@ def _new(
     return LedgerEntry(
         round=number,
         run=run,
-        asked=datetime.now(UTC).isoformat(timespec="seconds"),
+        asked=datetime.now(UTC).isoformat(timespec="milliseconds"),
         design=design_of(planned, number),
         seed=hashlib.sha256(str(planned.seed).encode()).hexdigest(),
         secure_aggregation=planned.secure.name,

@@ -12,6 +12,7 @@ from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements, report
 from fedaudit.attribution.decision.decision import Decision, count_flags, decide, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
+from fedaudit.metrics.attribution.stouffer import always_valid_boundary
 
 
 def score(z):
@@ -371,6 +372,34 @@ def test_known_sets_cost_a_tenth_of_alpha():
     found = decide(scores({"a": 5.0, "b": 0.0}), shares={1: {"a": {"b": 0.0}, "b": {"a": 0.0}}})
     # Two tests at 1 %: what may be left out is a tenth of that, on top of chance.
     assert found.strongest_test("a").p_value == pytest.approx(tail(5.0) + 0.01 * 0.1 / 2)
+
+
+@pytest.mark.parametrize("unopened", [0, 1, 9, 10, 1000])
+def test_what_known_sets_cost_is_shared_by_the_tests_of_marks_that_nobody_opened(unopened):
+    held = {1: {"a": {"b": 0.0}, "b": {"a": 0.0}}}
+    found = decide(scores({"a": 9.0, "b": 0.0}), shares=held, unopened=unopened)
+    tests = 2 * (1 + unopened)
+    strongest = found.strongest_test("a")
+    assert strongest.p_value == pytest.approx(tail(9.0) + 0.01 * 0.1 / tests)
+    assert strongest.adjusted == pytest.approx(tests * tail(9.0) + 0.01 * 0.1)
+    assert set(found.flagged) == {"a"}
+
+
+def test_marks_that_nobody_opened_raise_what_is_needed_detected_and_settled():
+    rounds = [{"a": 2.6, "b": 0.0}] * 6
+    alone, among = (decide(scores(*rounds), unopened=count).tests[0] for count in (0, 5000))
+    # Z is 6.4 after six rounds: p = 9.7e-11, and 10,002 tests make it 9.7e-7.
+    assert among.adjusted == pytest.approx(10_002 * among.p_value)
+    assert (alone.flagged, among.flagged) == (True, True)
+    assert tail(among.needed) == pytest.approx(0.01 / 10_002, rel=1e-3)
+    assert among.detectable == pytest.approx(among.needed + 1.2816, abs=1e-3)
+    assert alone.detectable == pytest.approx(4 + 1.2816, abs=1e-3)
+    # The boundaries of 1 % over 2 and over 10,002 tests, after each round.
+    levels = [[always_valid_boundary(n, 0.01 / tests) for n in range(1, 7)] for tests in (2, 10002)]
+    first = [next((n for n, z in enumerate(alone.running_z, 1) if z > at[n - 1]), None)
+             for at in levels]  # fmt: skip
+    assert [alone.settled_round, among.settled_round] == first
+    assert first[0] != first[1]
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.2])
