@@ -136,6 +136,25 @@ def test_a_second_design_of_a_round_is_one_line(run, fed):
     assert first["files"] == second["files"]
 
 
+def test_a_federation_is_the_same_by_whatever_name(run, fed, monkeypatch):
+    words = (*SMALL, "--quiet")
+    estimate = ("attribute", "estimate", "--rounds")
+    assert run(*estimate, fed.path, "--out", "est", *words).code == 0
+    Path("elsewhere").mkdir()
+    Path("elsewhere/link").symlink_to(fed.path / "rounds")
+    Path("loop").symlink_to("loop")
+    says = "Round 1 was asked for with other sets already"
+    run.refused(3, *estimate, "elsewhere/link", "--out", "est2", *words, says=says)
+    run.refused(3, *estimate, fed.path / "rounds/001/..", "--out", "est2", *words, says=says)
+    run.refused(3, *estimate, "loop", "--out", "est2", *words, says="loop")
+    monkeypatch.chdir(fed.path / "rounds")
+    run.refused(3, *estimate, ".", "--out", "../../est2", *words, says=says)
+    run.refused(3, *estimate, "001", "--out", "../../est2", *words, says="")
+    run.refused(3, *estimate, "../..", "--out", "../../est2", *words, says="")
+    assert not (fed.path.parent / "est2").exists()
+    assert list(fed.path.parent.rglob("ledger.jsonl")) == [fed.path / "ledger.jsonl"]
+
+
 def bundled(run, report_folder, out):
     return run(
         "attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json",
