@@ -82,6 +82,7 @@ def run_protocol(
         ),
         limits=(
             *report.simulation_caveats(scores, simulated),
+            *report.skewed_count_caveats(scores),
             *report.protocol_limits(committed.decision, planned, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
         ),

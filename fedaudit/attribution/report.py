@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from math import isclose, sqrt
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
+from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements as rows
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
@@ -26,6 +28,9 @@ from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
+
+MIN_EXPECTED = 10.0
+"""The fewest hits by chance at which a count is near enough to normal."""
 
 
 def decided_report(
@@ -91,6 +96,7 @@ def decided_report(
             *_shared_sets_caveats(scores),
             *commitment.key_caveats(scores, committed.status, opened=False),
             *_missing(scores),
+            *skewed_count_caveats(scores),
             *simulation_caveats(scores, simulated),
         ],
         seeds={},
@@ -157,6 +163,32 @@ def _missing(scores: Scores) -> list[str]:
     gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]
     return [f"rounds without scores: {', '.join(shown)}"] if shown else []
+
+
+def skewed_count_caveats(scores: Scores) -> list[str]:
+    """Return a limit for each mark whose counts are too small for a normal z."""
+    caveats = []
+    for mark in scores.marks:
+        tests = [t[mark] for r in scores.rounds for t in (r.reference, *r.clients.values())]
+        # By chance so many count for the mark, or against it where that is less.
+        expected = [
+            test.n * min(test.chance, 1 - test.chance) for test in tests if _is_binomial(test)
+        ]
+        if (least := min(expected, default=MIN_EXPECTED)) < MIN_EXPECTED:
+            caveats.append(
+                f"by mark {mark} as few as {least:.2g} hits are expected by chance in a test; below"
+                f" {MIN_EXPECTED:g} z is skewed, and p-values may be too small; more prompts or "
+                "longer answers help"
+            )
+    return caveats
+
+
+def _is_binomial(score: Score) -> bool:
+    """Tell whether z is that of a count against its chance: then alone it says how skewed z is."""
+    variance = score.n * score.chance * (1 - score.chance)
+    if variance <= 0:
+        return False
+    return isclose(score.z, (score.hits - score.n * score.chance) / sqrt(variance), abs_tol=1e-9)
 
 
 def file_row(path: Path, records: int) -> dict[str, Any]:

@@ -72,6 +72,18 @@ def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float
     }
 
 
+def empty_rounds(scores: Scores, client: str, mark: str) -> tuple[int, ...]:
+    """Return the rounds in which a client's answers had nothing to test by a mark.
+
+    Nor is there a score where the answers of the global adapter had nothing.
+    """
+    return tuple(
+        r.round
+        for r in scores.rounds
+        if client in r.clients and 0 in (r.clients[client][mark].n, r.reference[mark].n)
+    )
+
+
 def write(scores: Scores, path: Path) -> None:
     """Write the scores, whole or not at all."""
     atomic_text(path, json.dumps(asdict(scores), indent=2, allow_nan=False) + "\n")

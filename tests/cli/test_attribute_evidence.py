@@ -98,6 +98,24 @@ def test_commitments_that_say_that_they_are_late_flag_nobody(run, fed):
     assert report()["findings"] == []
 
 
+def test_scores_of_nothing_are_no_pass(run, fed):
+    scored(run, fed)
+
+    def empty(table):
+        for one in table["rounds"]:
+            for own in (one["reference"], *one["clients"].values()):
+                own["m0"].update(n=0, hits=0, z=0.0)
+
+    rewrite(Path("s.json"), empty)
+    assert decide(run).code == 7
+    [reason] = report()["verdict"]["reasons"]
+    assert "7 of 7 clients could not be tested: c0 (answers had nothing to test by mark" in reason
+    words = ("watermark", "make", "d.jsonl", "m.jsonl", "--watermark", "k.json", "--id", "bank")
+    Path("d.jsonl").write_text('{"id": "d", "text": "A patient came to the ward."}\n')
+    run.refused(2, *words, "--set", "tokens=1", says="tokens must be above 1")
+    run.refused(2, *words, "--set", "gamma=0.00001", says="gamma must lie between 0.05 and 0.95")
+
+
 def test_marks_without_a_salt_are_uncommitted(run, fed):
     marks_file.write([fed.mark], Path("marks.json"))
     scored(run, fed)

@@ -11,7 +11,7 @@ from math import inf, isfinite, nextafter
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.decision.contamination import Pair, Shares
 from fedaudit.attribution.decision.null_distribution import NullDistribution, chances_of
-from fedaudit.attribution.scores import Scores, score_differences
+from fedaudit.attribution.scores import Scores, empty_rounds, score_differences
 from fedaudit.metrics.attribution import stouffer
 
 ALPHA = 0.01
@@ -62,6 +62,8 @@ class ClientDecision:
     """Z after each of its rounds."""
     settled_round: int | None
     """The round after which one could have stopped at the stated error; None if there is none."""
+    empty_rounds: tuple[int, ...] = ()
+    """Rounds in which there was nothing to test: with any, Z is none and the client not flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,8 @@ class Decision:
     absent: tuple[str, ...] = ()
 
     def strongest_test(self, client: str) -> ClientDecision | None:
-        """Return the strongest test against a client."""
-        tests = [t for t in self.tests if t.client == client]
+        """Return the strongest test against a client, of those that had something to test."""
+        tests = [t for t in self.tests if t.client == client and not t.empty_rounds]
         return max(tests, key=lambda t: (t.flagged, -t.p_value, t.z), default=None)
 
     @property
@@ -164,6 +166,7 @@ def decide(
     for ((client, mark), verdict), holm in zip(by_pair.items(), adjusted, strict=True):
         by_round, chance = score_differences(scores, client, mark), verdict.chance
         least = chance.critical_value(verdict.level, threshold)
+        empty = empty_rounds(scores, client, mark)
         tests.append(
             ClientDecision(
                 client=client,
@@ -178,9 +181,10 @@ def decide(
                 p_value=verdict.p_value,
                 adjusted=holm,
                 published=verdict.z > threshold,
-                flagged=verdict.flagged,
+                flagged=verdict.flagged and not empty,
                 running_z=tuple(stouffer.running_z(list(by_round.values()))),
                 settled_round=_stopping_round(by_round, chance, single_level),
+                empty_rounds=empty,
             )
         )
     present = _present(scores)
