@@ -47,13 +47,17 @@ def decide_committed(
     scores: Scores,
     commitments: Path | None,
     *,
+    noted: str = "",
     threshold: float,
     alpha: float,
     shares: Shares | None,
     truth: Mapping[str, str],
 ) -> CommittedDecision:
-    """Return the decision over scores, with a file of published `commitments` if there is one."""
-    status = commitment.check_commitments(scores, commitments) if commitments else None
+    """Return the decision over scores, with a file of published `commitments` if there is one.
+
+    `noted` is the SHA-256 that the server's ledger has of that file, if any.
+    """
+    status = commitment.check_commitments(scores, commitments, noted) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
     counted = first
     if status and status.unopened:

@@ -116,6 +116,30 @@ def test_scores_of_nothing_are_no_pass(run, fed):
     run.refused(2, *words, "--set", "gamma=0.00001", says="gamma must lie between 0.05 and 0.95")
 
 
+def test_commitments_that_the_ledger_does_not_know_flag_nobody(run, fed):
+    own = fed.path / "commitments.json"
+    shutil.copy("public.json", own)
+    scored(run, fed)
+    words = ("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--watermark", "marks.json")
+    assert run(*words, "--federations", 0, "--out", "o").code == 1
+    rewrite(own, lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
+    assert run(*words, "--federations", 0, "--out", "p").code == 7
+    assert report("p")["findings"] == []
+    says = "mark m0 is uncommitted: the ledger notes another file of commitments"
+    assert any(says in limit for limit in report("p")["limits"])
+    # Of a file that did not lie in the folder the ledger says nothing.
+    assert run(*words, "--federations", 0, "--commitments", "public.json", "--out", "q").code == 1
+
+
+def test_commitments_made_after_an_older_release_are_late(run, fed):
+    scored(run, fed)
+    assert run("watermark", "commitment", "marks.json", "--out", "late.json").code == 0
+    words = ("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--watermark", "marks.json")
+    late = run(*words, "--federations", 0, "--commitments", "late.json", "--out", "o")
+    assert late.code == 7
+    assert run(*words, "--federations", 0, "--commitments", "public.json", "--out", "p").code == 1
+
+
 def test_marks_without_a_salt_are_uncommitted(run, fed):
     marks_file.write([fed.mark], Path("marks.json"))
     scored(run, fed)

@@ -37,7 +37,7 @@ def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
     for sets that cannot be read.
     """
     combinations: dict[int, list[Combination]] = {}
-    for entry in sums_log.read(existing_path(path, "file"), run):
+    for entry in sums_log.asked_entries(sums_log.read(existing_path(path, "file"), run)):
         number = int(entry["round"])
         if number in combinations:
             raise InputError(

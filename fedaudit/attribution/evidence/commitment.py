@@ -20,6 +20,7 @@ from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.federation import commitments as files
 from fedaudit.federation.commitments import Commitments
+from fedaudit.system.files import sha256
 
 NO_COMMITMENTS_CAVEAT = (
     "no commitments were given: nobody vouches that the keys were fixed before training, and who "
@@ -59,6 +60,8 @@ class CommitmentCheck:
     """The tested marks whose published commitments match."""
     asked: str = ""
     """When the first sum was asked for, as the estimates say."""
+    replaced: bool = False
+    """Whether the ledger notes that the file was another one when the first sum was asked for."""
 
     @property
     def late(self) -> bool:
@@ -69,7 +72,7 @@ class CommitmentCheck:
     @property
     def committed(self) -> frozenset[str]:
         """The tested marks that were committed to beforehand, as far as the files say."""
-        return frozenset() if self.late else self.matching
+        return frozenset() if self.late or self.replaced else self.matching
 
     @property
     def bare(self) -> tuple[str, ...]:
@@ -92,8 +95,11 @@ def check(path: Path, marks: Iterable[str]) -> None:
         )
 
 
-def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
-    """Return the marks of scores, compared with the commitments in `path`."""
+def check_commitments(scores: Scores, path: Path, noted: str = "") -> CommitmentCheck:
+    """Return the marks of scores, compared with the commitments in `path`.
+
+    `noted` is the SHA-256 that a ledger has of the file, when the first sum was asked for.
+    """
     published = files.read(path)
     digests = {c.id: c.sha256 for c in published.commitments}
     matching = (mark for mark, digest in scores.commitments.items() if digests.get(mark) == digest)
@@ -103,6 +109,7 @@ def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
         tested=tuple(scores.marks),
         matching=frozenset(matching),
         asked=scores.asked,
+        replaced=bool(noted) and sha256(path) != noted,
     )
 
 
@@ -183,6 +190,8 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
 
 
 def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
+    if status.replaced:
+        return "the ledger notes another file of commitments for the first sum (SHA-256)"
     if mark in status.matching:
         return (
             f"the published commitments say that they were made at {status.published.made}, when "
