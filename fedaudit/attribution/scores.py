@@ -16,6 +16,11 @@ from fedaudit.system.files import atomic_text, check_version, read_json
 SCHEMA_VERSION = "1.0"
 LARGEST_DIMENSION = 2**63
 """Numbers in an update; no model has as many."""
+LARGEST_COUNT = 2**63
+"""Things that a test looks at."""
+LARGEST_ROUND = 10**9
+LARGEST_RATIO = 1e15
+"""Of two clients' weights in a sum: a smaller one is lost in rounding."""
 LARGEST = 1_000.0
 """The largest score, in standard deviations: a decision computes a law that is as wide as the
 scores, in time that grows with their square. Marked clients had 8 to 17 in trials."""
@@ -123,6 +128,8 @@ def _scores(table: Mapping[str, Any]) -> dict[str, Score]:
 
 def _check(scores: Scores, path: Path) -> None:
     numbers = [r.round for r in scores.rounds]
+    if any(abs(number) > LARGEST_ROUND for number in numbers):
+        raise InputError(f"{path} has a round beyond {LARGEST_ROUND:,}.")
     if len(set(numbers)) < len(numbers):
         raise InputError(f"{path} has a round twice.")
     if len(set(scores.clients)) < len(scores.clients):
@@ -139,6 +146,8 @@ def _check(scores: Scores, path: Path) -> None:
             raise InputError(f"{path}: the tests for {mark} have unlike numbers of null marks.")
     for record in scores.rounds:
         for score in (s for t in (record.reference, *record.clients.values()) for s in t.values()):
+            if not 0 <= score.n <= LARGEST_COUNT or not 0 <= score.hits <= LARGEST_COUNT:
+                raise InputError(f"{path}: round {record.round} has a count that is not possible.")
             if any(abs(z) > LARGEST for z in (score.z, *score.null)):
                 raise InputError(
                     f"{path}: round {record.round} has a score beyond {LARGEST:,.0f} standard "
@@ -161,5 +170,7 @@ def _check_masks(scores: Scores, path: Path) -> None:
         shares and set(scores.clients) - set(shares)
     ):
         raise InputError(f"{path}: its clients' weights must be positive, one for each.")
+    if shares and max(shares.values()) > LARGEST_RATIO * min(shares.values()):
+        raise InputError(f"{path}: a client's weight is over {LARGEST_RATIO:,.0f} times another's.")
     if not 0 <= scores.dimension <= LARGEST_DIMENSION:
         raise InputError(f"{path}: the dimension of an update is not from 0 to 2^63.")

@@ -439,3 +439,47 @@ def test_calibrate_counts_commitments_that_nobody_opened(run, fed):
     other_commitments()
     rewrite(Path("others.json"), lambda table: table["commitments"][0].update(id="stranger"))
     run.refused(3, *words, "--commitments", "others.json", says="no commitment of any of the marks")
+
+
+HUGE = int("9" * 400)
+
+
+def test_numbers_beyond_all_bounds_are_one_line(run, fed):
+    scored(run, fed)
+    good = Path("s.json").read_text()
+
+    def count(table):
+        table["rounds"][0]["clients"]["c2"]["m0"]["n"] = HUGE
+
+    def weigh(table):
+        table["weights"] = {who: 1e300 if who == "c1" else 1e-300 for who in table["clients"]}
+
+    for change, says in (
+        (count, "a count that is not possible"),
+        (weigh, "a client's weight is over 1,000,000,000,000,000 times another's"),
+        (lambda table: table["rounds"][0].update(round=HUGE), "a round beyond 1,000,000,000"),
+    ):
+        Path("s.json").write_text(good)
+        rewrite(Path("s.json"), change)
+        run.refused(3, "attribute", "decide", "s.json", "--out", "o", "--quiet", says=says)
+    Path("s.json").write_text(good)
+    log = Path("est.log.json").read_text()
+    for changes in (
+        {"include": [], "exclude": []},
+        {"include": [[]], "exclude": [[]]},
+        {"include": ["c0"], "exclude": ["c1"]},
+    ):
+        table = json.loads(log)
+        table["rounds"][0]["designs"][0].update(changes)
+        Path("est.log.json").write_text(json.dumps(table))
+        words = ("attribute", "decide", "s.json", "--log", "est.log.json", "--out", "o", "--quiet")
+        run.refused(3, *words, says="the sets of round 1 cannot be read")
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity"])
+def test_a_mark_with_a_number_that_is_none_is_one_line(run, fed, number):
+    text = Path("marks.json").read_text()
+    changed = text.replace('"secret": {', f'"secret": {{"x": {number}, ', 1)
+    assert changed != text
+    Path("marks.json").write_text(changed)
+    run.refused(3, "watermark", "commitment", "marks.json", says="a number that is not finite")
