@@ -13,6 +13,8 @@ from fedaudit_plugins.watermarks.kgw.watermark import KGW
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Completion, Document, SamplingParams, Target
+from fedaudit.attribution.report import skewed_count_caveats
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import generator
@@ -300,3 +302,20 @@ def test_a_test_without_prompts_is_refused(teacher):
 def test_wrong_options_are_told(options, said):
     with pytest.raises(ValueError, match=said):
         KGW(**options)
+
+
+def test_its_counts_are_known_for_what_they_are_where_a_report_tells_skewed_ones(teacher, secret):
+    answers = [Completion(("ignored",), ((5, 6, 7, 8, 9),))]
+    found = MARK.test(secret, answers, teacher)
+    assert found.n == 4
+    scores = Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=("a",),
+        marks={"m": "kgw"},
+        dimension=8,
+        rounds=(RoundScores(round=1, reference={"m": found}, clients={"a": {"m": found}}),),
+    )
+    [limit] = skewed_count_caveats(scores)
+    assert limit.startswith("by mark m as few as 1 hits are expected by chance in a test")
