@@ -49,7 +49,7 @@ class Score:
     p_value: float
     """The upper tail."""
     n: int
-    """Things looked at: scored tokens, questions."""
+    """Things looked at: scored tokens, questions. With none, a client was not tested."""
     hits: int
     """Those that speak for the watermark: green tokens, right answers."""
     chance: float

@@ -21,4 +21,6 @@
   loaded.
 * `scores`: The owner's scores on disk: what each mark's test found for every estimate of every
   round.
+* `skewed_counts`: Tests with too few hits by chance for a z that is near to normal, as limits of a
+  report.
 """

@@ -37,20 +37,34 @@ class CommittedDecision:
     rows: tuple[Measurement, ...]
     """The rows of the decision, and the counts of its commitments."""
 
+    @property
+    def unopened(self) -> int:
+        """Published commitments that nobody opened: each counts as a test of every client."""
+        return self.status.unopened if self.status else 0
+
 
 def decide_committed(
     scores: Scores,
     commitments: Path | None,
     *,
+    noted: str = "",
     threshold: float,
     alpha: float,
     shares: Shares | None,
     truth: Mapping[str, str],
 ) -> CommittedDecision:
-    """Return the decision over scores, with a file of published `commitments` if there is one."""
-    status = commitment.check_commitments(scores, commitments) if commitments else None
+    """Return the decision over scores, with a file of published `commitments` if there is one.
+
+    `noted` is the SHA-256 that the server's ledger has of that file, if any.
+    """
+    status = commitment.check_commitments(scores, commitments, noted) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)
-    decision = commitment.withhold_uncommitted(first, status, alpha)
+    counted = first
+    if status and status.unopened:
+        counted = decide(
+            scores, threshold=threshold, alpha=alpha, shares=shares, unopened=status.unopened
+        )
+    decision = commitment.withhold_uncommitted(counted, status)
     all_rows = decision_rows(decision, scores, threshold, truth)
     committed_rows = (
         *commitment.drop_threshold(all_rows, first, decision, status),

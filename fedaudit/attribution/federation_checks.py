@@ -7,6 +7,7 @@ from fedaudit.api.errors import InputError
 
 LARGEST_DIMENSION = 2**63
 """Numbers in an update; no model has as many."""
+LARGEST_ROUND = 10**9
 LARGEST_RATIO = 1e12
 """The most that a client's weight may be over the mean, and the mean over it: what is beyond is
 lost in rounding."""
@@ -24,6 +25,8 @@ def check_round_numbers(numbers: Sequence[int], where: str) -> None:
         raise InputError(f"{where} has round {repeated[0]} twice.")
     if numbers and min(numbers) < 1:
         raise InputError(f"{where} has a round {min(numbers)}; the first one is 1.")
+    if numbers and max(numbers) > LARGEST_ROUND:
+        raise InputError(f"{where} has a round beyond {LARGEST_ROUND:,}.")
 
 
 def check_masks(masks: Collection[float], where: str) -> None:
@@ -39,8 +42,12 @@ def check_update(
 
     Without `shares` the clients weigh alike.
     """
-    in_range = all(1 / LARGEST_RATIO <= share <= LARGEST_RATIO for share in shares.values())
-    if not in_range or (shares and set(clients) - set(shares)):
+    if any(not share > 0 for share in shares.values()) or (shares and set(clients) - set(shares)):
         raise InputError(f"{where}: its clients' weights must be positive, one for each.")
+    if not all(1 / LARGEST_RATIO <= share <= LARGEST_RATIO for share in shares.values()):
+        raise InputError(
+            f"{where}: a client's weight is more than {LARGEST_RATIO:,.0f} times the mean, or less "
+            "than the mean by as much."
+        )
     if not 0 <= dimension <= LARGEST_DIMENSION:
         raise InputError(f"{where}: the dimension of an update is not from 0 to 2^63.")

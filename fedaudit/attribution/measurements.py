@@ -10,6 +10,7 @@ from fedaudit.attribution.decision.calibration import Calibration
 from fedaudit.attribution.decision.decision import ClientDecision, Decision, FlagCounts, count_flags
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server.query_plan import SumPlan
+from fedaudit.federation.folder import name_rounds
 from fedaudit.metrics.attribution import exposure
 from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.replication import mean_estimate
@@ -54,6 +55,7 @@ def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]
             yield row(PROTOCOL, "stouffer_z", most.z, scope, baseline=most.needed, n=n)
             yield row(PROTOCOL, "p_value", most.p_value, scope, n=n)
             yield row(PROTOCOL, "p_value", most.adjusted, {**scope, "adjusted": "holm"}, n=n)
+    yield from _untested_rows(decision, threshold)
     for client in decision.absent:
         yield row(
             PROTOCOL,
@@ -66,6 +68,23 @@ def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]
         )
     for test in decision.tests:
         yield from _by_round(test)
+
+
+def _untested_rows(decision: Decision, threshold: float) -> Iterator[Measurement]:
+    """Yield a row without a number for each client whose answers had nothing to test by a mark."""
+    untested: dict[str, list[ClientDecision]] = {}
+    for test in decision.tests:
+        if test.empty_rounds:
+            untested.setdefault(test.client, []).append(test)
+    for client, tests in untested.items():
+        marks = " and ".join(test.mark for test in tests)
+        numbers = sorted({number for test in tests for number in test.empty_rounds})
+        reason = (
+            f"answers had nothing to test by mark{'s' * (len(tests) > 1)} {marks} in "
+            f"{name_rounds(numbers)}"
+        )
+        scope = {"client": client}
+        yield row(PROTOCOL, "stouffer_z", None, scope, n=0, baseline=threshold, reason=reason)
 
 
 def paper_rule_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:

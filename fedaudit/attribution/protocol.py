@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import Measurement
-from fedaudit.attribution import measurements, report
+from fedaudit.attribution import measurements, report, skewed_counts
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import simulated_federations
@@ -20,9 +19,9 @@ from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.attribution.request import AttributionRequest, ResolvedRequest
 from fedaudit.attribution.scores import Scores
-from fedaudit.attribution.server import estimation, query_plan
+from fedaudit.attribution.server import estimation, ledger, query_plan, simulation_report
 from fedaudit.attribution.server.query_plan import SumPlan
-from fedaudit.federation.folder import Federation
+from fedaudit.federation import commitments
 
 Watcher = Callable[[str], Progress]
 """Gives the progress bar of a step, by its title."""
@@ -54,6 +53,7 @@ def run_protocol(
     committed = decide_committed(
         scores,
         resolved.commitments,
+        noted=_noted_commitments(resolved, scores.run),
         threshold=request.threshold,
         alpha=request.alpha,
         shares=shares,
@@ -66,6 +66,7 @@ def run_protocol(
         threshold=request.threshold,
         alpha=request.alpha,
         sets_known=True,
+        unopened=committed.unopened,
         progress=watch("simulating federations"),
     )
     return ProtocolResult(
@@ -81,10 +82,22 @@ def run_protocol(
         ),
         limits=(
             *report.simulation_caveats(scores, simulated),
+            *skewed_counts.caveats(scores),
             *report.protocol_limits(committed.decision, planned, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
         ),
     )
+
+
+def _noted_commitments(resolved: ResolvedRequest, run: str) -> str:
+    """Return the SHA-256 that the ledger has of the commitments in the federation's folder.
+
+    It is empty where others are compared: of these the ledger says nothing.
+    """
+    path, folder = resolved.commitments, resolved.federation.path
+    if path is None or path.resolve() != (folder / commitments.NAME).resolve():
+        return ""
+    return ledger.noted_commitments(folder, run)
 
 
 def _score_estimates(
@@ -119,28 +132,10 @@ def _time_measurements(
     scores: Scores, sum_seconds: float, planned: SumPlan
 ) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
-    training = _simulation_seconds(planned.federation)
+    training = simulation_report.duration(planned.federation)
     for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):
         yield measurements.row(measurements.PROTOCOL, "seconds", round(seconds, 2), {"step": step})
         if training:
             yield measurements.row(
                 measurements.PROTOCOL, "overhead", seconds / training, {"step": step}
             )
-
-
-def _simulation_seconds(federation: Federation) -> float:
-    """Return the seconds that a simulation took, by its report; 0 where that is not known."""
-    from fedaudit.report.document import read
-
-    path = federation.path / "report.json"
-    if not path.is_file():
-        return 0.0
-    try:
-        simulation_report = read(path)
-    except InputError:  # somebody else's report, or a broken one, says nothing of it
-        return 0.0
-    is_complete = (
-        simulation_report["run"]["command"] == "simulate"
-        and simulation_report["run"]["resumed_from"] is None
-    )
-    return float(simulation_report["budget"]["seconds"] or 0.0) if is_complete else 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
-from fedaudit.attribution import missing_scores
+from fedaudit.attribution import missing_scores, skewed_counts
 from fedaudit.attribution.committed_decision import decide_committed
 from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.calibration import calibrate, simulated_federations
@@ -85,6 +85,7 @@ def decided_report(
                 threshold=threshold,
                 alpha=alpha,
                 sets_known=sets_known,
+                unopened=committed.unopened,
                 progress=progress,
             ),
         ],
@@ -104,6 +105,7 @@ def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: i
         *_shared_sets_caveats(scores),
         *commitment.key_caveats(scores, status, opened=False),
         *missing_scores.caveats(scores),
+        *skewed_counts.caveats(scores),
         *simulation_caveats(scores, federations),
     ]
 
@@ -115,6 +117,7 @@ def simulated_rows(
     threshold: float,
     alpha: float,
     sets_known: bool,
+    unopened: int,
     progress: Progress = no_progress,
 ) -> Iterator[Measurement]:
     """Yield what so many simulated federations of each strength say of this one's settings."""
@@ -126,6 +129,7 @@ def simulated_rows(
                 alpha=alpha,
                 federations=federations,
                 sets_known=sets_known,
+                unopened=unopened,
                 progress=progress,
             )
         )

@@ -14,6 +14,8 @@ from fedaudit.config.options import build
 from fedaudit.system.files import atomic_text, check_version, read_json
 
 SCHEMA_VERSION = "1.0"
+LARGEST_COUNT = 2**63
+"""Things that a test looks at."""
 LARGEST = 1_000.0
 """The largest score, in standard deviations: a decision computes a law that is as wide as the
 scores, in time that grows with their square. Marked clients had 8 to 17 in trials."""
@@ -70,6 +72,18 @@ def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float
     }
 
 
+def empty_rounds(scores: Scores, client: str, mark: str) -> tuple[int, ...]:
+    """Return the rounds in which a client's answers had nothing to test by a mark.
+
+    Nor is there a score where the answers of the global adapter had nothing.
+    """
+    return tuple(
+        r.round
+        for r in scores.rounds
+        if client in r.clients and 0 in (r.clients[client][mark].n, r.reference[mark].n)
+    )
+
+
 def write(scores: Scores, path: Path) -> None:
     """Write the scores, whole or not at all."""
     atomic_text(path, json.dumps(asdict(scores), indent=2, allow_nan=False) + "\n")
@@ -124,6 +138,8 @@ def _check(scores: Scores, path: Path) -> None:
             raise InputError(f"{path}: the tests for {mark} have unlike numbers of null marks.")
     for record in scores.rounds:
         for score in (s for t in (record.reference, *record.clients.values()) for s in t.values()):
+            if not 0 <= score.n <= LARGEST_COUNT or not 0 <= score.hits <= LARGEST_COUNT:
+                raise InputError(f"{path}: round {record.round} has a count that is not possible.")
             if any(abs(z) > LARGEST for z in (score.z, *score.null)):
                 raise InputError(
                     f"{path}: round {record.round} has a score beyond {LARGEST:,.0f} standard "

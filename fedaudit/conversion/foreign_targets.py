@@ -31,6 +31,15 @@ def may_be_foreign(folder: Path) -> bool:
     )
 
 
+def check_native(folder: Path) -> None:
+    """Raise InputError for a foreign folder, of which an import at every place is another one."""
+    if may_be_foreign(folder) and recognition.is_known(SourceFolder(folder)):
+        raise InputError(
+            f"{folder} is another framework's: import it once (`fedaudit import {folder} FED`) and "
+            "give FED, which keeps the ledger of what was asked for."
+        )
+
+
 def native_folder(
     folder: Path, below: Path, tell: Callable[[str], None], *, template: str = ""
 ) -> Path:

@@ -1,5 +1,6 @@
 """A federation's folder, checked on reading before anything heavy is imported."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,5 +174,10 @@ def _folders(below: Path) -> Iterator[Path]:
 
 
 def _root(path: Path) -> Path:
-    named_rounds = path.name == "rounds" and (path.parent / manifest.NAME).is_file()
-    return path.parent if named_rounds else path
+    """Return the federation's folder where `path` is its `rounds` folder, by whatever name."""
+    named = (path, Path(os.path.realpath(path)))  # realpath: a loop of links raises nothing
+    return next((folder.parent for folder in named if _is_rounds(folder)), path)
+
+
+def _is_rounds(folder: Path) -> bool:
+    return folder.name == "rounds" and (folder.parent / manifest.NAME).is_file()

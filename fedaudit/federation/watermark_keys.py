@@ -36,6 +36,10 @@ def read(path: Path) -> list[Mark]:
             raise InputError(f"{path}: mark {number} has no table 'secret'.")
         if not isinstance(item.get("salt", ""), str):
             raise InputError(f"{path}: mark {number} has a salt that is no text.")
+        try:
+            json.dumps([item["secret"], item.get("options")], allow_nan=False)
+        except ValueError:
+            raise InputError(f"{path}: mark {number} has a number that is not finite.") from None
     try:
         marks = [build(Mark, item, f"mark {number}") for number, item in enumerate(items)]
     except UsageError as error:

@@ -79,6 +79,67 @@ def test_a_committed_mark_flags_and_another_key_does_not(run, fed):
     run.refused(3, *words, says="no commitment of any of the marks")
 
 
+def test_with_the_log_too_a_few_unopened_commitments_do_not_clear_everybody(run, fed):
+    scored(run, fed)
+    rewrite(
+        Path("public.json"),
+        lambda table: table["commitments"].extend(
+            {"id": f"x{n}", "plugin": "kgw", "sha256": f"{n:064x}"} for n in range(20)
+        ),
+    )
+    assert decide(run, "--commitments", "public.json", "--log", "est.log.json").code == 1
+    assert [finding["evidence"]["client"] for finding in report()["findings"]] == ["c1"]
+
+
+def test_commitments_that_say_that_they_are_late_flag_nobody(run, fed):
+    scored(run, fed)
+    rewrite(Path("public.json"), lambda table: table.update(made="2031-01-01T00:00:00+00:00"))
+    assert decide(run, "--commitments", "public.json").code == 7
+    assert report()["findings"] == []
+
+
+def test_scores_of_nothing_are_no_pass(run, fed):
+    scored(run, fed)
+
+    def empty(table):
+        for one in table["rounds"]:
+            for own in (one["reference"], *one["clients"].values()):
+                own["m0"].update(n=0, hits=0, z=0.0)
+
+    rewrite(Path("s.json"), empty)
+    assert decide(run).code == 7
+    [reason] = report()["verdict"]["reasons"]
+    assert "7 of 7 clients could not be tested: c0 (answers had nothing to test by mark" in reason
+    words = ("watermark", "make", "d.jsonl", "m.jsonl", "--watermark", "k.json", "--id", "bank")
+    Path("d.jsonl").write_text('{"id": "d", "text": "A patient came to the ward."}\n')
+    run.refused(2, *words, "--set", "tokens=1", says="tokens must be above 1")
+    run.refused(2, *words, "--set", "gamma=0.00001", says="gamma must lie between 0.05 and 0.95")
+
+
+def test_commitments_that_the_ledger_does_not_know_flag_nobody(run, fed):
+    own = fed.path / "commitments.json"
+    shutil.copy("public.json", own)
+    scored(run, fed)
+    words = ("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--watermark", "marks.json")
+    assert run(*words, "--federations", 0, "--out", "o").code == 1
+    rewrite(own, lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
+    assert run(*words, "--federations", 0, "--out", "p").code == 7
+    assert report("p")["findings"] == []
+    says = "mark m0 is uncommitted: the ledger notes another file of commitments"
+    assert any(says in limit for limit in report("p")["limits"])
+    # Of a file that did not lie in the folder the ledger says nothing.
+    assert run(*words, "--federations", 0, "--commitments", "public.json", "--out", "q").code == 1
+
+
+def test_commitments_made_after_an_older_release_are_late(run, fed):
+    scored(run, fed)
+    assert run("watermark", "commitment", "marks.json", "--out", "late.json").code == 0
+    words = ("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--watermark", "marks.json")
+    late = run(*words, "--federations", 0, "--commitments", "late.json", "--out", "o")
+    assert late.code == 7
+    assert run(*words, "--federations", 0, "--commitments", "public.json", "--out", "p").code == 1
+
+
 def test_marks_without_a_salt_are_uncommitted(run, fed):
     marks_file.write([fed.mark], Path("marks.json"))
     scored(run, fed)
@@ -115,6 +176,25 @@ def test_a_second_design_of_a_round_is_one_line(run, fed):
     assert "2 rounds, one design each" in again.out
     first, second = (json.loads(Path(at, "estimates.json").read_text()) for at in ("est", "est2"))
     assert first["files"] == second["files"]
+
+
+def test_a_federation_is_the_same_by_whatever_name(run, fed, monkeypatch):
+    words = (*SMALL, "--quiet")
+    estimate = ("attribute", "estimate", "--rounds")
+    assert run(*estimate, fed.path, "--out", "est", *words).code == 0
+    Path("elsewhere").mkdir()
+    Path("elsewhere/link").symlink_to(fed.path / "rounds")
+    Path("loop").symlink_to("loop")
+    says = "Round 1 was asked for with other sets already"
+    run.refused(3, *estimate, "elsewhere/link", "--out", "est2", *words, says=says)
+    run.refused(3, *estimate, fed.path / "rounds/001/..", "--out", "est2", *words, says=says)
+    run.refused(3, *estimate, "loop", "--out", "est2", *words, says="loop")
+    monkeypatch.chdir(fed.path / "rounds")
+    run.refused(3, *estimate, ".", "--out", "../../est2", *words, says=says)
+    run.refused(3, *estimate, "001", "--out", "../../est2", *words, says="")
+    run.refused(3, *estimate, "../..", "--out", "../../est2", *words, says="")
+    assert not (fed.path.parent / "est2").exists()
+    assert list(fed.path.parent.rglob("ledger.jsonl")) == [fed.path / "ledger.jsonl"]
 
 
 def bundled(run, report_folder, out):
@@ -342,3 +422,66 @@ def test_a_bundle_of_scores_that_were_made_with_other_settings(run, fed):
     done = verify(run)
     assert done.code == 0, done.out
     assert "same: scores of round 1 (8 tests bit for bit)" in done.out
+
+
+def test_calibrate_counts_commitments_that_nobody_opened(run, fed):
+    scored(run, fed)
+    words = ("attribute", "calibrate", "s.json", "--federations", 3, "--quiet")
+    alone = run(*words)
+    assert run(*words, "--commitments", "public.json") == alone
+    rewrite(
+        Path("public.json"),
+        lambda table: table["commitments"].extend(
+            {"id": f"x{n}", "plugin": "kgw", "sha256": f"{n:064x}"} for n in range(10_000)
+        ),
+    )
+    among = run(*words, "--commitments", "public.json")
+    assert (among.code, alone.code) == (0, 0)
+    assert "like these, 10,000 unopened commitments beside, 3 of each" in among.out
+    other_commitments()
+    rewrite(Path("others.json"), lambda table: table["commitments"][0].update(id="stranger"))
+    run.refused(3, *words, "--commitments", "others.json", says="no commitment of any of the marks")
+
+
+HUGE = int("9" * 400)
+
+
+def test_numbers_beyond_all_bounds_are_one_line(run, fed):
+    scored(run, fed)
+    good = Path("s.json").read_text()
+
+    def count(table):
+        table["rounds"][0]["clients"]["c2"]["m0"]["n"] = HUGE
+
+    def weigh(table):
+        table["weights"] = {who: 1e300 if who == "c1" else 1e-300 for who in table["clients"]}
+
+    for change, says in (
+        (count, "a count that is not possible"),
+        (weigh, "a client's weight is more than 1,000,000,000,000 times the mean"),
+        (lambda table: table["rounds"][0].update(round=HUGE), "a round beyond 1,000,000,000"),
+    ):
+        Path("s.json").write_text(good)
+        rewrite(Path("s.json"), change)
+        run.refused(3, "attribute", "decide", "s.json", "--out", "o", "--quiet", says=says)
+    Path("s.json").write_text(good)
+    log = Path("est.log.json").read_text()
+    for changes in (
+        {"include": [], "exclude": []},
+        {"include": [[]], "exclude": [[]]},
+        {"include": ["c0"], "exclude": ["c1"]},
+    ):
+        table = json.loads(log)
+        table["rounds"][0]["designs"][0].update(changes)
+        Path("est.log.json").write_text(json.dumps(table))
+        words = ("attribute", "decide", "s.json", "--log", "est.log.json", "--out", "o", "--quiet")
+        run.refused(3, *words, says="the sets of round 1 cannot be read")
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity"])
+def test_a_mark_with_a_number_that_is_none_is_one_line(run, fed, number):
+    text = Path("marks.json").read_text()
+    changed = text.replace('"secret": {', f'"secret": {{"x": {number}, ', 1)
+    assert changed != text
+    Path("marks.json").write_text(changed)
+    run.refused(3, "watermark", "commitment", "marks.json", says="a number that is not finite")

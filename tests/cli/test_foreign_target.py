@@ -134,3 +134,10 @@ def test_attribution_plans_the_sums_of_shepherds_epochs(run, tmp_path):
     done = run("attribute", "estimate", "--rounds", source, *words)
     assert done.code == 0, done
     assert done.out.startswith("16 sums in rounds 1, 2: 1 pairs for each client, 2 others in a set")
+    # Each working directory would have an import of its own, with a ledger of its own.
+    asked = ("attribute", "estimate", "--rounds", source, *words[:2], *words[3:])
+    run.refused(3, *asked, says=f"import it once (`fedaudit import {source} FED`) and give FED")
+    assert not (tmp_path / "estimates").exists()
+    assert run("import", source, "made").code == 0
+    assert run(*asked[:3], "made", *asked[4:], "--quiet").code == 0
+    assert (tmp_path / "made/ledger.jsonl").is_file()

@@ -72,11 +72,13 @@ def calibrate(
     federations: int = 200,
     seed: int = 0,
     sets_known: bool = False,
+    unopened: int = 0,
     progress: Progress = no_progress,
 ) -> Calibration:
     """Return the results of decisions on simulated federations of each strength.
 
-    `sets_known` says whether who decides knows what each estimate holds of the other clients.
+    `sets_known` says whether who decides knows what each estimate holds of the other clients,
+    `unopened` how many more marks count as tests, as for `decide`.
     Raises UsageError for less than one federation, or without scores to simulate them from.
     """
     import numpy as np
@@ -99,6 +101,7 @@ def calibrate(
                 alpha=alpha,
                 up_to=alpha,
                 shares=shares if sets_known else None,
+                unopened=unopened,
             )
             innocent = {pair: v for pair, v in decision.items() if pair[0] != marked}
             wrong = {client for (client, _), v in innocent.items() if v.flagged}

@@ -11,7 +11,7 @@ from math import inf, isfinite, nextafter
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.decision.contamination import Pair, Shares
 from fedaudit.attribution.decision.null_distribution import NullDistribution, chances_of
-from fedaudit.attribution.scores import Scores, score_differences
+from fedaudit.attribution.scores import Scores, empty_rounds, score_differences
 from fedaudit.metrics.attribution import stouffer
 
 ALPHA = 0.01
@@ -62,6 +62,8 @@ class ClientDecision:
     """Z after each of its rounds."""
     settled_round: int | None
     """The round after which one could have stopped at the stated error; None if there is none."""
+    empty_rounds: tuple[int, ...] = ()
+    """Rounds in which there was nothing to test: with any, Z is none and the client not flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,8 @@ class Decision:
     absent: tuple[str, ...] = ()
 
     def strongest_test(self, client: str) -> ClientDecision | None:
-        """Return the strongest test against a client."""
-        tests = [t for t in self.tests if t.client == client]
+        """Return the strongest test against a client, of those that had something to test."""
+        tests = [t for t in self.tests if t.client == client and not t.empty_rounds]
         return max(tests, key=lambda t: (t.flagged, -t.p_value, t.z), default=None)
 
     @property
@@ -107,18 +109,21 @@ def verdicts(
     alpha: float = ALPHA,
     up_to: float = 1.0,
     shares: Shares | None = None,
+    unopened: int = 0,
 ) -> dict[Pair, ClientVerdict]:
     """Return whom `decide` flags by which mark, without what a report needs beside it.
 
-    p-values above `up_to` (`alpha` at least) may be too low, but stay above it: that is faster, and
-    flags the same clients.
+    `unopened` marks count as tests of every client, whatever they would show. p-values above
+    `up_to` (`alpha` at least) may be too low, but stay above it: that is faster, and flags the same
+    clients.
     """
     check_limits(threshold, alpha)
     pairs = [(client, mark) for client in _present(scores) for mark in scores.marks]
     z = {
         pair: stouffer.stouffer_z(list(score_differences(scores, *pair).values())) for pair in pairs
     }
-    error = alpha * OMITTED_GROUPS_ALPHA_SHARE / max(1, len(pairs))
+    further = unopened * len(_present(scores))
+    error = alpha * OMITTED_GROUPS_ALPHA_SHARE / max(1, len(pairs) + further)
     chances = chances_of(scores, z, up_to=max(up_to, alpha), shares=shares, error=error)
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
@@ -129,7 +134,9 @@ def verdicts(
             level=level,
             flagged=z[pair] > chances[pair].floor(threshold) and p_value <= level,
         )
-        for pair, p_value, level in zip(pairs, p, stouffer.holm_levels(p, alpha), strict=True)
+        for pair, p_value, level in zip(
+            pairs, p, stouffer.holm_levels(p, alpha, further), strict=True
+        )
     }
 
 
@@ -139,21 +146,27 @@ def decide(
     threshold: float = stouffer.THRESHOLD,
     alpha: float = ALPHA,
     shares: Shares | None = None,
+    unopened: int = 0,
 ) -> Decision:
     """Flag a client for a mark by Holm's adjusted p-value, at most `alpha`, and by Z.
 
     Z must exceed `threshold`, and so many of its standard deviations by chance. Someone innocent
     is then flagged in a federation with a chance of `alpha` at most, whatever the number of clients
     and marks, if p-values are right. `alpha` is also the error at which a client's running Z has
-    settled, for all clients and marks together, however often one looks. Raises ValueError for
+    settled, for all clients and marks together, however often one looks. `unopened` marks, of which
+    nothing is known, count as tests of every client: whoever has more keys than are shown chose
+    among them. Raises ValueError for
     scores that are not finite, UsageError for what `check_limits` refuses.
     """
-    by_pair = verdicts(scores, threshold=threshold, alpha=alpha, shares=shares)
-    adjusted = stouffer.holm([v.p_value for v in by_pair.values()])
+    by_pair = verdicts(scores, threshold=threshold, alpha=alpha, shares=shares, unopened=unopened)
+    further = unopened * len(_present(scores))
+    adjusted = stouffer.holm([v.p_value for v in by_pair.values()], further)
+    single_level = alpha / max(1, len(by_pair) + further)
     tests = []
     for ((client, mark), verdict), holm in zip(by_pair.items(), adjusted, strict=True):
         by_round, chance = score_differences(scores, client, mark), verdict.chance
         least = chance.critical_value(verdict.level, threshold)
+        empty = empty_rounds(scores, client, mark)
         tests.append(
             ClientDecision(
                 client=client,
@@ -163,14 +176,15 @@ def decide(
                 z=verdict.z,
                 needed=_needed_z(least, verdict.z, flagged=verdict.flagged),
                 spread=chance.spread,
-                detectable=chance.detectable(alpha / len(by_pair), threshold),
+                detectable=chance.detectable(single_level, threshold),
                 nulls=chance.marks,
                 p_value=verdict.p_value,
                 adjusted=holm,
                 published=verdict.z > threshold,
-                flagged=verdict.flagged,
+                flagged=verdict.flagged and not empty,
                 running_z=tuple(stouffer.running_z(list(by_round.values()))),
-                settled_round=_stopping_round(by_round, chance, alpha / len(by_pair)),
+                settled_round=_stopping_round(by_round, chance, single_level),
+                empty_rounds=empty,
             )
         )
     present = _present(scores)

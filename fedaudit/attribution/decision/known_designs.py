@@ -4,6 +4,7 @@ For whoever knows the sets of the sums: see docs/estimator.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
     for sets that cannot be read.
     """
     combinations: dict[int, list[Combination]] = {}
-    for entry in sums_log.read(existing_path(path, "file"), run):
+    for entry in sums_log.asked_entries(sums_log.read(existing_path(path, "file"), run)):
         number = int(entry["round"])
         if number in combinations:
             raise InputError(
@@ -45,6 +46,7 @@ def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
             )
         try:
             combinations[number] = _combinations(entry)
+            _check_own_share(combinations[number])
         except (KeyError, TypeError, ValueError, ArithmeticError):
             raise InputError(f"{path}: the sets of round {number} cannot be read.") from None
     return combinations
@@ -62,6 +64,13 @@ def _combinations(entry: Mapping[str, Any]) -> list[Combination]:
     return [
         Combination(design.target, subset_design.sum_coefficients(design)) for design in designs
     ]
+
+
+def _check_own_share(combinations: Iterable[Combination]) -> None:
+    """Raise ValueError for an estimate that does not hold its own client's update once."""
+    for combination in combinations:
+        if not isclose(combination.client_shares().get(combination.target, 0.0), 1, abs_tol=1e-6):
+            raise ValueError(f"The sets give no estimate of {combination.target}.")
 
 
 def _sets(sets: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:

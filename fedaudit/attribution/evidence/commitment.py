@@ -20,7 +20,7 @@ from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.federation import commitments as files
 from fedaudit.federation.commitments import Commitments
-from fedaudit.metrics.attribution import stouffer
+from fedaudit.system.files import sha256
 
 NO_COMMITMENTS_CAVEAT = (
     "no commitments were given: nobody vouches that the keys were fixed before training, and who "
@@ -44,7 +44,7 @@ def commitment_digests(marks: Sequence[Mark]) -> dict[str, str]:
 
 def public_commitments(marks: Sequence[Mark]) -> Commitments:
     """Return the commitments that an owner publishes, dated now; all marks must have a salt."""
-    timestamp = datetime.now(UTC).isoformat(timespec="seconds")
+    timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
     commitments = tuple(files.commitment(mark, settings_of(mark)) for mark in marks)
     return Commitments(made=timestamp, commitments=commitments)
 
@@ -56,10 +56,23 @@ class CommitmentCheck:
     path: Path
     published: Commitments
     tested: tuple[str, ...]
-    committed: frozenset[str]
+    matching: frozenset[str]
     """The tested marks whose published commitments match."""
     asked: str = ""
     """When the first sum was asked for, as the estimates say."""
+    replaced: bool = False
+    """Whether the ledger notes that the file was another one when the first sum was asked for."""
+
+    @property
+    def late(self) -> bool:
+        """Whether the commitments say that they were made when a sum had been asked for."""
+        made_at, asked_at = files.parse_time(self.published.made), files.parse_time(self.asked)
+        return made_at is not None and asked_at is not None and made_at >= asked_at
+
+    @property
+    def committed(self) -> frozenset[str]:
+        """The tested marks that were committed to beforehand, as far as the files say."""
+        return frozenset() if self.late or self.replaced else self.matching
 
     @property
     def bare(self) -> tuple[str, ...]:
@@ -69,7 +82,7 @@ class CommitmentCheck:
     @property
     def unopened(self) -> int:
         """Published commitments without a tested mark: keys that may have been tried."""
-        return len(self.published.commitments) - len(self.committed)
+        return len(self.published.commitments) - len(self.matching)
 
 
 def check(path: Path, marks: Iterable[str]) -> None:
@@ -82,8 +95,11 @@ def check(path: Path, marks: Iterable[str]) -> None:
         )
 
 
-def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
-    """Return the marks of scores, compared with the commitments in `path`."""
+def check_commitments(scores: Scores, path: Path, noted: str = "") -> CommitmentCheck:
+    """Return the marks of scores, compared with the commitments in `path`.
+
+    `noted` is the SHA-256 that a ledger has of the file, when the first sum was asked for.
+    """
     published = files.read(path)
     digests = {c.id: c.sha256 for c in published.commitments}
     matching = (mark for mark, digest in scores.commitments.items() if digests.get(mark) == digest)
@@ -91,32 +107,19 @@ def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
         path=path,
         published=published,
         tested=tuple(scores.marks),
-        committed=frozenset(matching),
+        matching=frozenset(matching),
         asked=scores.asked,
+        replaced=bool(noted) and sha256(path) != noted,
     )
 
 
-def withhold_uncommitted(
-    decision: Decision, status: CommitmentCheck | None, alpha: float
-) -> Decision:
-    """Return a decision in which uncommitted marks flag nobody, and unopened ones count as tests.
-
-    A published commitment that was not opened counts as one test of every client, with p = 1: by
-    Holm that is what it costs to have had more keys to choose from. With such tests, a client
-    stays flagged only if its p after Holm over all of them is at most `alpha`.
-    """
+def withhold_uncommitted(decision: Decision, status: CommitmentCheck | None) -> Decision:
+    """Return a decision in which uncommitted marks flag nobody."""
     if status is None:
         return decision
-    clients = len({t.client for t in decision.tests})
-    extra_p = [1.0] * (status.unopened * clients)
-    adjusted = stouffer.holm([*(t.p_value for t in decision.tests), *extra_p])
     tests = tuple(
-        replace(
-            test,
-            adjusted=p if extra_p else test.adjusted,
-            flagged=test.flagged and test.mark in status.committed and (not extra_p or p <= alpha),
-        )
-        for test, p in zip(decision.tests, adjusted, strict=False)
+        replace(test, flagged=test.flagged and test.mark in status.committed)
+        for test in decision.tests
     )
     return replace(decision, tests=tests)
 
@@ -126,8 +129,8 @@ def drop_threshold(
 ) -> list[Measurement]:
     """Return the rows, without the threshold where it does not count.
 
-    That is so for marks that are not committed, and for clients that were flagged `before` the
-    unopened commitments were counted but not `after`.
+    That is so for marks that are not committed, and for clients that are flagged `before` the
+    unopened commitments are counted but not `after`: it can then not be told.
     """
     if status is None:
         return list(rows)
@@ -171,7 +174,7 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
             "nothing is known"
         ]
     caveats = [
-        f"{description} were tested; published commitments match {len(status.committed)} of them"
+        f"{description} were tested; published commitments match {len(status.matching)} of them"
     ]
     caveats += [
         f"mark {mark} is uncommitted: {_bare_reason(mark, status, scores.commitments)}; "
@@ -187,6 +190,13 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
 
 
 def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
+    if status.replaced:
+        return "the ledger notes another file of commitments for the first sum (SHA-256)"
+    if mark in status.matching:
+        return (
+            f"the published commitments say that they were made at {status.published.made}, when "
+            f"sums had been asked for ({status.asked})"
+        )
     if mark not in digests:
         return "its scores name no commitment, as the owner's file has no salt for it"
     if mark not in {c.id for c in status.published.commitments}:
@@ -196,13 +206,12 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
 
 def _describe_dates(status: CommitmentCheck) -> str:
     """Return what the files say of when the commitments were made and the first sum asked for."""
-    made_at, asked_at = files.parse_time(status.published.made), files.parse_time(status.asked)
-    if made_at is None:
+    if not status.published.made:
         return "the published commitments do not say when they were made"
     statement = f"the published commitments say that they were made at {status.published.made}"
-    if asked_at is None:
+    if files.parse_time(status.asked) is None:
         return f"{statement}; nothing says when the first sum was asked for"
-    order = "before" if made_at < asked_at else "NOT before"
+    order = "NOT before" if status.late else "before"
     return (
         f"{statement}, {order} the first sum was asked for ({status.asked}, as the estimates say); "
         "nobody vouches for either time"

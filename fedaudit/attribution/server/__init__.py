@@ -16,6 +16,8 @@
 * `set_selection`: Draws the sets that a round is asked for, by either protocol.
 * `shared_defaults`: The rules for drawing a federation's shared sets: as named, or the nearest
   possible ones.
+* `simulation_report`: The report that a whole simulation left in its folder: when it began, and
+  how long it took.
 * `sums_log`: The server's log of sums: every set that was ever asked for, and the seed. It stays
   with it.
 """

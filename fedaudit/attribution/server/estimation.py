@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +129,7 @@ def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
         if planned.weighting == "size"
         else {},
         dimension=0,
-        asked=datetime.now(UTC).isoformat(timespec="seconds"),
+        asked=ledger.first_request(federation, run),
     )
 
 

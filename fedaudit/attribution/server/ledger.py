@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.attribution.server import simulation_report
 from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import PAIRS, DesignSettings
 from fedaudit.config.options import build
@@ -122,6 +123,35 @@ def _entry(line: str, number: int, path: Path) -> LedgerEntry:
     raise InputError(f"{path}: line {number} is no entry of a ledger.")
 
 
+def first_request(federation: Federation, run: str) -> str:
+    """Return when a federation's first sum was asked for, as its files say; now if none was.
+
+    Stored sums were asked for while the federation ran, so that its start is what counts; it is
+    empty where nothing says it.
+    """
+    if any(r.sums for r in federation.manifest.rounds):
+        return simulation_report.start_time(federation)
+    times = [
+        (time, entry.asked)
+        for entry in read(federation.path)
+        if entry.run == run and (time := commitments.parse_time(entry.asked))
+    ]
+    return min(times)[1] if times else _now()
+
+
+def noted_commitments(folder: Path, run: str) -> str:
+    """Return the SHA-256 of the commitments that lay in a federation's folder at the first sum.
+
+    It is empty where there is no ledger, or there were no commitments.
+    """
+    noted = (entry.commitments for entry in read(folder) if entry.run == run)
+    return next(filter(None, noted), "")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 def design_of(planned: SumPlan, number: int) -> str:
     """Return the SHA-256 of a round's design: the sets of each client, and the weights."""
     weights = planned.weights
@@ -187,7 +217,7 @@ def _new(
     return LedgerEntry(
         round=number,
         run=run,
-        asked=datetime.now(UTC).isoformat(timespec="seconds"),
+        asked=_now(),
         design=design_of(planned, number),
         seed=hashlib.sha256(str(planned.seed).encode()).hexdigest(),
         secure_aggregation=planned.secure.name,

@@ -36,13 +36,26 @@ def _is_entry(entry: Any) -> bool:
 
 
 def add_entry(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:
-    """Return the log with `entry` added; an entry of the same round and sets is kept once."""
+    """Return the log with `entry` added; an entry of the same round and sets is kept once.
+
+    Sets that were entered for a round, but not asked for before the run was interrupted, go once
+    the round was asked for by others.
+    """
     new = json.loads(json.dumps(entry))
     sets = ("round", "designs")
     existing = [e for e in logs if [e.get(k) for k in sets] == [new[k] for k in sets]]
-    if existing and ("ledger" in existing[0] or "ledger" not in new):
-        return list(logs)
-    return [*(e for e in logs if e not in existing), new]
+    if existing and (existing[0].get("ledger") or not new.get("ledger")):
+        return asked_entries(logs)
+    return asked_entries([*(e for e in logs if e not in existing), new])
+
+
+def asked_entries(logs: Sequence[Any]) -> list[Any]:
+    """Return a log without what was only entered for rounds that the ledger has by other sets.
+
+    A round is entered in the log first, then in the ledger, and asked for after that.
+    """
+    asked_rounds = {e["round"] for e in logs if e.get("ledger")}
+    return [e for e in logs if e.get("ledger") or e["round"] not in asked_rounds]
 
 
 def write(rounds: Sequence[Any], log: Path, run: str) -> None:

@@ -36,6 +36,10 @@ def calibrate(
         bool,
         typer.Option("--known-sets", help="As where decide is given the server's log of sums."),
     ] = False,
+    commitments: Annotated[
+        Path | None,
+        typer.Option("--commitments", help="As for decide: unopened ones count as tests."),
+    ] = None,
     quiet: Quiet = False,
 ) -> int:
     """Say how often somebody innocent is flagged, and what is found.
@@ -50,6 +54,7 @@ def calibrate(
     check_limits(tau, alpha)
     stored_scores = scores_file.read(scores)
     known = _known_share(marked_share, stored_scores) if marked_share else None
+    unopened = _count_unopened(commitments, stored_scores) if commitments else 0
     with progress_bars(quiet) as bar:
         result = calibration.calibrate(
             stored_scores,
@@ -58,11 +63,13 @@ def calibrate(
             federations=federations,
             seed=seed,
             sets_known=known_sets,
+            unopened=unopened,
             progress=bar("making up federations"),
         )
+    beside = f", {unopened:,} unopened commitments beside" if unopened else ""
     print(
         f"Federations of {len(stored_scores.clients)} clients, {len(stored_scores.rounds)} rounds "
-        f"and {len(stored_scores.marks)} marks like these, {federations} of each kind:\n"
+        f"and {len(stored_scores.marks)} marks like these{beside}, {federations} of each kind:\n"
     )
     print("\n".join(_table(result.points, tau)))
     least = calibration.least_found(result.points)
@@ -75,6 +82,14 @@ def calibrate(
             print(_share_text(least, *known))
     print("\n" + "\n".join(_client_table(result)))
     return 0
+
+
+def _count_unopened(path: Path, scores: "Scores") -> int:
+    """Return how many of the published commitments are of marks that were not tested."""
+    from fedaudit.attribution.evidence import commitment
+
+    commitment.check(path, scores.marks)
+    return commitment.check_commitments(scores, path).unopened
 
 
 def _known_share(text: str, scores: "Scores") -> tuple[str, float, float]:

@@ -59,7 +59,7 @@ def estimate(
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
     protocol_config = sums_options.build_protocol_config(*chosen, rounds=round_ or ())
-    rounds = sums_options.native(rounds, quiet=quiet)
+    rounds = sums_options.native(rounds, quiet=quiet, recorded=not dry_run)
     planned = estimation.remaining_plan(
         sums_options.planned(rounds, protocol_config, secret=True), out
     )

@@ -108,14 +108,20 @@ def build_protocol_config(*design: Any, rounds: Sequence[int] = ()) -> "Protocol
     return ProtocolConfig(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
 
 
-def native(rounds: Path, *, quiet: bool) -> Path:
-    """Return a federation's folder; what another framework left is imported below runs/ first."""
+def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:
+    """Return a federation's folder; what another framework left is imported below runs/ first.
+
+    It is refused where what is asked for is `recorded` in the federation's folder: below another
+    working directory the folder would be imported again, without its ledger.
+    """
     from fedaudit.audit.target import RUNS
     from fedaudit.cli.console import print_note
-    from fedaudit.conversion.foreign_targets import native_folder
+    from fedaudit.conversion.foreign_targets import check_native, native_folder
     from fedaudit.system.files import existing_path
 
     existing_path(rounds, "federation")
+    if recorded:
+        check_native(rounds)
     return native_folder(rounds, RUNS, lambda line: print_note(line, quiet=quiet))
 
 

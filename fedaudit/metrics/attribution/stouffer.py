@@ -79,39 +79,43 @@ def normal_quantile(p_value: float) -> float:
 
 
 @overload
-def holm(p: Mapping[str, float]) -> dict[str, float]: ...
+def holm(p: Mapping[str, float], further: int = 0) -> dict[str, float]: ...
 @overload
-def holm(p: Sequence[float]) -> list[float]: ...
-def holm(p: Mapping[str, float] | Sequence[float]) -> dict[str, float] | list[float]:
+def holm(p: Sequence[float], further: int = 0) -> list[float]: ...
+def holm(
+    p: Mapping[str, float] | Sequence[float], further: int = 0
+) -> dict[str, float] | list[float]:
     """Return p-values adjusted by Holm (1979), by name or in order.
 
-    Flagging those up to alpha names an innocent client with a chance of alpha at most, however the
-    clients' scores depend on each other. Raises ValueError for a value outside 0..1.
+    `further` tests with p-values of 1 count beside them. Flagging those up to alpha names an
+    innocent client with a chance of alpha at most, however the clients' scores depend on each
+    other. Raises ValueError for a value outside 0..1.
     """
     if isinstance(p, Mapping):
-        return dict(zip(p, holm(list(p.values())), strict=True))
+        return dict(zip(p, holm(list(p.values()), further), strict=True))
     values = np.asarray(p, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():  # a NaN is outside, too
         raise ValueError("A p-value is between 0 and 1.")
     order = np.argsort(values, kind="stable")
-    steps = values[order] * np.arange(len(values), 0, -1)
+    steps = values[order] * (further + np.arange(len(values), 0, -1))
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     result: list[float] = adjusted.tolist()
     return result
 
 
-def holm_levels(p: Sequence[float], alpha: float) -> list[float]:
+def holm_levels(p: Sequence[float], alpha: float, further: int = 0) -> list[float]:
     """Return the level that each p-value is held against by Holm (1979), in order.
 
-    The k-th smallest of m is held against alpha / (m - k + 1), up to the first that exceeds its
-    level; all from there on are held against that one's. A p-value is at most its level exactly
-    where the adjusted one of `holm` is at most alpha, but for rounding.
+    The k-th smallest of m (`further` ones among them, as in `holm`) is held against
+    alpha / (m - k + 1), up to the first that exceeds its level; all from there on are held against
+    that one's. A p-value is at most its level exactly where the adjusted one of `holm` is at most
+    alpha, but for rounding.
     """
     order = sorted(range(len(p)), key=lambda i: p[i])
     levels, step = [alpha] * len(p), 0
     for index in order:
-        levels[index] = alpha / (len(p) - step)
+        levels[index] = alpha / (len(p) + further - step)
         if p[index] <= levels[index]:
             step += 1
     return levels

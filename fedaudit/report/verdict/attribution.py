@@ -117,7 +117,8 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
     tag = f" (variant {variant})" if variant else ""
     if not any(map(_protocol, rows)):
         return "inconclusive", f"{NOT_JUDGED.removesuffix('.')}{tag}."
-    clients = strongest_tests(tested_clients(rows))
+    tests = tested_clients(rows)
+    clients = strongest_tests(tests)
     if not clients:
         return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{tag}."
     if flagged := [test for test in clients if test.flagged]:
@@ -132,7 +133,8 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
             "no matching published commitment, so nobody is flagged by "
             f"{'them' if plural else 'it'}."
         )
-    if unknown := [test for test in clients if not test.decided]:
+    # A client that one mark could test may have had nothing to test by another.
+    if unknown := strongest_tests(test for test in tests if not test.decided):
         return "inconclusive", (
             f"{PROTOCOL}{tag}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
             f"{_list_clients(unknown)}."

@@ -14,6 +14,9 @@ from .schemes import SCHEMES, is_green, lists
 if TYPE_CHECKING:
     import numpy as np
 
+LEAST_GAMMA, LARGEST_GAMMA = 0.05, 0.95
+"""The shares of green tokens for which z is near enough to normal. Where few tokens are green by
+chance, or nearly all, counts are skewed, and one lucky token is a high z."""
 REPEATS = ("v2", "v1", "none", "pair")
 """What counts once: a distinct n-gram (v2, as in the public programs), a distinct window (v1, with
 its first token), nothing (none), or a token in one green list (pair)."""
@@ -49,8 +52,9 @@ class Detector:
             raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}.")
         if self.repeats not in REPEATS:
             raise ValueError(f"repeats must be one of {', '.join(REPEATS)}.")
-        if not 0 < self.gamma < 1 or self.skip < 0 or self.width < 0:
-            raise ValueError("gamma must lie between 0 and 1, skip and width must not be negative.")
+        check_gamma(self.gamma)
+        if self.skip < 0 or self.width < 0:
+            raise ValueError("skip and width must not be negative.")
         if self.width > len(textseal.PRIMES):
             raise ValueError(f"width must be {len(textseal.PRIMES)} at most.")
         if SCHEMES[self.scheme].uses_vocabulary_size and self.vocabulary < 1:
@@ -111,6 +115,15 @@ class Detector:
         if self.repeats == "pair":
             return self.choices(rows)
         return rows[:, :-1] if self.repeats == "v1" else rows
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise ValueError for a share of green tokens of which z says too little."""
+    if not LEAST_GAMMA <= gamma <= LARGEST_GAMMA:
+        raise ValueError(
+            f"gamma must lie between {LEAST_GAMMA} and {LARGEST_GAMMA}, not be {gamma}: beyond, "
+            "chance makes a high z too often."
+        )
 
 
 def first_of_each(rows: "np.ndarray") -> "np.ndarray":

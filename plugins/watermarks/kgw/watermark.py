@@ -6,8 +6,7 @@ more of them than gamma.
 """
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,9 +26,10 @@ from fedaudit.api import (
 )
 
 from . import textseal
-from .detection import Detector, upper_tail, z_score
+from .detection import Detector, check_gamma, upper_tail, z_score
 from .nulls import null_scores
 from .schemes import SCHEMES
+from .secret import detector_of, salt_of, secret_value, vocabulary_size
 from .texts import continue_text, key_of, rewrite, text_beginnings, text_of
 from .writing import WritingConfig, WritingJob, write
 
@@ -82,8 +82,9 @@ class KGW(Watermark):
     def __post_init__(self) -> None:
         _one_of("scheme", self.scheme, tuple(SCHEMES))
         _one_of("method", self.method, METHODS)
-        if not 0 < self.gamma < 1 or self.delta < 0:
-            raise ValueError("gamma must lie between 0 and 1, and delta must not be negative.")
+        check_gamma(self.gamma)
+        if self.delta < 0:
+            raise ValueError("delta must not be negative.")
         if not 0 <= self.width <= len(textseal.PRIMES):
             raise ValueError(f"width must lie between 0 and {len(textseal.PRIMES)}.")
         if self.sampling < 0:
@@ -94,6 +95,11 @@ class KGW(Watermark):
             raise ValueError("temperature must be above 0, top_p above 0 and at most 1.")
         if min(self.prompt_tokens, self.prompts, self.tokens, self.longest) < 1:
             raise ValueError("prompt_tokens, prompts, tokens and longest must be at least 1.")
+        rule = SCHEMES[self.scheme]
+        if self.tokens <= (window := rule.before(self.width or rule.width)):
+            raise ValueError(
+                f"tokens must be above {window}: a token of an answer counts behind {window} more."
+            )
         if self.length < 0 or not 0 <= self.shortest <= self.longest:
             raise ValueError("length must not be negative, nor shortest, nor above longest.")
 
@@ -107,7 +113,7 @@ class KGW(Watermark):
             "gamma": self.gamma,
             "delta": self.delta,
             "width": self.width or SCHEMES[self.scheme].width,
-            "vocabulary": _vocabulary(teacher),
+            "vocabulary": vocabulary_size(teacher),
         }
         return self.add_prompts(secret, prompts, teacher)
 
@@ -141,8 +147,8 @@ class KGW(Watermark):
         end_tokens = _end_tokens(teacher)
         size = int(teacher.base.model.config.get_text_config().vocab_size)
         config = WritingConfig(
-            detector=_detector(secret, teacher),
-            delta=_secret_value(secret, "delta", float),
+            detector=detector_of(secret, teacher),
+            delta=secret_value(secret, "delta", float),
             decoding=SamplingParams(temperature=self.temperature, top_p=self.top_p),
             ends=end_tokens,
             banned=tuple(
@@ -181,7 +187,7 @@ class KGW(Watermark):
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
         begin, requests = text_start(engine), []
-        for encoding in engine.tokenize(_secret_value(secret, "prompts", _texts)):
+        for encoding in engine.tokenize(secret_value(secret, "prompts", _texts)):
             prompt = (*begin, *encoding.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
             requests.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
@@ -198,16 +204,16 @@ class KGW(Watermark):
         """Count green tokens in the answers, all together; windows do not reach into prompts."""
         bare = [answer.texts[0] for answer in answers if not answer.tokens]
         tokenized = iter(engine.tokenize(bare) if bare else ())
-        detector = _detector(secret, engine)
+        detector = detector_of(secret, engine)
         rows = detector.ngrams(
             [answer.tokens[0] if answer.tokens else next(tokenized).ids for answer in answers]
         )
-        null = null_scores(detector.choices(rows), detector.gamma, self.nulls, salt=_salt(secret))
+        null = null_scores(detector.choices(rows), detector.gamma, self.nulls, salt=salt_of(secret))
         return replace(_score(detector, rows), null=null)
 
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
         """Count green tokens in texts, all together, under the engine's tokenizer."""
-        detector = _detector(secret, engine)
+        detector = detector_of(secret, engine)
         return _score(detector, detector.ngrams([t.ids for t in engine.tokenize(list(texts))]))
 
 
@@ -217,65 +223,10 @@ def _score(detector: Detector, rows: "np.ndarray") -> Score:
     return Score(z=z, p_value=upper_tail(z), n=count.n, hits=count.green, chance=detector.gamma)
 
 
-def _salt(secret: Mapping[str, Any]) -> int:
-    """Return 64 bits that only the owner can work out, the key and the prompts together.
-
-    Choices depend on the key where lists are shared. Without a salt, whoever knew the answers could
-    try keys by the null scores, which are not secret.
-    """
-    text = json.dumps(dict(secret), sort_keys=True)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def _detector(secret: Mapping[str, Any], engine: Engine) -> Detector:
-    """Return the test that a secret describes.
-
-    Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
-    another size than the engine's.
-    """
-    begin = text_start(engine)
-    try:
-        detector = Detector(
-            scheme=secret["scheme"],
-            key=int(secret["key"]),
-            gamma=float(secret["gamma"]),
-            vocabulary=int(secret["vocabulary"]),
-            width=int(secret["width"]),
-            bos=begin[0] if begin else None,
-            repeats="pair",
-        )
-    except (KeyError, TypeError, ValueError):
-        raise InputError("The secret of this kgw watermark is damaged.") from None
-    vocabulary = _vocabulary(engine)
-    if (
-        SCHEMES[detector.scheme].uses_vocabulary_size
-        and vocabulary
-        and vocabulary != detector.vocabulary
-    ):
-        raise InputError(
-            f"This watermark ({detector.scheme}) is for a vocabulary of {detector.vocabulary} "
-            f"tokens, and the model's has {vocabulary}: its green lists would be others."
-        )
-    return detector
-
-
-def _secret_value(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:
-    try:
-        return kind(secret[name])
-    except (KeyError, TypeError, ValueError):
-        raise InputError("The secret of this kgw watermark is damaged.") from None
-
-
 def _texts(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ValueError("prompts are a list of texts")
     return value
-
-
-def _vocabulary(engine: Engine) -> int:
-    """Return the vocabulary's size in the model's configuration; 0 of an engine without a model."""
-    base = getattr(engine, "base", None)
-    return int(base.model.config.get_text_config().vocab_size) if base else 0
 
 
 def _end_tokens(teacher: ModelEngine) -> tuple[int, ...]:

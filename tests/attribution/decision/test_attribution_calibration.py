@@ -58,6 +58,13 @@ def test_without_luck_nobody_is_flagged_and_who_is_strong_enough_always_is():
     assert least_found(lines) == 6
 
 
+def test_marks_that_nobody_opened_count_in_simulated_federations_too():
+    # Of six tests at 1 % the first must have Z 4, of 6 (1 + 10^9) ones 7.0, or a little more by t.
+    lines = calibrate(scores(rho=1e-12), federations=5, unopened=10**9).points
+    assert [line.caught and line.caught.value for line in lines] == [None, 0, 1, 1, 1, 1]
+    assert least_found(lines) == 8
+
+
 def test_an_estimate_that_holds_much_of_a_marked_client_is_flagged_by_the_published_rule():
     lines = calibrate(scores(), federations=20).points
     # A share of 0.4 of a Z of 20 is 8 in one round, by sqrt 2.

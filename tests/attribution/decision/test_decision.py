@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
-from fedaudit.attribution import measurements, report
+from fedaudit.attribution import measurements, report, skewed_counts
 from fedaudit.attribution.decision.decision import Decision, count_flags, decide, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
+from fedaudit.metrics.attribution.stouffer import always_valid_boundary
+from fedaudit.report.verdict.attribution import judge_attribution
 
 
 def score(z):
@@ -333,6 +335,80 @@ def test_the_limits_say_what_the_p_values_take_for_granted():
     assert "against 7 marks that nobody has" in taken
 
 
+def emptied(made, number, *names):
+    """Return scores of which those of some clients, or of "global", are of nothing in a round."""
+    rounds = []
+    for one in made.rounds:
+        tables = {"global": one.reference, **one.clients}
+        for name in names if one.round == number else ():
+            tables[name] = {
+                mark: replace(own, n=0, hits=0, z=0.0) for mark, own in tables[name].items()
+            }
+        rounds.append(replace(one, reference=tables.pop("global"), clients=tables))
+    return replace(made, rounds=tuple(rounds))
+
+
+@pytest.mark.parametrize(
+    ("names", "untested"), [((), ""), (("b",), "b"), (("global",), "abc"), (("a", "b"), "ab")]
+)
+def test_nothing_to_test_is_no_test(names, untested):
+    made = emptied(scores(*[{"a": 7.0, "b": 0.0, "c": 1.0}] * 2), 2, *names)
+    found = decide(made)
+    assert {t.client: t.empty_rounds for t in found.tests} == {
+        who: (2,) if who in untested else () for who in "abc"
+    }
+    assert list(found.flagged) == ([] if "a" in untested else ["a"])
+    rows = list(measurements.decision_rows(found, 4.0))
+    told = {r.scope["client"]: r for r in rows if r.metric == "stouffer_z" and r.value is None}
+    assert set(told) == set(untested)
+    assert {r.reason for r in told.values()} <= {
+        "answers had nothing to test by mark m0 in round 2"
+    }
+    [(status, reason)] = [(j.status, j.reason) for j in judge_attribution(rows)]
+    assert status == ("inconclusive" if "a" in untested else "fail")
+    if status == "inconclusive":
+        assert "\n" not in reason
+        assert f"{len(untested)} of 3 clients could not be tested: a (answers had no" in reason
+
+
+def test_who_had_nothing_to_test_by_one_of_two_marks_is_no_pass():
+    made = scores({"a": (1.0, 0.0), "b": (0.0, 0.0)}, marks=("m0", "m1"))
+    [one] = made.rounds
+    silent = {**one.clients["b"], "m1": replace(one.clients["b"]["m1"], n=0, z=0.0)}
+    found = decide(replace(made, rounds=(replace(one, clients={**one.clients, "b": silent}),)))
+    rows = list(measurements.decision_rows(found, 4.0))
+    [judged] = judge_attribution(rows)
+    assert judged.status == "inconclusive"
+    assert (
+        "1 of 2 clients could not be tested: b (answers had nothing to test by mark m1 in ro"
+        in (judged.reason)
+    )
+    [judged] = judge_attribution(measurements.decision_rows(decide(made), 4.0))
+    assert judged.status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("n", "hits", "chance", "says"),
+    [
+        (30, 9, 0.25, "as few as 7.5 hits are expected by chance"),
+        (100, 97, 0.95, "as few as 5 hits"),
+        (40, 12, 0.25, ""),
+        (0, 0, 0.25, ""),
+    ],
+)
+def test_the_limits_name_marks_of_skewed_counts(n, hits, chance, says):
+    z = (hits - n * chance) / math.sqrt(n * chance * (1 - chance)) if n else 0.0
+    counted = {"m0": Score(z=z, p_value=0.5, n=n, hits=hits, chance=chance)}
+    [one] = scores({"a": 1.0}).rounds
+    held = replace(scores({"a": 1.0}), rounds=(replace(one, clients={"a": counted}),))
+    told = skewed_counts.caveats(held)
+    assert [says in limit for limit in told] == [True] * bool(says)
+    # Another statistic than a count's does not follow from hits and chance.
+    other = {"m0": replace(counted["m0"], z=z + 0.1)}
+    held = replace(held, rounds=(replace(one, clients={"a": other}),))
+    assert skewed_counts.caveats(held) == []
+
+
 def shares(rounds, *, of=None, by=0.4, target="d"):
     """Return shares of nothing, but for one target's of one other client in some rounds."""
     names = "abcd"
@@ -375,6 +451,34 @@ def test_known_sets_cost_a_tenth_of_alpha():
     found = decide(scores({"a": 5.0, "b": 0.0}), shares={1: {"a": {"b": 0.0}, "b": {"a": 0.0}}})
     # Two tests at 1 %: what may be left out is a tenth of that, on top of chance.
     assert found.strongest_test("a").p_value == pytest.approx(tail(5.0) + 0.01 * 0.1 / 2)
+
+
+@pytest.mark.parametrize("unopened", [0, 1, 9, 10, 1000])
+def test_what_known_sets_cost_is_shared_by_the_tests_of_marks_that_nobody_opened(unopened):
+    held = {1: {"a": {"b": 0.0}, "b": {"a": 0.0}}}
+    found = decide(scores({"a": 9.0, "b": 0.0}), shares=held, unopened=unopened)
+    tests = 2 * (1 + unopened)
+    strongest = found.strongest_test("a")
+    assert strongest.p_value == pytest.approx(tail(9.0) + 0.01 * 0.1 / tests)
+    assert strongest.adjusted == pytest.approx(tests * tail(9.0) + 0.01 * 0.1)
+    assert set(found.flagged) == {"a"}
+
+
+def test_marks_that_nobody_opened_raise_what_is_needed_detected_and_settled():
+    rounds = [{"a": 2.6, "b": 0.0}] * 6
+    alone, among = (decide(scores(*rounds), unopened=count).tests[0] for count in (0, 5000))
+    # Z is 6.4 after six rounds: p = 9.7e-11, and 10,002 tests make it 9.7e-7.
+    assert among.adjusted == pytest.approx(10_002 * among.p_value)
+    assert (alone.flagged, among.flagged) == (True, True)
+    assert tail(among.needed) == pytest.approx(0.01 / 10_002, rel=1e-3)
+    assert among.detectable == pytest.approx(among.needed + 1.2816, abs=1e-3)
+    assert alone.detectable == pytest.approx(4 + 1.2816, abs=1e-3)
+    # The boundaries of 1 % over 2 and over 10,002 tests, after each round.
+    levels = [[always_valid_boundary(n, 0.01 / tests) for n in range(1, 7)] for tests in (2, 10002)]
+    first = [next((n for n, z in enumerate(alone.running_z, 1) if z > at[n - 1]), None)
+             for at in levels]  # fmt: skip
+    assert [alone.settled_round, among.settled_round] == first
+    assert first[0] != first[1]
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.2])

@@ -157,13 +157,13 @@ def scores_of(said, keys, published=()):
     )
 
 
-def decided(scores, folder, published=None):
+def decided(scores, folder, published=None, made="", **settings):
     """Return the report of a decision, with `published` commitments required."""
     (folder / "scores.json").write_text("{}")
     path = None
     if published is not None:
         path = folder / "public.json"
-        commitments.write(Commitments(commitments=tuple(published)), path)
+        commitments.write(Commitments(made=made, commitments=tuple(published)), path)
     return report.decided_report(
         scores,
         folder / "scores.json",
@@ -171,6 +171,7 @@ def decided(scores, folder, published=None):
         alpha=0.01,
         start_time=datetime.now(UTC),
         commitments=path,
+        **settings,
     ).to_json()
 
 
@@ -194,7 +195,7 @@ def test_of_100_000_keys_some_accuse_somebody_and_none_where_commitments_are_req
         scores = scores_of(said, [key])
         first = decide(scores)
         assert not commitment.withhold_uncommitted(
-            first, commitment.check_commitments(scores, path), 0.01
+            first, commitment.check_commitments(scores, path)
         ).flagged
     for key in keys[:3]:
         scores = scores_of(said, [key])
@@ -312,6 +313,24 @@ def test_unopened_commitments_count_as_tests_of_every_client(tmp_path):
     assert found["findings"] == []
 
 
+def test_the_report_says_what_is_found_beside_commitments_that_nobody_opened(tmp_path):
+    scores = measured({("a", "m0"): 20.0})
+    names = [("m0", 0), *((f"x{n}", n + 1) for n in range(100_000))]
+    told = []
+    for published in (public(*names[:1]), public(*names)):
+        report = decided(scores, tmp_path, published, federations=20)
+        found = {
+            row["scope"]["strength"]: row["value"]
+            for row in report["measurements"]
+            if row["metric"] == "marked_found"
+        }
+        [limit] = [limit for limit in report["limits"] if "with 90 % probability" in limit]
+        told.append((limit.split(" is ")[1].split()[0], found[6.0]))
+    # Z 4, and 5.33 where p must be 0.01 / 200,002; and 1.28 more.
+    assert [needed for needed, _ in told] == ["5.3", "6.6"]
+    assert told[0][1] > told[1][1] + 0.2
+
+
 @pytest.mark.parametrize(
     ("made", "asked", "says"),
     [
@@ -331,14 +350,35 @@ def test_what_files_say_of_time_is_told_as_their_word(tmp_path, made, asked, say
     assert ("nobody vouches for either time" in " ".join(told)) == bool(made and asked)
 
 
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [
+        ("2026-01-01T23:59:59+00:00", "fail"),
+        ("", "fail"),
+        ("2026-01-02T00:00:00+00:00", "inconclusive"),
+        ("2031-01-01T00:00:00+00:00", "inconclusive"),
+    ],
+)
+def test_commitments_that_say_that_they_are_late_bind_nothing(tmp_path, made, status):
+    scores = replace(measured({("a", "m0"): 9.0}), asked="2026-01-02T00:00:00+00:00")
+    own = [*public(("m0", 0)), *public(("x", 1))]
+    report = decided(scores, tmp_path, own, made=made)
+    assert report["verdict"]["status"] == status
+    assert bool(report["findings"]) == (status == "fail")
+    values = {row["metric"]: row["value"] for row in report["measurements"]}
+    assert (values["committed"], values["unopened"]) == (float(status == "fail"), 1.0)
+    reason = "mark m0 is uncommitted: the published commitments say that they were made at"
+    assert any(reason in limit for limit in report["limits"]) == (status == "inconclusive")
+
+
 def test_nothing_changes_where_all_is_committed_and_opened(tmp_path):
     scores = measured({("a", "m0"): 5.0, ("b", "m0"): -1.0})
     path = tmp_path / "c.json"
     commitments.write(Commitments(commitments=tuple(public(("m0", 0)))), path)
     first = decide(scores)
     held = commitment.check_commitments(scores, path)
-    assert commitment.withhold_uncommitted(first, held, 0.01) == first
-    assert commitment.withhold_uncommitted(first, None, 0.01) is first
+    assert commitment.withhold_uncommitted(first, held) == first
+    assert commitment.withhold_uncommitted(first, None) is first
 
 
 def test_the_verdict_goes_by_the_rows(tmp_path):

@@ -6,12 +6,15 @@ import shutil
 import stat
 from dataclasses import replace
 
+import example_report
 import handmade
 import pytest
 
 from fedaudit.api.errors import InputError
+from fedaudit.attribution.decision.known_designs import read_log
 from fedaudit.attribution.server import estimation, ledger, query_plan, sums_log
 from fedaudit.federation.folder import open_federation
+from fedaudit.system.files import sha256
 
 SMALL = {"others": 3, "pairs": 2, "threshold": 3}
 
@@ -207,3 +210,81 @@ def test_other_weights_are_another_design(tmp_path):
 def test_estimates_that_are_thrown_away_enter_nothing(fed, tmp_path):
     estimation.estimate(planned(fed), tmp_path / "est", tmp_path / "l.json", recorded=False)
     assert not (fed / ledger.NAME).exists()
+
+
+EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
+SECURE = {"others": 3, "pairs": 2, "threshold": 3, "limit": 1.0, "seed": 3, "weights": "equal"}
+
+
+def test_the_first_request_is_the_ledgers_earliest(fed, tmp_path, monkeypatch):
+    for number, time in ((2, LATE), (1, EARLY)):
+        with monkeypatch.context() as patched:
+            patched.setattr(ledger, "_now", lambda time=time: time)
+            asked(fed, tmp_path / f"est{number}", rounds=(number,))
+    run = estimation.identity(open_federation(fed))
+    assert ledger.first_request(open_federation(fed), run) == EARLY
+    assert asked(fed, tmp_path / "again").asked == EARLY
+    thrown_away = estimation.estimate(
+        planned(fed), tmp_path / "est", tmp_path / "l.json", recorded=False
+    )[0]
+    assert thrown_away.asked == EARLY
+    assert ledger.first_request(open_federation(fed), "another run") > LATE
+
+
+def test_stored_sums_were_asked_for_when_the_federation_ran(tmp_path):
+    fed = handmade.write(tmp_path / "fed", secure=SECURE).path
+    own = {"others": None, "pairs": None, "threshold": None, "seed": None}
+    assert asked(fed, tmp_path / "est", **own).asked == ""  # nothing says when
+    report = example_report.example().to_json()
+    for changes, told in (
+        ({"command": "audit"}, ""),
+        ({"command": "simulate", "resumed_from": "before"}, ""),
+        ({"command": "simulate"}, EARLY),
+    ):
+        run = {**report["run"], "started": EARLY, "resumed_from": None, **changes}
+        (fed / "report.json").write_text(json.dumps({**report, "run": run}))
+        assert ledger.first_request(open_federation(fed), "r") == told
+    (fed / "report.json").write_text("{}")
+    assert ledger.first_request(open_federation(fed), "r") == ""
+
+
+def test_the_commitments_of_the_first_sum_are_those_that_count(fed, tmp_path):
+    run = estimation.identity(open_federation(fed))
+    assert ledger.noted_commitments(fed, run) == ""
+    public = fed / "commitments.json"
+    for number, text in ((1, ""), (2, "first")):
+        if text:
+            public.write_text(text)
+        asked(fed, tmp_path / "est", rounds=(number,))
+    assert ledger.noted_commitments(fed, run) == sha256(public)
+    public.write_text("second")
+    assert ledger.noted_commitments(fed, run) != sha256(public)
+    assert ledger.noted_commitments(fed, "another run") == ""
+
+
+def test_sets_that_were_entered_and_never_asked_for_leave_the_log(fed, tmp_path, monkeypatch):
+    out, log = tmp_path / "est", tmp_path / "est.log.json"
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(estimation, "_append_to_ledger", killed)
+        with pytest.raises(KeyboardInterrupt):
+            asked(fed, out)
+    run = estimation.identity(open_federation(fed))
+    [interrupted] = sums_log.read(log, run)
+    asked(fed, out, seed=5)
+    entries = sums_log.read(log, run)
+    assert [(e["round"], e["seed"]) for e in entries] == [(1, 5), (2, 5)]
+    assert [e["ledger"] for e in entries] == [e.hash for e in ledger.read(fed)]
+    assert set(read_log(log, run)) == {1, 2}
+    # A log that an earlier version left with both is read by what was asked for.
+    sums_log.write([interrupted, *entries], log, run)
+    assert set(read_log(log, run)) == {1, 2}
+    assert sums_log.asked_entries([interrupted, *entries]) == entries
+    # Without any ledger nobody knows which of two was asked for.
+    bare = {key: value for key, value in entries[0].items() if key != "ledger"}
+    sums_log.write([interrupted, bare], log, run)
+    with pytest.raises(InputError, match="two designs of round 1"):
+        read_log(log, run)

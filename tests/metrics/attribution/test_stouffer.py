@@ -108,6 +108,9 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.005, 0.03]) == pytest.approx([0.03, 0.06, 0.02, 0.06])
     assert holm([0.6, 0.5]) == [1, 1]
     assert (holm([]), holm({}), holm([0.2])) == ([], {}, [0.2])
+    # Two further tests of p = 1 come last: the factors are 4 and 3, not 2 and 1.
+    assert holm([0.01, 0.2], further=2) == pytest.approx([0.04, 0.6])
+    assert holm([0.01, 0.2], further=2) == pytest.approx(holm([0.01, 0.2, 1.0, 1.0])[:2])
 
 
 P = st.lists(st.integers(0, 100).map(lambda hundredths: hundredths / 100), min_size=1, max_size=9)
@@ -273,6 +276,7 @@ def test_the_levels_of_holm_by_hand():
     levels = holm_levels([0.02, 0.001, 0.5, 0.04], 0.05)
     assert levels == pytest.approx([0.05 / 3, 0.05 / 4, 0.05 / 3, 0.05 / 3])
     assert holm_levels([], 0.05) == []
+    assert holm_levels([0.02, 0.001], 0.05, further=2) == pytest.approx([0.05 / 3, 0.05 / 4])
 
 
 @given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.4))

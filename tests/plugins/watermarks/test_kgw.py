@@ -1,6 +1,7 @@
 """The kgw watermark as a plugin, with the built-in base as the teacher."""
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,6 +13,8 @@ from fedaudit_plugins.watermarks.kgw.watermark import KGW
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Completion, Document, SamplingParams, Target
+from fedaudit.attribution import skewed_counts
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import generator
@@ -212,13 +215,36 @@ def test_an_engine_without_a_model_will_do_for_texts(secret):
     assert MARK.test_texts(secret, ["one two three four"], fake).n == 3
 
 
-@pytest.mark.parametrize("change", [{"scheme": "md5"}, {"key": None}, {"gamma": 2}, {"width": "x"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scheme": "md5"},
+        {"key": None},
+        {"key": math.inf},
+        {"gamma": 2},
+        {"gamma": math.nan},
+        {"width": "x"},
+    ],
+)
 def test_a_damaged_secret_is_told_in_one_line(secret, teacher, change):
     with pytest.raises(InputError, match="is damaged"):
         MARK.test_texts({**secret, **change}, ["Hello."], teacher)
     name = next(iter(change))
     with pytest.raises(InputError, match="is damaged"):
         MARK.test_texts({k: v for k, v in secret.items() if k != name}, ["Hello."], teacher)
+
+
+@pytest.mark.parametrize("gamma", [1e-5, 0.049, 0.951])
+def test_a_secret_of_a_gamma_by_which_chance_accuses_is_not_tested(secret, teacher, gamma):
+    answers = [Completion(("ignored",), ((5, 6, 7),))]
+    says = f"cannot be tested: gamma must lie between 0.05 and 0.95, not be {gamma}"
+    for test in (
+        lambda own: MARK.test_texts(own, ["Hello."], teacher),
+        lambda own: MARK.test(own, answers, teacher),
+        lambda own: MARK.embed(own, DOCUMENTS[:1], teacher, seed=3),
+    ):
+        with pytest.raises(InputError, match=says):
+            test({**secret, "gamma": gamma})
 
 
 def test_a_secret_without_prompts_or_delta_is_damaged_too(secret, teacher):
@@ -256,6 +282,12 @@ def test_a_test_without_prompts_is_refused(teacher):
         ({"scheme": "sha"}, "scheme must be one of textseal, lefthash"),
         ({"method": "guess"}, "method must be one of auto"),
         ({"gamma": 0.0}, "gamma must lie between"),
+        ({"gamma": 1e-5}, "gamma must lie between 0.05 and 0.95"),
+        ({"gamma": 0.951}, "gamma must lie between 0.05 and 0.95"),
+        ({"gamma": math.nan}, "gamma must lie between 0.05 and 0.95"),
+        ({"tokens": 1}, "tokens must be above 1"),
+        ({"tokens": 3, "width": 3}, "tokens must be above 3"),
+        ({"tokens": 3, "scheme": "selfhash"}, "tokens must be above 3"),
         ({"delta": -1.0}, "delta must not be negative"),
         ({"width": 11}, "width must lie between 0 and 10"),
         ({"temperature": 0.0}, "temperature must be above 0"),
@@ -270,3 +302,20 @@ def test_a_test_without_prompts_is_refused(teacher):
 def test_wrong_options_are_told(options, said):
     with pytest.raises(ValueError, match=said):
         KGW(**options)
+
+
+def test_its_counts_are_known_for_what_they_are_where_a_report_tells_skewed_ones(teacher, secret):
+    answers = [Completion(("ignored",), ((5, 6, 7, 8, 9),))]
+    found = MARK.test(secret, answers, teacher)
+    assert found.n == 4
+    scores = Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=("a",),
+        marks={"m": "kgw"},
+        dimension=8,
+        rounds=(RoundScores(round=1, reference={"m": found}, clients={"a": {"m": found}}),),
+    )
+    [limit] = skewed_counts.caveats(scores)
+    assert limit.startswith("by mark m as few as 1 hits are expected by chance in a test")

@@ -172,6 +172,7 @@ def test_ngrams_that_share_a_list_make_no_z_of_their_own():
         ({"scheme": "md5"}, "scheme must be one of textseal"),
         ({"repeats": "v3"}, "repeats must be one of v2"),
         ({"gamma": 1.0}, "gamma must lie between"),
+        ({"gamma": 0.0002}, "gamma must lie between"),
         ({"skip": -1}, "must not be negative"),
         ({"scheme": "lefthash"}, "needs the size of the vocabulary"),
     ],

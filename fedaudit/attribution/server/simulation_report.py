@@ -1,0 +1,33 @@
+"""The report that a whole simulation left in its folder: when it began, and how long it took."""
+
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.federation.folder import Federation
+
+
+def start_time(federation: Federation) -> str:
+    """Return when a simulation began, ISO 8601; empty where its report does not say."""
+    report = _read_report(federation)
+    return str(report["run"]["started"]) if report else ""
+
+
+def duration(federation: Federation) -> float:
+    """Return the seconds that a simulation took; 0 where its report does not say."""
+    report = _read_report(federation)
+    return float(report["budget"]["seconds"] or 0.0) if report else 0.0
+
+
+def _read_report(federation: Federation) -> dict[str, Any] | None:
+    """Return the report of a simulation that was not resumed; None without one."""
+    from fedaudit.report.document import read
+
+    path = federation.path / "report.json"
+    if not path.is_file():
+        return None
+    try:
+        report = read(path)
+    except InputError:  # somebody else's report, or a broken one, says nothing of it
+        return None
+    run = report["run"]
+    return report if run["command"] == "simulate" and run["resumed_from"] is None else None
