@@ -10,6 +10,8 @@ from fedaudit.report import document
 
 DEFAULTS: Mapping[str, Any] = {"sets_known": False, "federations": 0}
 """Settings that reports of earlier versions do not name, as they were then."""
+MOST_FEDERATIONS = 100_000
+"""Simulated federations of a report that is verified, all of which are simulated again."""
 KINDS: Mapping[str, tuple[type, ...]] = {
     "threshold": (int, float),
     "alpha": (int, float),
@@ -31,8 +33,11 @@ def read(path: Path) -> dict[str, Any]:
         check_limits(config["threshold"], config["alpha"])
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
-    if config["federations"] < 0:
-        raise InputError(f"{path} tells of fewer than no simulated federations.")
+    if not 0 <= config["federations"] <= MOST_FEDERATIONS:
+        raise InputError(
+            f"{path} tells of {config['federations']:,} simulated federations; a report has up to "
+            f"{MOST_FEDERATIONS:,}."
+        )
     return report
 
 
