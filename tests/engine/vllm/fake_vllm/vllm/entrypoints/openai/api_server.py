@@ -6,6 +6,7 @@ beside it.
 
 import argparse
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -54,7 +55,7 @@ def main():
         if request["path"] == "/v1/completions":
             counted[0] += 1
             note(asked=body["model"], n=body.get("n", 1))
-            if counted[0] == how.get("dies_after"):
+            if counted[0] >= how.get("dies_after", math.inf):  # others may be counting beside it
                 orders.write_text("{}")
                 print("RuntimeError: einsum", flush=True)
                 os._exit(9)
