@@ -130,7 +130,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
         plural = len(bare) > 1
         return "inconclusive", (
             f"{PROTOCOL}{tag}: mark{'s' * plural} {', '.join(bare)} {'have' if plural else 'has'} "
-            "no matching published commitment, so nobody is flagged by "
+            "no matching commitment published beforehand, so nobody is flagged by "
             f"{'them' if plural else 'it'}."
         )
     # A client that one mark could test may have had nothing to test by another.
@@ -147,7 +147,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
 
 
 def _uncommitted_marks(rows: Iterable[Measurement]) -> list[str]:
-    """Return the marks that were tested and have no matching published commitment."""
+    """Return the marks that were tested and have no matching commitment that counts."""
     uncommitted = (
         row for row in rows if _protocol(row) and row.metric == "committed" and not row.value
     )

@@ -205,7 +205,10 @@ def test_of_100_000_keys_some_accuse_somebody_and_none_where_commitments_are_req
         assert any("can find one that accuses anybody" in limit for limit in bare["limits"])
         bound = decided(scores, tmp_path, own)
         assert bound["verdict"]["status"] == "inconclusive"
-        assert "mark m0 has no matching published commitment" in bound["verdict"]["reasons"][0]
+        assert (
+            "mark m0 has no matching commitment published beforehand"
+            in bound["verdict"]["reasons"][0]
+        )
         assert bound["findings"] == []
         assert any("mark m0 is uncommitted" in limit for limit in bound["limits"])
 
