@@ -72,7 +72,7 @@ def _pairs(rows: Sequence[Row]) -> Table:
             EQUAL: _equal(row, pairs),
         }
         for row in pairs
-        if not measurements.is_sweep(row)
+        if not measurements.is_sweep(row) and row["scope"].get("budgets") != "equal"
     ]
     table = build_table(
         "What one attack found and another did not",
@@ -85,11 +85,17 @@ def _pairs(rows: Sequence[Row]) -> Table:
 
 
 def _equal(row: Row, pairs: Sequence[Row]) -> str:
-    """Return the share at the largest budget that both attacks have, and that budget."""
+    """Return the share at the largest budget that both attacks have, and that budget.
+
+    A mean over seeds has none where it was another number in each.
+    """
     keys = frozenset({"budget", "budgets", "samples"})
     equal = (pair for pair in pairs if pair["scope"].get("budgets") == "equal")
     same = (
         o for o in equal if grouping.scope_without(o, keys) == grouping.scope_without(row, keys)
     )
     last = next(same, None)
-    return "" if last is None else f"{format_hits(last)} ({last['scope']['budget']:,})"
+    if last is None:
+        return ""
+    budget = last["scope"].get("budget")
+    return format_hits(last) if budget is None else f"{format_hits(last)} ({budget:,})"
