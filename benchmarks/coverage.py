@@ -22,10 +22,10 @@ the two together.
 
 "Measured here" is at nano scale, on two cores, with made-up records and the built-in base. What
 stands against a contrary one is a claim in the paper's direction that fails; `fedaudit reproduce`
-counts it like any other and says so with its exit code. The states are those of the measurements in
-each paper's page, most of ablations of one seed; a run says for itself which claims hold, fail or are
-open ([when a claim holds](profiles.md#when-a-claim-holds)). "Figures" are published numbers that
-`reproduce` prints beside ours.
+counts it like any other and says so with its exit code. The states are those of the measurements
+in each paper's page, most of ablations of one seed; a run says for itself which claims hold, fail
+or are open ([when a claim holds](profiles.md#when-a-claim-holds)). "Figures" are published numbers
+that `reproduce` prints beside ours.
 """
 
 PAGES = {
