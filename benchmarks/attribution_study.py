@@ -9,7 +9,7 @@ FedIT and FLoRA with three of ten clients marked, and, under FedIT, with nobody,
 them, where even seeds have the mark kgw and odd ones fictitious. No setting was chosen by what came
 out with these seeds. Each federation's figures are kept as they come, in docs/studies/attribution:
 a run goes on where another stopped (ten minutes of a core for each), and the tables of the page
-docs/fed-attr.md are written from them; --table only does that. A test makes them anew. The scores
+docs/fed-attr-study.md are written from them; --table only does that. A test makes them anew. Scores
 are kept as well, with the sets that the estimates are of: what another decision would say of the
 same federations takes a second each.
 
@@ -30,16 +30,20 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scipy.stats import binomtest
+
+if TYPE_CHECKING:
+    from fedaudit.attribution.decision.contamination import Shares
+    from fedaudit.attribution.scores import Scores
 
 SEEDS = (3, 4, 5, 6, 7, 8)
 MARKED = {"nobody": 0, "one": 1, "all": 10}
 """Clients with marked documents, beside the three of the main table."""
 PROFILE = "fed_attr"
 ROOT = Path(__file__).parents[1]
-KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr.md"
+KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr-study.md"
 LOG, SCORES = "log.json", "scores.json"
 START, END = "<!-- attribution study -->\n", "<!-- end -->"
 ABLATIONS = "<!-- ablations -->\n", "<!-- end of ablations -->"
@@ -127,45 +131,55 @@ def run(task: Task, out: Path, work: Path) -> str:
         LOG: json.loads((steps / LOG).read_text()),
         SCORES: json.loads((steps / SCORES).read_text()),
     }
-    _packed(out, task).parent.mkdir(parents=True, exist_ok=True)
-    _packed(out, task).write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
+    _packed(out, task.name).parent.mkdir(parents=True, exist_ok=True)
+    _packed(out, task.name).write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
     decide_again(task, out)
     shutil.rmtree(steps)
     return task.name
 
 
-def _packed(out: Path, task: Task) -> Path:
+def _packed(out: Path, name: str) -> Path:
     """Return the path of a federation's scores, of its sets and of the truth."""
-    return out / "scores" / f"{task.name}.json.gz"
+    return out / "scores" / f"{name}.json.gz"
+
+
+def read_kept(out: Path, name: str) -> tuple[dict[str, str], "Scores", "Shares"]:
+    """Return a kept federation's truth and scores, and what its estimates hold of each client."""
+    from fedaudit.attribution.decision import known_designs
+    from fedaudit.attribution.scores import read
+
+    kept = json.loads(gzip.decompress(_packed(out, name).read_bytes()))
+    with tempfile.TemporaryDirectory() as folder:
+        for file in (LOG, SCORES):
+            (Path(folder) / file).write_text(json.dumps(kept[file]))
+        scores = read(Path(folder) / SCORES)
+        combinations = known_designs.read_log(Path(folder) / LOG, scores.run)
+    return (
+        kept["truth"],
+        scores,
+        known_designs.estimate_shares(scores, combinations, scores.weights),
+    )
 
 
 def decide_again(task: Task, out: Path) -> None:
     """Write a federation's figures, by what `attribute --rounds` decides from its kept scores."""
     from fedaudit.attribution.committed_decision import decision_rows
-    from fedaudit.attribution.decision import known_designs
     from fedaudit.attribution.decision.decision import decide
-    from fedaudit.attribution.scores import read
     from fedaudit.metrics.attribution.stouffer import THRESHOLD
 
-    kept = json.loads(gzip.decompress(_packed(out, task).read_bytes()))
-    with tempfile.TemporaryDirectory() as folder:
-        for name in (LOG, SCORES):
-            (Path(folder) / name).write_text(json.dumps(kept[name]))
-        scores = read(Path(folder) / SCORES)
-        combinations = known_designs.read_log(Path(folder) / LOG, scores.run)
-    shares = known_designs.estimate_shares(scores, combinations, scores.weights)
+    truth, scores, shares = read_kept(out, task.name)
     decision = decide(scores, threshold=THRESHOLD, alpha=0.01, shares=shares)
     rows = [
         {
             "plugin": row.plugin, "metric": row.metric, "value": row.value, "n": row.n,
             "hits": row.hits, "baseline": row.baseline, "client": row.scope.get("client", ""),
         }
-        for row in decision_rows(decision, scores, THRESHOLD, kept["truth"])
+        for row in decision_rows(decision, scores, THRESHOLD, truth)
         if row.metric in ("tpr", "fpr")
         or ((row.plugin, row.metric) == (PROFILE, "stouffer_z") and "client" in row.scope
             and "round" not in row.scope)
     ]  # fmt: skip
-    (out / f"{task.name}.json").write_text(_text({"rows": rows, "truth": kept["truth"]}))
+    (out / f"{task.name}.json").write_text(_text({"rows": rows, "truth": truth}))
 
 
 def _text(figures: Mapping[str, Any]) -> str:
@@ -256,11 +270,12 @@ def ablation_table(out: Path) -> Iterator[str]:
 
 def page_with_table(page: str, kept: Path) -> str:
     """Return the page with the tables of what is kept in their places."""
-    page = _with_block(page, (START, END), table(kept, SEEDS))
-    return _with_block(page, ABLATIONS, ablation_table(kept))
+    page = with_block(page, (START, END), table(kept, SEEDS))
+    return with_block(page, ABLATIONS, ablation_table(kept))
 
 
-def _with_block(page: str, marks: tuple[str, str], lines: Iterable[str]) -> str:
+def with_block(page: str, marks: tuple[str, str], lines: Iterable[str]) -> str:
+    """Return the page with these lines between two marks."""
     start, end = marks
     before, rest = page.split(start)
     _, after = rest.split(end, 1)
@@ -288,7 +303,7 @@ def main() -> None:
     ]
     if given.decide:
         for task in {one.name: one for one in (*tasks(SEEDS), *ablations())}.values():
-            if _packed(out, task).exists():
+            if _packed(out, task.name).exists():
                 decide_again(task, out)
     elif not given.table:
         work.mkdir(parents=True, exist_ok=True)

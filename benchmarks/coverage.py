@@ -29,7 +29,7 @@ that `reproduce` prints beside ours.
 """
 
 PAGES = {
-    "fed_attr": "fed-attr.md",
+    "fed_attr": "fed-attr-study.md",
     "fed_pii": "fed-pii.md",
     "few_fed_pit": "few-fed-pit-baselines.md",
     "memorization": "memorization.md",
