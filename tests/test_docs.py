@@ -130,7 +130,10 @@ def test_a_studys_table_is_what_its_report_gave():
 def test_the_table_of_the_attribution_study_is_what_it_kept():
     """Nor in this one: benchmarks/attribution_study.py --table writes it."""
     made = runpy.run_path(str(ROOT / "benchmarks/attribution_study.py"))
-    kept, text = ROOT / "docs/studies/attribution", (ROOT / "docs/fed-attr-study.md").read_text("utf-8")
+    kept, text = (
+        ROOT / "docs/studies/attribution",
+        (ROOT / "docs/fed-attr-study.md").read_text("utf-8"),
+    )
     known = {task.name for task in (*made["tasks"](made["SEEDS"]), *made["ablations"]())}
     assert {path.stem for path in kept.glob("*.json")} <= known
     assert made["page_with_table"](text, kept) == text

@@ -51,6 +51,24 @@ def average_means(rows: Iterable[Measurement], over: str, name: str) -> list[Mea
     return [_mean_of_means(same, over, name) for same in groups.values()]
 
 
+def mean_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
+    """Return the plain mean over clients of rows that differ in their client only.
+
+    It has no interval: what a client's model costs or loses is no sample of anything.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        groups.setdefault(_apart_from(row, "client"), []).append(row)
+    return [
+        replace(
+            same[0],
+            value=_mean([(row.value, 1) for row in same]),
+            scope={**same[0].scope, "client": EVERYBODY},
+        )
+        for same in groups.values()
+    ]
+
+
 def _mean_of_means(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
     values = [row.value for row in rows if row.value is not None]
     mean = _mean([(row.value, row.n or 0) for row in rows])

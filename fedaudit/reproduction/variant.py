@@ -24,7 +24,8 @@ from fedaudit.reproduction.outcome_cache import (
     read_outcome,
     write_outcome,
 )
-from fedaudit.reproduction.pooling import between_clients, pool_counts
+from fedaudit.reproduction.overheads import gating_overheads, training_overheads
+from fedaudit.reproduction.pooling import between_clients, mean_over_clients, pool_counts
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Listener
@@ -32,6 +33,10 @@ from fedaudit.simulation.context import Listener
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
+
+
+GATE_TRAINING = "gate training"
+"""The stage of the losses of a gate's training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,8 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
         *measure_inference_and_exposure(variant, folder, config, task.redactor, watch.bar),
     ]
     rows = [row for report in reports for row in report.measurements]
-    rows = [*done.measurements, *rows, *relative_overheads(rows, training), *between_clients(rows)]
+    rows = [*done.measurements, *rows, *training_overheads(rows, training), *between_clients(rows)]
+    rows += gate_rows(rows)
     # One audit for each client of many would say the same over and over.
     caveats = () if variant.clients else (limit for report in reports for limit in report.limits)
     return VariantOutcome(
@@ -95,18 +101,11 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     )
 
 
-def relative_overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
-    """Return each step's seconds as a share of the `training` seconds of its federation.
-
-    Nothing where the federation was there before (0), or where the rows say it themselves.
-    """
-    if not training or any(row.metric == "overhead" for row in rows):
-        return []
-    return [
-        replace(row, metric="overhead", value=row.value / training)
-        for row in rows
-        if row.metric == "seconds" and "step" in row.scope and row.value is not None
-    ]
+def gate_rows(rows: Sequence[Measurement]) -> list[Measurement]:
+    """Return the overhead of each client's gate, and the means of it and of its losses."""
+    overheads = gating_overheads(rows)
+    losses = [row for row in rows if row.scope.get("stage") == GATE_TRAINING]
+    return [*overheads, *mean_over_clients([*overheads, *losses])]
 
 
 def _attribution_reports(

@@ -3,11 +3,9 @@
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
 from fedaudit.reproduction import variant as of_study
 from fedaudit.reproduction.runner import shared_federations, study_variants
-from fedaudit.reproduction.variant import relative_overheads
 from fedaudit.simulation.config import Simulation, SumQuerySettings
 
 PROFILE = {
@@ -49,22 +47,6 @@ def test_a_federation_is_not_trained_twice_for_its_central_model(tmp_path):
     assert shared_federations([plain, other, whole], tmp_path) == [plain, other, whole]
     (tmp_path / whole.sha256()[:12]).mkdir()
     assert shared_federations([plain, other, whole], tmp_path) == [whole, other, whole]
-
-
-def test_steps_are_set_against_the_training():
-    def row(metric, value, **scope):
-        return Measurement(
-            kind="attribution", plugin="fed_attr", metric=metric, value=value, scope=scope
-        )
-
-    rows = [row("seconds", 5.0, step="sums"), row("seconds", 20.0, step="scoring")]
-    rows += [row("seconds", 9.0), row("seconds", None, step="lost"), row("tpr", 1.0)]
-    found = relative_overheads(rows, 200.0)
-    assert [(one.metric, one.value, one.scope) for one in found] == [
-        ("overhead", 0.025, {"step": "sums"}),
-        ("overhead", 0.1, {"step": "scoring"}),
-    ]
-    assert relative_overheads(rows, 0.0) == relative_overheads([*found, *rows], 200.0) == []
 
 
 @pytest.mark.parametrize(

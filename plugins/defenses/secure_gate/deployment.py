@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .responder import GateResponder
 
 PLUGIN = "secure_gate"
+LOSS_STEPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""The steps of a gate's training whose loss is reported."""
 
 
 class GateSettings(Protocol):
@@ -79,8 +81,16 @@ def deploy_client(
         flops = finished.engine.flops(_target(folder / name), query) * fused.evaluations
         rows.append(_row("cost", "flops", float(flops), scope))
         names.append(name)
-    create(folder, finished.engine, names, tau=defense.tau, seed=finished.seed)
-    return rows
+    losses = create(folder, finished.engine, names, tau=defense.tau, seed=finished.seed)
+    return [*rows, *_loss_rows(client, losses)]
+
+
+def _loss_rows(client: str, losses: Sequence[float]) -> Iterator[Measurement]:
+    """Yield the loss of a gate's training at some of its steps (SecureGate, figure 7)."""
+    for step in LOSS_STEPS:
+        if step <= len(losses):
+            scope = {"stage": "gate training", "client": client, "step": step}
+            yield _row("defense", "loss", losses[step - 1], scope)
 
 
 def open_gate(deployed: DeployedClient) -> "GateResponder":

@@ -29,10 +29,15 @@ GATE, KEYS, PENDING_KEYS = "gate.safetensors", "keys.json", "keys.json.new"
 
 def create(
     folder: Path, engine: ModelEngine, adapters: Sequence[str], *, tau: float, seed: int
-) -> None:
-    """Draw a key for each of `adapters` but the first, the secure one, and train their gate."""
-    keyring = Keyring.new(adapters[1:])
-    _write(folder, keyring, train(engine, keyring, adapters, tau=tau, seed=seed))
+) -> list[float]:
+    """Draw a key for each of `adapters` but the first, the secure one, and train their gate.
+
+    Returns the loss of each step of the training.
+    """
+    keyring, losses = Keyring.new(adapters[1:]), list[float]()
+    gate = train(engine, keyring, adapters, tau=tau, seed=seed, on_loss=losses.append)
+    _write(folder, keyring, gate)
+    return losses
 
 
 def load(

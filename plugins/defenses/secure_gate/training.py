@@ -1,7 +1,7 @@
 """Training a gate: cross-entropy with a margin, until held-out examples are all decided rightly."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fedaudit.api import InputError, ModelEngine
@@ -32,11 +32,12 @@ def train(
     tau: float = TAU,
     seed: int = 0,
     old: Sequence[str] = (),
+    on_loss: Callable[[float], None] | None = None,
 ) -> TrainedGate:
     """Return a gate between `adapters` (the secure one first) for the keys of `keyring`.
 
-    `old` are keys that must not open anything any more. Raises InputError where the states of the
-    base do not let valid keys be told from others.
+    `old` are keys that must not open anything any more; `on_loss` hears the loss of each step.
+    Raises InputError where the states of the base do not let valid keys be told from others.
     """
     reader = HeaderReader(engine, keyring, sigma_of(engine))
     taught = gate_examples(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
@@ -44,7 +45,9 @@ def train(
     needed = max(tau, 0.5) if tau < 1 else 0.5  # no probability exceeds 1: nothing opens then
     with _own_randomness(seed):
         gate = _untrained(reader, adapters, taught, tau)
-        for step in _steps(gate, taught):
+        for step, loss in enumerate(_steps(gate, taught), start=1):
+            if on_loss:
+                on_loss(loss)
             if step % EVERY == 0 and is_sure(gate, held_out, max(SURE, needed)):
                 return gate
     if not is_sure(gate, held_out, needed):
@@ -79,15 +82,15 @@ def _untrained(
     )
 
 
-def _steps(gate: TrainedGate, taught: GateExamples) -> Iterator[int]:
-    """Train `gate` in place, and yield the number of each step that is done."""
+def _steps(gate: TrainedGate, taught: GateExamples) -> Iterator[float]:
+    """Train `gate` in place, and yield the loss of each step that is done."""
     import torch
     from torch.nn.functional import cross_entropy, one_hot
 
     parameters = gate.network.parameters()
     optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY)
     batches = Batches(standardise(taught, gate.mean, gate.scale))
-    for step in range(1, STEPS + 1):
+    for _ in range(STEPS):
         states, classes = batches.draw(gate.network)
         gate.network.train()
         margins = MARGIN * one_hot(classes, len(gate.adapters))
@@ -95,7 +98,7 @@ def _steps(gate: TrainedGate, taught: GateExamples) -> Iterator[int]:
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimizer.step()
-        yield step
+        yield loss.item()
 
 
 @contextmanager
