@@ -6,8 +6,8 @@
   exposure.
 * `memorization`: Cross-client memorization of one variant of a study.
 * `outcome_cache`: Outcomes of variants, kept so that a study that was stopped runs only the rest.
-* `overheads`: Overheads: the time of a step as a share of what it comes on top of.
 * `pooling`: Pooling: one row over all clients for the counts that were measured at each.
+* `ratios`: Ratios of two measurements: overheads, and what is left without the base's own.
 * `runner`: Running a study: each federation once, the attacks on it, then claims and figures.
 * `scheduler`: The variants of a study, one after the other or several at a time.
 * `seeds`: Several seeds of a study: each row as a mean over them, and what each of them says of a

@@ -24,8 +24,8 @@ from fedaudit.reproduction.outcome_cache import (
     read_outcome,
     write_outcome,
 )
-from fedaudit.reproduction.overheads import gating_overheads, training_overheads
 from fedaudit.reproduction.pooling import between_clients, mean_over_clients, pool_counts
+from fedaudit.reproduction.ratios import beyond_base, gating_overheads, training_overheads
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Listener
@@ -83,7 +83,7 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     ]
     rows = [row for report in reports for row in report.measurements]
     rows = [*done.measurements, *rows, *training_overheads(rows, training), *between_clients(rows)]
-    rows += gate_rows(rows)
+    rows += [*gate_rows(rows), *beyond_base(rows)]
     # One audit for each client of many would say the same over and over.
     caveats = () if variant.clients else (limit for report in reports for limit in report.limits)
     return VariantOutcome(

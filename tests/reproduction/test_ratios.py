@@ -1,11 +1,11 @@
-"""Times of steps as shares, and what a gate takes beside the answer behind it."""
+"""Times of steps as shares, and what is left of extraction without the base's own."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.records import Measurement
-from fedaudit.reproduction.overheads import gating_overheads, training_overheads
+from fedaudit.reproduction.ratios import beyond_base, gating_overheads, training_overheads
 from fedaudit.reproduction.variant import gate_rows
 
 
@@ -82,3 +82,30 @@ def test_a_machine_that_is_slower_by_one_factor_changes_nothing(times, factor):
 
     before, after = (gate_rows(rows(by)) for by in (1.0, factor))
     assert [row.value for row in after] == pytest.approx([row.value for row in before])
+
+
+def coverage(source, hits, n=40, **scope):
+    return Measurement.rate(
+        hits,
+        n,
+        kind="extraction",
+        plugin="contextual",
+        metric="coverage",
+        scope={"source": source, "set": "all", **scope},
+    )
+
+
+def test_what_is_left_without_the_base_is_a_share_of_what_was_covered():
+    rows = [coverage("tuned", 10), coverage("tuned-not-base", 9), coverage("base", 3)]
+    rows += [coverage("tuned", 4, label="PERSON"), coverage("tuned-not-base", 0, label="PERSON")]
+    whole, persons = beyond_base(rows)
+    assert (whole.value, whole.hits, whole.n, whole.scope) == (0.9, 9, 10, {"set": "all"})
+    assert (whole.low, whole.high) == pytest.approx((0.5958, 0.9821), abs=1e-4)  # Wilson, by hand
+    assert (persons.value, persons.n, persons.scope["label"]) == (0.0, 4, "PERSON")
+
+
+def test_without_anything_covered_there_is_no_share():
+    [one] = beyond_base([coverage("tuned", 0), coverage("tuned-not-base", 0)])
+    assert (one.value, one.n) == (None, None)
+    assert one.reason == "the tuned model gave none of the targets"
+    assert beyond_base([coverage("tuned", 3)]) == beyond_base([coverage("tuned-not-base", 3)]) == []
