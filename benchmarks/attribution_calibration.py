@@ -1,22 +1,25 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
     python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
-        [--tau 4] [--only PART_OF_A_NAME]
+        [--tau 4] [--grid] [--only PART_OF_A_NAME]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
 innocent clients' p-values up to 1 and 5 %, with two standard errors (over federations); federations
 in which a marked client is flagged by a mark that it has not; marked clients that are flagged by
-their own. --seed draws other federations: what was decided by trial was tried on seed 7, and the
-documentation reports seed 0.
+their own.
+
+--grid varies everything together: the size of the federation, S, rounds, weights and who takes
+part, in 540 kinds. It ends in a line for each law of answers, over all its kinds. --seed draws
+other federations: what was decided by trial was tried on seed 7.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from zlib import crc32
 
 import numpy as np
@@ -59,6 +62,57 @@ def scenarios() -> Iterator[Federation]:
     for signal in (7.0, 30.0):
         own = Federation(name="", signal=signal, spread=1.5)
         yield replace(own, name=f"own marks, linear, mean Z {signal:g}")
+
+
+def grid() -> Iterator[Federation]:
+    """Yield federations in which size, S, rounds, weights and participation vary together."""
+    for clients, spread, rounds, heavy, present in product(
+        (5, 10, 50), (1.0, 1.5, 2.4), (1, 5, 20), (False, True), (1.0, 0.6)
+    ):
+        words = [f"{clients} clients", f"S {spread:g}", f"{rounds} rounds"]
+        words += ["weights differ"] * heavy + ["six of ten a round"] * (present < 1)
+        yield from _kinds(
+            Federation(
+                name=", ".join(words),
+                clients=clients,
+                spread=spread,
+                rounds=rounds,
+                heavy=heavy,
+                present=present,
+            )
+        )
+
+
+def summary(kinds: Sequence[Federation], rows: Sequence[np.ndarray]) -> Iterator[str]:
+    """Yield a line for each law of answers: the worst kind, and all of them together."""
+    laws = dict.fromkeys(_law(one) for one in kinds)
+    yield (
+        "| answers | kinds | federations | somebody innocent is flagged | in the worst kind | "
+        "kinds surely above 1 % | p up to 1 %, at most | marked, found |"
+    )
+    yield "| --- | --: | --: | --: | --- | --: | --: | --: |"
+    for law in laws:
+        own = [(one, found) for one, found in zip(kinds, rows, strict=True) if _law(one) == law]
+        hits = [int(found[:, 0].sum()) for _, found in own]
+        n = [len(found) for _, found in own]
+        worst = max(range(len(own)), key=lambda at: hits[at] / n[at])
+        everywhere, there = wilson(sum(hits), sum(n)), wilson(hits[worst], n[worst])
+        above = sum(wilson(k, size).low > LOW for k, size in zip(hits, n, strict=True))
+        power = np.mean([found[:, 5].mean() for _, found in own])
+        yield (
+            f"| {law} | {len(own)} | {sum(n):,} | {sum(hits)} ({100 * everywhere.low:.2f} to "
+            f"{100 * everywhere.high:.2f} %) | {100 * there.value:.1f} % ({100 * there.low:.1f} to "
+            f"{100 * there.high:.1f}): {own[worst][0].name} | {above} | "
+            f"{100 * max(found[:, 2].mean() for _, found in own):.2f} % | "
+            f"{'-' if not own[0][0].marked else f'{100 * power:.1f} %'} |"
+        )
+
+
+def _law(one: Federation) -> str:
+    if not one.marked:
+        return "nobody marked"
+    of = "own marks" if one.marks > 1 else "one mark of three"
+    return f"{of}, {one.leak if one.leak == 'linear' else f'from {one.leak}'}"
 
 
 def _kinds(own: Federation) -> Iterator[Federation]:
@@ -111,7 +165,7 @@ def line(one: Federation, rows: np.ndarray) -> str:
     )
 
 
-def table(
+def blocks(
     kinds: list[Federation],
     count: int,
     seed: int,
@@ -119,15 +173,15 @@ def table(
     *,
     known: bool = False,
     threshold: float = THRESHOLD,
-) -> Iterator[str]:
-    """Yield a line for each kind of federation, in order; processes share the work."""
+) -> Iterator[np.ndarray]:
+    """Yield the rows of each kind of federation, in order; processes share the work."""
     sizes = [min(BLOCK, count - start) for start in range(0, count, BLOCK)]
     work = [(one, size, (seed, at)) for one in kinds for at, size in enumerate(sizes)]
     with ProcessPoolExecutor(jobs) as pool:
         one_block = partial(block, known=known, threshold=threshold)
         found = pool.map(one_block, *zip(*work, strict=True)) if work else iter(())
-        for one in kinds:
-            yield line(one, np.concatenate(list(islice(found, len(sizes)))))
+        for _ in kinds:
+            yield np.concatenate(list(islice(found, len(sizes))))
 
 
 def main() -> None:
@@ -138,6 +192,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
     parser.add_argument("--tau", type=float, default=THRESHOLD, help="in S")
+    parser.add_argument("--grid", action="store_true", help="everything varies together")
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     print(
@@ -145,16 +200,21 @@ def main() -> None:
         "p up to 1 % | p up to 5 % | flagged by another's mark | marked, found |\n"
         "| --- | --: | --: | --: | --: | --: | --: |"
     )
-    kinds = [one for one in scenarios() if given.only in one.name]
-    for row in table(
+    kinds = [one for one in (grid() if given.grid else scenarios()) if given.only in one.name]
+    found = blocks(
         kinds,
         given.federations,
         given.seed,
         given.jobs,
         known=given.known,
         threshold=given.tau,
-    ):
-        print(row, flush=True)
+    )
+    kept = []
+    for one, rows in zip(kinds, found, strict=True):
+        print(line(one, rows), flush=True)
+        kept.append(rows)
+    if given.grid:
+        print("\n".join(["", *summary(kinds, kept)]))
 
 
 if __name__ == "__main__":
