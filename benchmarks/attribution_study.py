@@ -50,7 +50,7 @@ ABLATIONS = "<!-- ablations -->\n", "<!-- end of ablations -->"
 ABLATED = (
     "fictitious-fedit", "others-1", "others-2", "others-4", "others-6", "others-8",
     "pairs-2", "pairs-3", "pairs-10", "pairs-20", "ratio-0.05", "ratio-0.1", "ratio-0.3",
-    "rank-16", "rank-128", "clients-1", "clients-5", "dirichlet-0.5", "dirichlet-0.3",
+    "rank-16", "rank-128", "clients-1", "clients-5", "alike", "dirichlet-0.5", "dirichlet-0.3",
     "dirichlet-0.1", "dirichlet-0.3-rounds-10", "participation-0.7", "participation-0.5", "size-20",
 )  # fmt: skip
 """What the paper varies: variants of the profile, the first of which is its own setting."""

@@ -213,6 +213,8 @@ class Simulation:
             del table["canaries"]
         if not self.records.limit:
             del table["records"]["limit"]
+        if self.partition.whole_groups:
+            del table["partition"]["whole_groups"]
         return table
 
     def sha256(self) -> str:

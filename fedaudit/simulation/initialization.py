@@ -23,6 +23,7 @@ from fedaudit.simulation.data.canary_planting import plant_canaries
 from fedaudit.simulation.data.client_files import ordered, read_client_files
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
+from fedaudit.simulation.data.skew import Skew, measure_skew, write_skew
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
 from fedaudit.system.files import atomic_folder, existing_path, sha256
 
@@ -35,6 +36,7 @@ class DataSplit:
 
     clients: list[list[Document]]
     held_out: list[Document]
+    skew: Skew | None = None
 
 
 def documents(config: Simulation) -> list[Document]:
@@ -92,11 +94,11 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
-    client_documents = _deal_documents(config, training, base, labels)
+    client_documents, skew = _deal_documents(config, training, base, labels)
     shares = zip(config.client_names, client_documents, strict=True)
     if empty := [name for name, share in shares if not share]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
-    return DataSplit(client_documents, held_out)
+    return DataSplit(client_documents, held_out, skew)
 
 
 def _read_test(config: Simulation, training: Sequence[Document]) -> list[Document]:
@@ -113,18 +115,21 @@ def _read_test(config: Simulation, training: Sequence[Document]) -> list[Documen
 
 def _deal_documents(
     config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
-) -> list[list[Document]]:
+) -> tuple[list[list[Document]], Skew | None]:
     """Return the documents of each client; `labels` are the clusters of `training`, if known."""
     partition = config.partition
     if partition.method == "corpus":
-        return by_corpus(training, clients=config.clients, seed=config.seed)
-    return deal(
+        return by_corpus(training, clients=config.clients, seed=config.seed), None
+    classes = _classes(config, training, base, labels)
+    dealt = deal(
         training,
-        _classes(config, training, base, labels),
+        classes,
         clients=config.clients,
         alpha=None if partition.method == "iid" else partition.alpha,
         seed=config.seed,
+        whole_groups=partition.whole_groups,
     )
+    return dealt, measure_skew(partition, training, classes, dealt, config.seed)
 
 
 def _classes(
@@ -185,6 +190,8 @@ def _write_data(data_split: DataSplit, names: Sequence[str], folder: Path) -> No
         corpus.write(folder / f"data/{name}.jsonl", share)
     if data_split.held_out:
         corpus.write(folder / "data/held_out.jsonl", data_split.held_out)
+    if data_split.skew:
+        write_skew(data_split.skew, folder)
 
 
 def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:

@@ -13,5 +13,7 @@
 * `partition`: Dealing documents to clients, each about equally many.
 * `settings`: Settings of what clients train on: made-up records, partition, few shots, marks,
   canaries.
+* `skew`: Skew: how far clients' shares of the classes are from everybody's, and from what was
+  meant.
 * `watermarking`: Clients that train on somebody's watermarked documents: who, and on which.
 """

@@ -17,17 +17,19 @@ def deal(
     clients: int,
     alpha: float | None,
     seed: int,
+    whole_groups: bool = True,
 ) -> list[list[Document]]:
     """Return the documents of each client.
 
     Each client draws its share of the classes from Dirichlet(alpha) and takes whole groups from
     them until it has its quota (balanced, as in FedLab's client_inner_dirichlet); alpha None is
-    IID: groups are dealt at random. Documents without a group are groups of their own.
+    IID: groups are dealt at random. Documents without a group, and all of them where groups may be
+    parted, are groups of their own.
     """
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    units = _units(documents, classes)
+    units = _units(documents, classes, whole_groups=whole_groups)
     order = [units[i] for i in rng.permutation(len(units))]
     if alpha is None:
         chosen = _round_robin(order, clients)
@@ -63,11 +65,14 @@ Unit = tuple[int, list[int]]
 """A class, and the indices of the documents of one group."""
 
 
-def _units(documents: Sequence[Document], classes: Sequence[int]) -> list[Unit]:
+def _units(
+    documents: Sequence[Document], classes: Sequence[int], *, whole_groups: bool
+) -> list[Unit]:
     """Return the groups; a group's class is the commonest among its documents."""
     groups: dict[str, list[int]] = defaultdict(list)
     for index, document in enumerate(documents):
-        groups[document.group or f"\x00{index}"].append(index)
+        group = document.group if whole_groups else ""
+        groups[group or f"\x00{index}"].append(index)
     return [(_commonest([classes[i] for i in members]), members) for members in groups.values()]
 
 

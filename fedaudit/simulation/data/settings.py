@@ -38,6 +38,9 @@ class Partition:
     clusters: int = 8
     by: Literal["task", "group"] = "task"
     """What a Dirichlet partition is skewed over; "cluster" is skewed over embeddings instead."""
+    whole_groups: bool = True
+    """Whether a group's documents, such as a case's, stay with one client. Groups whose documents
+    are of several classes leave little of a skew: clients then differ less than `alpha` says."""
     embedding: str = ""
     """The model whose mean hidden state embeds a document; empty is the base itself."""
 

@@ -1,0 +1,94 @@
+"""Skew: how far clients' shares of the classes are from everybody's, and from what was meant."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fedaudit.api.records import Document
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data.partition import deal
+from fedaudit.simulation.data.settings import Partition
+from fedaudit.system.files import read_json
+
+FILE = "data/partition.json"
+SKEWED = ("dirichlet", "cluster")
+"""The methods of partition that mean clients to differ by alpha."""
+LEAST = 0.5
+"""The share of the skew that is meant below which clients count as too much alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How far clients are from being alike: 0, to 1 where each has classes of its own."""
+
+    found: float
+    meant: float
+    """Of the same documents dealt one by one."""
+
+
+def skew(counts: Sequence[Sequence[int]]) -> float:
+    """Return how far clients' shares of the classes are from everybody's together, on average.
+
+    `counts` has a row for each client and a column for each class. It is the mean total variation
+    distance; a client without documents does not count.
+    """
+    import numpy as np
+
+    rows = np.array([row for row in counts if sum(row)], dtype=np.float64)
+    if not rows.size:
+        return 0.0
+    shares, everybody = rows / rows.sum(axis=1, keepdims=True), rows.sum(axis=0) / rows.sum()
+    return float(np.abs(shares - everybody).sum(axis=1).mean() / 2)
+
+
+def measure_skew(
+    partition: Partition,
+    documents: Sequence[Document],
+    classes: Sequence[int],
+    dealt: Sequence[Sequence[Document]],
+    seed: int,
+) -> Skew | None:
+    """Return the skew of documents that were dealt in whole groups; None where none were."""
+    grouped = partition.whole_groups and any(document.group for document in documents)
+    if partition.method not in SKEWED or not grouped:
+        return None
+    kind = {id(document): own for document, own in zip(documents, classes, strict=True)}
+    apart = deal(
+        documents,
+        classes,
+        clients=len(dealt),
+        alpha=partition.alpha,
+        seed=seed,
+        whole_groups=False,
+    )
+    found, meant = (
+        skew([_counts([kind[id(d)] for d in own], max(classes) + 1) for own in part])
+        for part in (dealt, apart)
+    )
+    return Skew(round(found, 4), round(meant, 4))
+
+
+def _counts(classes: Sequence[int], count: int) -> list[int]:
+    return [classes.count(number) for number in range(count)]
+
+
+def write_skew(skew: Skew, folder: Path) -> None:
+    """Write the skew of a federation's data into its folder."""
+    (folder / FILE).write_text(json.dumps(asdict(skew)) + "\n", "utf-8")
+
+
+def skew_caveats(config: Simulation, folder: Path) -> list[str]:
+    """Return a caveat where whole groups left clients much more alike than alpha means them."""
+    if not (folder / FILE).is_file():
+        return []
+    table = read_json(folder / FILE, missing="")
+    found, meant = table["found"], table["meant"]
+    if found >= LEAST * meant:
+        return []
+    of = config.partition.by if config.partition.method == "dirichlet" else "cluster"
+    return [
+        f"clients are more alike than partition.alpha = {config.partition.alpha:g} means them, as "
+        f"groups of records are not parted: their shares of each {of} are {found:.2f} from "
+        f"everybody's on average (0: alike), and {meant:.2f} with partition.whole_groups = false"
+    ]
