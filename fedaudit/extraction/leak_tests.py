@@ -1,7 +1,7 @@
 """Tests whether extracted strings came from training."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -158,16 +158,20 @@ def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int
 
 
 def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Iterator[Measurement]:
-    """Yield how many of the victim's own strings are longer than an answer."""
+    """Yield how many of the victim's own strings are longer than an answer, also of each label."""
     if not target_set.exclusive:
         return
-    yield Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric="targets",
-        value=float(len(target_set.exclusive) - len(reach)),
-        n=len(target_set.exclusive),
-        scope={"set": BEYOND},
+    labels = Counter(target_set.labels[string] for string in target_set.exclusive)
+    missed = Counter(target_set.labels[string] for string in target_set.exclusive.difference(reach))
+    yield left_out_row(plugin, missed.total(), labels.total(), {"set": BEYOND})
+    for label, count in sorted(missed.items()):
+        yield left_out_row(plugin, count, labels[label], {"set": BEYOND, "label": label})
+
+
+def left_out_row(plugin: str, count: int, n: int, scope: Mapping[str, object]) -> Measurement:
+    """Return how many of `n` strings were not looked for."""
+    return Measurement(
+        kind="extraction", plugin=plugin, metric="targets", value=float(count), n=n, scope=scope
     )
 
 
