@@ -4,6 +4,7 @@ import pytest
 
 from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.audit.result_contract import check_result
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.targets import build_target_set
@@ -221,6 +222,13 @@ def test_kinds_that_were_not_chosen_are_counted():
     [(value, n, label)] = [(r.value, r.n, r.scope["label"]) for r in unasked]
     assert (value, n, label) == (2, 2, "ADDRESS")
     assert not any(schema_violation(to_plain(row, "row")) for row in unasked)
+
+
+def test_an_answer_may_give_more_strings_than_were_asked_for():
+    found = attacked(victim=[*VICTIM, marked("Ask Ann now.", ("Ann", "PERSON"))])
+    most = max(r.value for r in found.measurements if r.metric == "efficiency")
+    assert most == 2  # the first answer begins with Ann and with Ann Lee
+    assert check_result("contextual", found).measurements
 
 
 def test_guessing_is_measured_beside_it(result):
