@@ -18,6 +18,8 @@ from fedaudit.metrics.significance import clustered_share
 
 BEYOND = "beyond-reach"
 """Targets that have more tokens than an answer may: nobody could find them here."""
+COMPARABLE = "comparable_controls"
+"""The metric of how many evenly spread controls would tell as much as those there are."""
 MATERIAL = 0.01
 """A string that an audit finds with this probability, with its samples, is a leak."""
 HIGH_SEVERITY_P, MEDIUM_SEVERITY_P = 0.01, 0.05
@@ -207,6 +209,15 @@ def _rows(
             value=sum(trial.chances.values()) / len(trial.chances),
             n=len(trial.chances),
             scope={"source": "base", **common_scope},
+        )
+    if trial.controls:
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric=COMPARABLE,
+            value=float(trial.comparable),
+            n=len(trial.controls),
+            scope={"source": "control", **common_scope},
         )
     tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
              "base": trial.base()}  # fmt: skip
