@@ -12,7 +12,7 @@ from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.significance import LeakTrial
-from fedaudit.extraction.targets import EXCLUSIVE, TargetSet
+from fedaudit.extraction.targets import EXCLUSIVE, TargetSet, outermost
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
 
@@ -68,8 +68,9 @@ def test_leaks(
     """Return the tests of what came out; None for one shard, which has no result of its own."""
     if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
         return None
-    reach = _reachable(context, target_set.exclusive, query_params.new_tokens)
-    targets = {string: target_set.labels[string] for string in sorted(reach)}
+    reach = _reachable(context, target_set.alone, query_params.new_tokens)
+    # What no answer has room for hides none of its parts.
+    targets = {string: target_set.labels[string] for string in sorted(outermost(reach))}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
     leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in target_set.labels)
@@ -163,8 +164,9 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
     """Yield how many of the victim's own strings are longer than an answer, also of each label."""
     if not target_set.exclusive:
         return
-    labels = Counter(target_set.labels[string] for string in target_set.exclusive)
-    missed = Counter(target_set.labels[string] for string in target_set.exclusive.difference(reach))
+    missed_strings = target_set.exclusive.difference(reach)
+    missed = Counter(target_set.labels[string] for string in missed_strings)
+    labels = missed + Counter(target_set.labels[string] for string in outermost(reach))
     yield left_out_row(plugin, missed.total(), labels.total(), {"set": BEYOND})
     for label, count in sorted(missed.items()):
         yield left_out_row(plugin, count, labels[label], {"set": BEYOND, "label": label})

@@ -209,11 +209,11 @@ def test_what_is_longer_than_an_answer_is_not_judged():
     more = [*VICTIM, marked(f"It was {long}.", (long, "PERSON"))]
     found = attacked(victim=more, options={"new_tokens": 5})
     beyond, people = [r for r in found.measurements if r.metric == "targets"]
-    # Hull is part of it; left are Ann Lee, Bob Lowe and the long one.
-    assert (beyond.value, beyond.n) == (1, 3)
+    # Ann Lee, Bob Lowe and Hull, which is a part of the long one that nobody could find.
+    assert (beyond.value, beyond.n) == (1, 4)
     assert (people.value, people.n) == (1, 3)
     assert dict(people.scope) == {"set": "beyond-reach", "label": "PERSON"}
-    assert row(found, "coverage", "tuned", "exclusive").n == 2
+    assert row(found, "coverage", "tuned", "exclusive").n == 3
 
 
 def test_kinds_that_were_not_chosen_are_counted():
