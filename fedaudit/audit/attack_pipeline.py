@@ -71,9 +71,10 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         self._attacker = read(request.input_path, form, request)
         self._victim = read(request.victim_path, form, request) if request.victim_path else None
         input_files = [self._attacker, *([self._victim] if self._victim else [])]
-        self._held_out = held_out.read(request, self.audited, form, input_files)
         files = member_files(request, self.audited).items()
         self._members = {name: read(path, form, request) for name, path in files}
+        others = list(self._members.values())
+        self._held_out = held_out.read(request, self.audited, form, input_files, others)
         # A member that the user named counts as one, whatever records it has.
         self._victim_copies = [] if request.members else victim_copies(self._victim, self._members)
         for name in self._victim_copies:
