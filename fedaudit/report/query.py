@@ -186,7 +186,8 @@ def _rows_of_kind(report: Row, kind: str, *metrics: str) -> list[Row]:
 
 def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
-    metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE}
+    probability = (*INFERENCE, "inference_chance")
+    metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": probability}
     metrics |= {"cost": COSTS, "memorization": MEMORIZATION}
     recalled = {row["plugin"] for row in _rows_of_kind(report, "extraction", "extraction_recall")}
     return [
