@@ -21,6 +21,7 @@ from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import (
     NO_MEMBERS_CAVEAT,
     member_files,
+    shared_records_caveats,
     victim_copies,
     victim_copies_caveat,
 )
@@ -151,6 +152,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             *(self._without.caveats(self._strangers) if self._without else ()),
             *reference_models.caveats(self._references),
             *reading_caveats(self._files),
+            *shared_records_caveats(self._attacker, self._victim),
             *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
             *([NO_MEMBERS_CAVEAT] if self._victim and not self._members else []),
         ]

@@ -64,6 +64,20 @@ def victim_copies_caveat(names: Sequence[str]) -> str:
     )
 
 
+def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") -> list[str]:
+    """Return a line that says how many of the victim's records the attacker has; none for none."""
+    if victim is None:
+        return []
+    known = _texts(attacker)
+    count = sum(fold(document.text) in known for document in victim.documents)
+    if not count:
+        return []
+    return [
+        f"{count:,} of the victim's {len(victim.documents):,} records stand in the attacker's file "
+        "as well: extraction does not look for what is in them."
+    ]
+
+
 def check_files(request: "AuditRequest") -> None:
     """Raise InputError for a file that was named and cannot be read as one."""
     for path in (*request.members, *([request.control] if request.control else [])):

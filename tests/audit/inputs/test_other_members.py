@@ -11,6 +11,7 @@ from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.inputs.other_members import (
     check_files,
     member_files,
+    shared_records_caveats,
     victim_copies,
     victim_copies_caveat,
 )
@@ -100,3 +101,10 @@ def test_the_report_says_who_was_taken_for_the_victim():
     assert victim_copies_caveat(["c1", "c2", "c3"]).startswith(
         "c1, c2 and c3 of the federation's folder share most records with the victim"
     )
+
+
+def test_the_report_says_how_many_of_the_victims_records_the_attacker_has():
+    assert shared_records_caveats(file("a"), None) == []
+    assert shared_records_caveats(file("a"), file("b", "c")) == []
+    [said] = shared_records_caveats(file("a", "B "), file("b", "c"))
+    assert said.startswith("1 of the victim's 2 records stand in the attacker's file as well")
