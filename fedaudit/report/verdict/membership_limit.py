@@ -17,8 +17,9 @@ def limit_tests(
     """Return every score's true-positive rate at the policy's false-positive rate, and its test.
 
     The null is that each member is recognised with the probability that is allowed: p is
-    P(Binomial(n, limit) >= hits). The threshold is taken as given. Nothing where the policy has no
-    limit.
+    P(Binomial(n, limit) >= hits), which takes the threshold as given. The threshold is one of few
+    held-out records', so p is at least the probability of as many members above it where members
+    and others are alike. Nothing where the policy has no limit.
     """
     if policy.membership is None:
         return []
@@ -64,6 +65,8 @@ def _limit(policy: Policy) -> str:
 
 
 def _test(row: Measurement, most: float) -> Test | None:
+    from fedaudit.metrics.privacy.membership_tests import count_p_value
+
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
         return None
     subject = (
@@ -71,5 +74,8 @@ def _test(row: Measurement, most: float) -> Test | None:
         f"{row.scope['fpr']:g}"
     )
     p = binomial_p_value(row.hits, row.n, most)
+    others, fpr = row.scope.get("others"), row.scope["fpr"]
+    if isinstance(others, int) and others > 0 and isinstance(fpr, float):
+        p = max(p, count_p_value(row.hits, row.n, others, fpr))
     name = f"membership (score {row.scope.get('score', '')})"
     return Test(name, p, subject, "more than is allowed")

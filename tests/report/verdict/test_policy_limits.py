@@ -118,6 +118,21 @@ def test_a_limit_of_membership_that_nobody_measured_is_no_pass(rows):
     assert verdict([*leak(0), *rows], [])["status"] == "pass"
 
 
+def test_a_threshold_of_few_held_out_records_proves_less():
+    # Of 10,000 members 700 are above the second highest of 100 others: far more than 5 %, but if
+    # all are alike so many are with P(Binomial(100, 0.07) <= 1), about 0.006.
+    policy = Policy(membership=0.05)
+    one = recognised(700, 10_000)
+    [found] = judged([one], policy, "membership limit")
+    assert found.status == "fail"
+    few = replace(one, scope={**one.scope, "others": 100})
+    [test] = verdict([*leak(0), few], [], policy)["tests"][-1:]
+    assert test["p"] == pytest.approx(0.93**100 + 100 * 0.07 * 0.93**99, rel=0.05)
+    many = replace(one, scope={**one.scope, "others": 1000})
+    [found] = judged([many], policy, "membership limit")
+    assert found.status == "fail"
+
+
 def test_a_limited_kind_that_was_left_out_is_no_pass():
     policy = Policy(kinds={"Identity Documents": 0.05, "PERSON": 0.1})
     assert verdict(leak(0), [], policy)["status"] == "pass"  # nobody has such strings
