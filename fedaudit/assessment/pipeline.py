@@ -11,6 +11,7 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.attribution_step import AttributedFile, attribute
 from fedaudit.assessment.coverage import coverage
+from fedaudit.assessment.plan import NO_MARKS
 from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.attribution.request import resolve_request
 from fedaudit.audit import access
@@ -112,11 +113,15 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
     def _attribute(self) -> Iterator[Result]:
         """Yield the result of an attribution; its files join those that the report names."""
         if self.request.attribution is None:
+            why = self.request.left_out.get("attribution", NO_MARKS)
+            if why != NO_MARKS:
+                yield Result(measurements=(missing_row("attribution", why),))
             return
         try:
             result, rows = attribute(self.request.attribution, self.watch)
         except InputError as error:
             self._failed["attribution"] = str(error)
+            yield Result(measurements=(missing_row("attribution", str(error)),))
             return
         path = resolve_request(self.request.attribution).path
         self._files += [
@@ -148,6 +153,7 @@ MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {
     "inference": ("probability", "ranking", "inference_accuracy", {}),
     "memorization": ("memorization", "memorize", "mr_inter", {"category": "all"}),
     "canaries": ("exposure", "canary", "maximal_exposure", {}),
+    "attribution": ("attribution", "fed_attr", "stouffer_z", {}),
 }
 """The kind, plugin, metric and scope of the row that a step is judged by."""
 

@@ -30,6 +30,9 @@ QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 SAMPLE = 100
 """Texts of each client that memorization is measured on."""
 
+NO_MARKS = "there is no file of watermarks: name one with --watermark"
+"""Why there is nothing to attribute; any other reason is one why it could not be done."""
+
 DEFENDED = "the federation answers through its clients' deployed defence"
 NARROWED = "--prefixes or --victim names whose records are asked about"
 
@@ -206,4 +209,4 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     elif material.audited.deployment:
         yield "canaries", f"{DEFENDED}: --round N measures the global adapter"
     if not material.marks:
-        yield "attribution", "there is no file of watermarks: name one with --watermark"
+        yield "attribution", NO_MARKS

@@ -21,6 +21,7 @@ from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import (
     NO_MEMBERS_CAVEAT,
     member_files,
+    shared_records_caveats,
     victim_copies,
     victim_copies_caveat,
 )
@@ -71,9 +72,10 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         self._attacker = read(request.input_path, form, request)
         self._victim = read(request.victim_path, form, request) if request.victim_path else None
         input_files = [self._attacker, *([self._victim] if self._victim else [])]
-        self._held_out = held_out.read(request, self.audited, form, input_files)
         files = member_files(request, self.audited).items()
         self._members = {name: read(path, form, request) for name, path in files}
+        others = list(self._members.values())
+        self._held_out = held_out.read(request, self.audited, form, input_files, others)
         # A member that the user named counts as one, whatever records it has.
         self._victim_copies = [] if request.members else victim_copies(self._victim, self._members)
         for name in self._victim_copies:
@@ -150,6 +152,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             *(self._without.caveats(self._strangers) if self._without else ()),
             *reference_models.caveats(self._references),
             *reading_caveats(self._files),
+            *shared_records_caveats(self._attacker, self._victim),
             *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
             *([NO_MEMBERS_CAVEAT] if self._victim and not self._members else []),
         ]

@@ -31,6 +31,7 @@ class AttackTries:
     def make(self, attack: Attack, context: AttackContext) -> Result:
         """Return an attack's result, or a row without a value that says why there is none.
 
+        Records that an attack could not be made on keep the audit from passing.
         Raises ResultError for a result that no report can hold.
         """
         if why := why_lacking(context.engine, attack.needs):
@@ -41,7 +42,7 @@ class AttackTries:
             if self.alone:
                 raise
             self.refused.append(error)
-            return scoring.missing_result(attack.name, str(error))
+            return scoring.missing_result(attack.name, str(error), judged=True)
         self.successes += 1
         return result
 

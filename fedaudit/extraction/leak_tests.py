@@ -1,7 +1,7 @@
 """Tests whether extracted strings came from training."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,12 +12,14 @@ from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.significance import LeakTrial
-from fedaudit.extraction.targets import EXCLUSIVE, TargetSet
+from fedaudit.extraction.targets import EXCLUSIVE, TargetSet, outermost
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
 
 BEYOND = "beyond-reach"
 """Targets that have more tokens than an answer may: nobody could find them here."""
+COMPARABLE = "comparable_controls"
+"""The metric of how many evenly spread controls would tell as much as those there are."""
 MATERIAL = 0.01
 """A string that an audit finds with this probability, with its samples, is a leak."""
 HIGH_SEVERITY_P, MEDIUM_SEVERITY_P = 0.01, 0.05
@@ -66,8 +68,9 @@ def test_leaks(
     """Return the tests of what came out; None for one shard, which has no result of its own."""
     if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
         return None
-    reach = _reachable(context, target_set.exclusive, query_params.new_tokens)
-    targets = {string: target_set.labels[string] for string in sorted(reach)}
+    reach = _reachable(context, target_set.alone, query_params.new_tokens)
+    # What no answer has room for hides none of its parts.
+    targets = {string: target_set.labels[string] for string in sorted(outermost(reach))}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
     leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in target_set.labels)
@@ -158,16 +161,21 @@ def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int
 
 
 def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Iterator[Measurement]:
-    """Yield how many of the victim's own strings are longer than an answer."""
+    """Yield how many of the victim's own strings are longer than an answer, also of each label."""
     if not target_set.exclusive:
         return
-    yield Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric="targets",
-        value=float(len(target_set.exclusive) - len(reach)),
-        n=len(target_set.exclusive),
-        scope={"set": BEYOND},
+    missed_strings = target_set.exclusive.difference(reach)
+    missed = Counter(target_set.labels[string] for string in missed_strings)
+    labels = missed + Counter(target_set.labels[string] for string in outermost(reach))
+    yield left_out_row(plugin, missed.total(), labels.total(), {"set": BEYOND})
+    for label, count in sorted(missed.items()):
+        yield left_out_row(plugin, count, labels[label], {"set": BEYOND, "label": label})
+
+
+def left_out_row(plugin: str, count: int, n: int, scope: Mapping[str, object]) -> Measurement:
+    """Return how many of `n` strings were not looked for."""
+    return Measurement(
+        kind="extraction", plugin=plugin, metric="targets", value=float(count), n=n, scope=scope
     )
 
 
@@ -203,6 +211,15 @@ def _rows(
             value=sum(trial.chances.values()) / len(trial.chances),
             n=len(trial.chances),
             scope={"source": "base", **common_scope},
+        )
+    if trial.controls:
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric=COMPARABLE,
+            value=float(trial.comparable),
+            n=len(trial.controls),
+            scope={"source": "control", **common_scope},
         )
     tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
              "base": trial.base()}  # fmt: skip

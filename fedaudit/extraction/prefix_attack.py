@@ -5,6 +5,7 @@ controls are the same for all of them and are here.
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -12,13 +13,13 @@ from typing import ClassVar, Literal
 from fedaudit.api.abilities import Ability, decoding_abilities
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import Document, SamplingParams, Target
+from fedaudit.api.records import Document, Measurement, SamplingParams, Target
 from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import test_leaks
+from fedaudit.extraction.leak_tests import left_out_row, test_leaks
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.query_plan import QueryPlan
@@ -29,6 +30,9 @@ from fedaudit.metrics.extraction import Disjointness
 
 FOLLOWED = 400
 """About as many controls are followed by the exact estimator."""
+
+UNASKED = "unasked"
+"""scope.set of targets of kinds that were not chosen."""
 
 Estimator = Literal["sample", "exact"]
 
@@ -135,6 +139,7 @@ class PrefixAttack(Attack):
         """Ask the tuned model and the base; score against the victim, or list candidates."""
         if self.estimator == "exact" and context.victim is None:
             raise InputError(NO_TARGETS)
+        unasked = self.unasked(context.victim or ())
         context = self.restrict(context)
         plan = self.plan(context)
         if not plan.size:
@@ -144,7 +149,19 @@ class PrefixAttack(Attack):
                 "places take a model: see --set names.ner."
             )
         result = self._result(context, plan)
-        return replace(result, limits=(*plan.notes, *result.limits))
+        measurements = (*result.measurements, *unasked)
+        return replace(result, measurements=measurements, limits=(*plan.notes, *result.limits))
+
+    def unasked(self, documents: Sequence[Document]) -> tuple[Measurement, ...]:
+        """Return how many strings of each kind are not looked for, because others were chosen."""
+        if not self.labels:
+            return ()
+        pairs = {pair for document in documents for pair in document.strings()}
+        counts = Counter(label for _, label in pairs if label not in self.labels)
+        return tuple(
+            left_out_row(self.name, count, count, {"set": UNASKED, "label": label})
+            for label, count in sorted(counts.items())
+        )
 
     def _result(self, context: AttackContext, plan: QueryPlan) -> Result:
         target_set = None if context.victim is None else self.target_set(context)

@@ -119,9 +119,12 @@ def empty_result(plugin: str, context: AttackContext, *, chosen: bool = False) -
     )
 
 
-def missing_result(plugin: str, why: str) -> Result:
-    """Return the result of an attack that could not be made."""
-    scope = {"source": "tuned", "set": ALL}
+def missing_result(plugin: str, why: str, *, judged: bool = False) -> Result:
+    """Return the result of an attack that could not be made; `judged`, one that keeps from a pass.
+
+    The verdict goes by rows of the source "tuned-not-base".
+    """
+    scope = {"source": "tuned-not-base" if judged else "tuned", "set": ALL}
     row = Measurement.missing(why, kind="extraction", plugin=plugin, metric="coverage", scope=scope)
     return Result(measurements=(row,))
 

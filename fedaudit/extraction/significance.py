@@ -84,6 +84,18 @@ class LeakTrial:
         """Return how many targets have controls that are as likely."""
         return sum(len(targets) for targets, _ in self.strata.values())
 
+    @property
+    def comparable(self) -> int:
+        """Return how many controls would tell as much if every stratum had its even share of them.
+
+        Of a stratum with t targets and c controls each hit multiplies p by about t / (t + c): what
+        counts is the mean of its logarithm over the targets. A stratum of many targets and a single
+        control tells nothing, however many controls others have.
+        """
+        sizes = [(len(targets), len(controls)) for targets, controls in self.strata.values()]
+        mean = sum(t * math.log1p(c / t) for t, c in sizes) / max(1, self.matched)
+        return math.floor(self.matched * math.expm1(mean) + 1e-6)
+
     def control(self) -> float:
         """Return the p value against strings that nobody has."""
         if self.sampled:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
@@ -23,9 +24,8 @@ class TargetSet:
     """Label of every target."""
     disjoint: frozenset[str] = frozenset()
     """The targets that are left when each output must identify one."""
-    exclusive: frozenset[str] = frozenset()
-    """The targets that are the victim's alone: no other member has them, however it writes them,
-    and none is part of another one."""
+    alone: frozenset[str] = frozenset()
+    """The targets that are the victim's alone: no other member has them, however it writes them."""
     controls: Mapping[str, str] = field(default_factory=dict)
     """Strings that nobody has, with their labels."""
     groups: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +38,11 @@ class TargetSet:
     """Whose a string is: the one group of the victim's records that holds it, if all have one."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
+
+    @cached_property
+    def exclusive(self) -> frozenset[str]:
+        """Those that are the victim's alone, of which none is part of another one."""
+        return outermost(self.alone)
 
     def by_label(self) -> dict[str, Collection[str]]:
         """Return the targets of each label, the most frequent label first, then by name."""
@@ -75,7 +80,7 @@ def build_target_set(
     return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
-        exclusive=_exclusive(labels, context.attacker, shared),
+        alone=_alone(labels, context.attacker, shared),
         controls=dict(controls),
         groups=_groups(victim),
         members=shared,
@@ -106,17 +111,23 @@ def _count_members(
     return counts
 
 
-def _exclusive(
+def outermost(strings: Collection[str]) -> frozenset[str]:
+    """Return the strings of which none is part of another one, however it is written."""
+    forms = {fold(string): string for string in sorted(strings, reverse=True)}
+    inside = document_frequency(forms, sorted(forms))
+    return frozenset(string for form, string in forms.items() if inside[form] == 1)
+
+
+def _alone(
     labels: Mapping[str, str], attacker: Sequence[Document], shared: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the strings that no other member has, of which none is part of another one."""
+    """Return the strings that no other member has, one of those that differ in spelling only."""
     forms: dict[str, str] = {}
     for string in sorted(labels):
-        forms.setdefault(fold(string), string)  # one of those that differ in case only
+        forms.setdefault(fold(string), string)
     forms.pop("", None)
     free = absent_strings(forms, [fold(document.text) for document in attacker])
-    inside = document_frequency(free, sorted(free))
-    return frozenset(forms[form] for form in free if inside[form] == 1 and not shared[forms[form]])
+    return frozenset(forms[form] for form in free if not shared[forms[form]])
 
 
 def _groups(documents: Sequence[Document]) -> dict[str, str]:

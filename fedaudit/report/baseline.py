@@ -73,9 +73,21 @@ def check_baseline(report: Row) -> Row:
     """
     if report["status"] != "success":
         raise InputError("The baseline is of an audit that did not end: --resume it first.")
+    return _unaltered(report, "This is no baseline.")
+
+
+def check_gated(report: Row) -> Row:
+    """Return a report that can be held against a baseline; InputError for an altered one.
+
+    What it says it judged, and how, must follow from its measurements.
+    """
+    return _unaltered(report, "This report cannot be held against a baseline.")
+
+
+def _unaltered(report: Row, refusal: str) -> Row:
     checked = recheck(report)
     if checked.holds is False:
-        raise InputError(f"This is no baseline. {checked.message}")
+        raise InputError(f"{refusal} {checked.message}")
     return report
 
 

@@ -30,7 +30,8 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_requests")
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
-    *("hits_of_one_run", "targets", "p_value", "chance", "precision", *LEAKING),
+    *("hits_of_one_run", "targets", "p_value", "chance", "comparable_controls", "precision"),
+    *LEAKING,
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (
@@ -185,7 +186,8 @@ def _rows_of_kind(report: Row, kind: str, *metrics: str) -> list[Row]:
 
 def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
-    metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE}
+    probability = (*INFERENCE, "inference_chance")
+    metrics = {"extraction": EXTRACTION, "utility": UTILITY, "probability": probability}
     metrics |= {"cost": COSTS, "memorization": MEMORIZATION}
     recalled = {row["plugin"] for row in _rows_of_kind(report, "extraction", "extraction_recall")}
     return [

@@ -212,7 +212,7 @@ def test_an_attack_that_cannot_be_made_loses_no_other(first):
     [missing] = results[0 if first else 1].measurements
     assert (missing.plugin, missing.metric, missing.value) == ("frequency", "coverage", None)
     assert missing.reason.startswith("No sub-prefix has a count of 50")
-    assert dict(missing.scope) == {"source": "tuned", "set": "all"}
+    assert dict(missing.scope) == {"source": "tuned-not-base", "set": "all"}
     assert results[1 if first else 0] == attack("contextual").run(worked.case())
     assert len(results) == 2
 

@@ -9,6 +9,7 @@ from fedaudit.audit.session import run_audit
 from fedaudit.engine.local import LocalEngine
 from fedaudit.report.document import validate
 from fedaudit.report.redaction import Redactor
+from fedaudit.report.verdict.policy import judge
 
 OPTIONS = {"context": 6, "samples": 2, "new_tokens": 4}
 
@@ -93,3 +94,12 @@ def test_what_one_attack_cannot_do_stands_in_the_report_beside_the_others(audite
     assert (missing.value, missing.metric) == (None, "coverage")
     assert "There is nothing to continue" in missing.reason
     assert any(r.metric == "coverage" and r.value is not None for r in rows(report, "contextual"))
+
+
+def test_an_attack_that_could_not_be_made_keeps_the_audit_from_passing(audited):
+    long = {"verbatim": {"shortest": 5000, "suffix": 5000}}
+    report, _ = audited("contextual", "verbatim", options=long)
+    verdict = judge(report.measurements, report.findings)
+    [found] = [j for j in verdict.judgements if j.reason.startswith("verbatim")]
+    assert found.status == "inconclusive"
+    assert "There is nothing to continue" in found.reason

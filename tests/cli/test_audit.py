@@ -91,7 +91,7 @@ def test_a_copy_of_a_clients_records_is_that_client_and_no_other_member(here, ru
              "--set", "contextual.context=4", "--quiet")  # fmt: skip
     shutil.copy(made.path / "data/c1.jsonl", "copy.jsonl")
     run(*words, "--out", "one")
-    assert any("c1 of the federation's folder has all" in one for one in report("one")["limits"])
+    assert any("c1 of the federation's folder shares" in one for one in report("one")["limits"])
     judged = [
         row
         for row in report("one")["measurements"]

@@ -58,3 +58,4 @@ def test_what_is_no_baseline_is_refused_before_anything_is_asked(run, tmp_path):
     altered["verdict"]["status"] = "pass"
     (tmp_path / "altered.json").write_text(json.dumps(altered))
     run.refused(3, "compare", "altered.json", "out", "--gate", says="This is no baseline.")
+    run.refused(3, "compare", "out", "altered.json", "--gate", says="cannot be held against a")

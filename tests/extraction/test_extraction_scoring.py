@@ -4,10 +4,12 @@ import pytest
 
 from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.audit.result_contract import check_result
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.targets import build_target_set
 from fedaudit.metrics.intervals import wilson
+from fedaudit.report.document import schema_violation, to_plain
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 
@@ -206,10 +208,27 @@ def test_what_is_longer_than_an_answer_is_not_judged():
     long = "Bob the Very Long Name of Hull and of York and of Leeds"
     more = [*VICTIM, marked(f"It was {long}.", (long, "PERSON"))]
     found = attacked(victim=more, options={"new_tokens": 5})
-    [beyond] = [r for r in found.measurements if r.metric == "targets"]
-    # Hull is part of it; left are Ann Lee, Bob Lowe and the long one.
-    assert (beyond.value, beyond.n) == (1, 3)
-    assert row(found, "coverage", "tuned", "exclusive").n == 2
+    beyond, people = [r for r in found.measurements if r.metric == "targets"]
+    # Ann Lee, Bob Lowe and Hull, which is a part of the long one that nobody could find.
+    assert (beyond.value, beyond.n) == (1, 4)
+    assert (people.value, people.n) == (1, 3)
+    assert dict(people.scope) == {"set": "beyond-reach", "label": "PERSON"}
+    assert row(found, "coverage", "tuned", "exclusive").n == 3
+
+
+def test_kinds_that_were_not_chosen_are_counted():
+    found = attacked(options={"labels": ("PERSON",)})
+    unasked = [r for r in found.measurements if r.scope.get("set") == "unasked"]
+    [(value, n, label)] = [(r.value, r.n, r.scope["label"]) for r in unasked]
+    assert (value, n, label) == (2, 2, "ADDRESS")
+    assert not any(schema_violation(to_plain(row, "row")) for row in unasked)
+
+
+def test_an_answer_may_give_more_strings_than_were_asked_for():
+    found = attacked(victim=[*VICTIM, marked("Ask Ann now.", ("Ann", "PERSON"))])
+    most = max(r.value for r in found.measurements if r.metric == "efficiency")
+    assert most == 2  # the first answer begins with Ann and with Ann Lee
+    assert check_result("contextual", found).measurements
 
 
 def test_guessing_is_measured_beside_it(result):
@@ -268,8 +287,9 @@ def test_a_victim_without_pii_of_its_own_cannot_be_measured():
 def test_what_a_victim_lacks_may_be_the_chosen_kinds_only():
     more = [*ATTACKER, marked("It is her asthma.", ("asthma", "DIAGNOSIS"))]
     found = attacked(attacker=more, options={"labels": "DIAGNOSIS"})
-    [only] = found.measurements
+    [only, *unasked] = found.measurements
     assert only.reason == "the victim has no PII of the chosen kinds of its own"
+    assert {row.scope["label"] for row in unasked} == {"ADDRESS", "PERSON"}
     [said] = found.limits
     assert said == (
         "The victim's documents hold no PII of the chosen kinds that anybody annotated or found."

@@ -35,6 +35,19 @@ def test_targets_meet_controls_of_their_kind_that_are_as_likely():
     assert trial(controls={}).control() == 1
 
 
+def test_how_many_controls_tell_something():
+    # One stratum, or all with as many controls a target: all of them.
+    assert trial().comparable == 2
+    people = {f"a{n}": "P" for n in range(4)} | {f"b{n}": "Q" for n in range(2)}
+    even = {f"c{n}": "P" for n in range(12)} | {f"d{n}": "Q" for n in range(6)}
+    flat = {"targets": people, "likelihood": {}}
+    assert trial(**flat, controls=even).comparable == 18
+    # One control of the first kind, 62 of the other: 6 ((5/4)^(4/6) (64/2)^(2/6) - 1) = 16.1.
+    uneven = {"c0": "P"} | {f"d{n}": "Q" for n in range(62)}
+    assert trial(**flat, controls=uneven).comparable == 16
+    assert trial(controls={}).comparable == 0
+
+
 def test_a_control_that_comes_out_as_well_counts_against_it():
     assert trial(gained={"a1": 1.0, "c1": 1.0}).control() == pytest.approx(2 / 3)
 

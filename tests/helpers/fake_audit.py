@@ -34,11 +34,10 @@ END = [
 ]
 
 
-def document(number, name, place):
+def document(number, name, place, last="."):
     """Return a record of the corpus with its two PII annotated."""
-    text = (
-        f"Case {number % 7}: the claimant {name} of {place} sued the bank, which {END[number % 3]}."
-    )
+    text = f"Case {number % 7}: the claimant {name} of {place} sued the bank, which "
+    text += f"{END[number % 3]}{last}"
     spans = [(text.index(name), name, "PERSON"), (text.index(place), place, "PLACE")]
     pii = [{"start": at, "end": at + len(word), "label": label} for at, word, label in spans]
     return {"id": str(number), "text": text, "pii": pii}
@@ -46,8 +45,8 @@ def document(number, name, place):
 
 def corpus(victim):
     """Return the documents of the victim, or of the attacker, who has other people."""
-    names = NAMES[6:] if victim else NAMES[:6]
-    return [document(n, names[n % 6], PLACES[n % 2 + victim]) for n in range(24)]
+    names, last = (NAMES[6:], " again.") if victim else (NAMES[:6], ".")
+    return [document(n, names[n % 6], PLACES[n % 2 + victim], last) for n in range(24)]
 
 
 def keep_documents(folder):

@@ -1,7 +1,9 @@
 """An audit against its baseline: only what is new, or worse beyond intervals, fails."""
 
+import json
 from dataclasses import replace
 from math import sqrt
+from types import SimpleNamespace
 
 import pytest
 from example_report import coverage, example, number
@@ -11,7 +13,8 @@ from scipy.stats import norm
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding
-from fedaudit.report.baseline import against_baseline, check_baseline
+from fedaudit.cli.audit.defenses import finished_report
+from fedaudit.report.baseline import against_baseline, check_baseline, check_gated
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
@@ -141,3 +144,24 @@ def test_tables_say_what_is_new_and_what_is_worse_first():
     assert leaks.rows == (("contextual coverage", "PERSON", "1", "0", "1"),)
     assert numbers.rows[0][-1] == "yes"
     assert "Throughout" not in numbers.notes
+
+
+def test_a_report_whose_verdict_was_changed_is_held_against_nothing():
+    one = report(300, [leak("a")])
+    assert check_gated(one) == one
+    for entry in one["verdict"]["judgements"]:
+        entry["status"] = "pass"
+    one["verdict"]["status"] = "pass"
+    with pytest.raises(InputError, match="cannot be held against a baseline"):
+        check_gated(one)
+
+
+def test_a_finished_audit_whose_verdict_was_changed_is_not_gone_on_with(tmp_path):
+    one = report(300, [leak("a")])
+    session = SimpleNamespace(folder=tmp_path, fingerprint=SimpleNamespace(run=one["run"]["id"]))
+    assert finished_report(session) is None
+    (tmp_path / "report.json").write_text(json.dumps(one))
+    assert finished_report(session) == one
+    one["verdict"]["status"] = "pass"
+    (tmp_path / "report.json").write_text(json.dumps(one))
+    assert finished_report(session) is None

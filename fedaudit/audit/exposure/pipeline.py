@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Target
 from fedaudit.audit import pipeline
-from fedaudit.audit.exposure import findings, measurements
+from fedaudit.audit.exposure import findings, measurements, planted
 from fedaudit.audit.exposure.measurements import BASE, TUNED, Scored
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.files import InputFile
@@ -33,7 +33,8 @@ def check(request: ExposureRequest) -> AuditTarget:
     """Return what is audited, after every check that needs no model.
 
     Raises InputError for a file of canaries that is none, or not the one that was committed to, and
-    UsageError for a deployed defence, and for more references than there are secrets.
+    for records of a client that lack its canaries; UsageError for a deployed defence, and for more
+    references than there are secrets.
     """
     audited = pipeline.check(request)
     canaries = canary_file.read(request.canaries)
@@ -46,6 +47,8 @@ def check(request: ExposureRequest) -> AuditTarget:
             "The federation answers through its clients' deployed defence: name with --round the "
             "global adapter that is to be measured."
         )
+    if audited.federation:
+        planted.count_planted(audited.federation, canaries).check(audited.federation.path)
     remaining = canaries.space.size - len(canaries.canaries)
     if not ranking.is_enumerable(canaries, request.space_limit) and request.references > remaining:
         raise UsageError(f"--references must be {remaining:,} or fewer: there are no more secrets.")
@@ -68,10 +71,10 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
     def _documents(self) -> list[Document]:
         """The sentences that clients were given, each once."""
         heading = self._canaries.heading(self.form)
-        planted = enumerate(self._canaries.planted)
+        every = enumerate(self._canaries.planted)
         return [
             Document(id=str(index), text=heading + canary.sentence, pii=())
-            for index, canary in planted
+            for index, canary in every
         ]
 
     @property
@@ -149,6 +152,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         """Yield what the numbers leave open."""
         if not self.request.commitment:
             yield NO_COMMITMENT
+        yield from planted.count_planted(self.audited.federation, self._canaries).caveats()
         if not self._canaries.controls:
             yield "There are no controls: nothing shows that chance is as it should be."
         if BASE not in scored:
@@ -160,12 +164,10 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             f"Each secret is ranked among {count:,} of {size:,}, drawn at random: exposure stops "
             f"at {math.log2(count + 1):.1f} bits, and beyond that it is extrapolated."
         )
-        planted = [c for c in scored[TUNED] if c.canary.times]
-        if count >= measurements.FIT_FROM and (
-            refuted := measurements.refuted_fits(planted, LEVEL)
-        ):
+        given = [c for c in scored[TUNED] if c.canary.times]
+        if count >= measurements.FIT_FROM and (refuted := measurements.refuted_fits(given, LEVEL)):
             yield (
-                f"Of {len(planted):,} planted secrets, the references of {refuted:,} do not follow "
+                f"Of {len(given):,} planted secrets, the references of {refuted:,} do not follow "
                 f"the fitted law (p at most {LEVEL}): do not rely on what is extrapolated."
             )
 

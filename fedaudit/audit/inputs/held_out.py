@@ -13,6 +13,7 @@ from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.data import corpus
+from fedaudit.pii.normalized_search import fold
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
@@ -62,20 +63,23 @@ def read(
     audited: AuditTarget,
     form: PromptTemplate,
     input_files: Sequence[InputFile],
+    members: Sequence[InputFile] = (),
 ) -> HeldOut | None:
     """Return the held-out records; None where there are none to compare with.
 
-    Left out are those whose text somebody trained on, as far as the files at hand tell, and those
-    of the same groups (people) as the last of the `input_files`, whose records are tried.
-    Raises InputError where nothing is left of a file that was named.
+    Left out are those whose text somebody trained on, in whatever case, white space or Unicode
+    form and as far as the files at hand tell, and those of the same groups (people) as the last of
+    the `input_files`, whose records are tried; `members` are files of other members. Raises
+    InputError where nothing is left of a file that was named.
     """
     path = held_out_path(request, audited)
     if path is None:
         return None
     documents = [d for d in corpus.read(path, form) if not d.is_prompt]
-    trained = [*(d for file in input_files for d in file.documents), *_clients(audited, form)]
-    texts, groups = {d.text for d in trained}, _groups(input_files[-1].documents)
-    new = [d for d in documents if d.text not in texts]
+    given = [document for file in (*input_files, *members) for document in file.documents]
+    trained = [*given, *_clients(audited, form)]
+    texts, groups = {fold(d.text) for d in trained}, _groups(input_files[-1].documents)
+    new = [d for d in documents if fold(d.text) not in texts]
     remaining = [d for d in new if d.group not in groups]
     if request.held_out_path is not None and not remaining:
         raise InputError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
 from fedaudit.audit.target import AuditTarget
+from fedaudit.pii.normalized_search import fold
 from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
@@ -35,23 +36,46 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
 
 
 def victim_copies(victim: "InputFile | None", members: Mapping[str, "InputFile"]) -> list[str]:
-    """Return who has every one of the victim's records: the victim itself, under its own name.
+    """Return who has most of the victim's records, or of whose own records the victim has most.
 
-    Its records may have been named from another place than the federation's folder, or in part.
+    That is the victim itself: its records may have been named from another place than the
+    federation's folder, in part, with later ones, or written in other white space or Unicode forms.
     """
-    if victim is None or not victim.documents:
-        return []
-    texts = {document.text for document in victim.documents}
-    return [name for name, file in members.items() if texts <= {d.text for d in file.documents}]
+    texts = _texts(victim) if victim else set[str]()
+    return [name for name, file in members.items() if _is_most(texts, _texts(file))]
+
+
+def _texts(file: "InputFile") -> set[str]:
+    return {fold(document.text) for document in file.documents}
+
+
+def _is_most(texts: set[str], other_texts: set[str]) -> bool:
+    """Tell whether two sets share more than half of the smaller one."""
+    return 2 * len(texts & other_texts) > min(len(texts), len(other_texts))
 
 
 def victim_copies_caveat(names: Sequence[str]) -> str:
     """Return a line that says who was taken for the victim."""
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (
-        f"{listed} of the federation's folder {'have' if names[1:] else 'has'} all of the victim's "
-        "records, and counts as the victim, not as another member; --member names other members."
+        f"{listed} of the federation's folder {'share' if names[1:] else 'shares'} most records "
+        "with the victim, and counts as the victim, not as another member; --member names other "
+        "members."
     )
+
+
+def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") -> list[str]:
+    """Return a line that says how many of the victim's records the attacker has; none for none."""
+    if victim is None:
+        return []
+    known = _texts(attacker)
+    count = sum(fold(document.text) in known for document in victim.documents)
+    if not count:
+        return []
+    return [
+        f"{count:,} of the victim's {len(victim.documents):,} records stand in the attacker's file "
+        "as well: extraction does not look for what is in them."
+    ]
 
 
 def check_files(request: "AuditRequest") -> None:

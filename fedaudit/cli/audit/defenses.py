@@ -44,15 +44,19 @@ def defense_lines(plan: "DefensePlan") -> Iterator[str]:
 
 
 def finished_report(session: "AuditSession") -> dict[str, Any] | None:
-    """Return the report of this very audit in its folder, if it was finished there."""
+    """Return the report of this very audit in its folder, if it was finished there.
+
+    One whose verdict does not follow from its measurements is none.
+    """
     from fedaudit.report.document import read
+    from fedaudit.report.verdict.recheck import recheck
 
     path = session.folder / "report.json"
     if not path.exists():
         return None
     report = read(path)
     same = report["run"]["id"] == session.fingerprint.run
-    return report if same and report["status"] == "success" else None
+    return report if same and report["status"] == "success" and recheck(report).holds else None
 
 
 def add_defenses(

@@ -27,6 +27,19 @@ class MembershipPValues:
     """That as many members are above what a share of the others reaches."""
 
 
+def count_p_value(hits: int, members: int, others: int, fpr: float) -> float:
+    """Return the p value of `hits` members above the first of the others that `fpr` does not allow.
+
+    Null hypothesis: all records are alike, so that every order of their scores is as likely. So
+    many members stand above the (a + 1)-th of the others where the first hits + a records hold a
+    of the others at most: a hypergeometric probability. Records count as independent.
+    """
+    from scipy.stats import hypergeom
+
+    allowed = int(np.floor(fpr * others + 1e-9))
+    return float(hypergeom.cdf(allowed, members + others, others, hits + allowed))
+
+
 def permutation_p_values(
     members: Sequence[float],
     non_members: Sequence[float],

@@ -120,7 +120,8 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
     tests = tested_clients(rows)
     clients = strongest_tests(tests)
     if not clients:
-        return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{tag}."
+        why = next((f": {row.reason.removesuffix('.')}" for row in rows if row.reason), "")
+        return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{tag}{why}."
     if flagged := [test for test in clients if test.flagged]:
         return "fail", (
             f"{PROTOCOL}{tag}: {len(flagged):,} of {len(clients):,} clients "

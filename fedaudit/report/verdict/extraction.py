@@ -30,6 +30,9 @@ at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % thr
 LEAK = DEFAULT.detectable
 """A pass says that a leak of this share of the targets would have been seen."""
 
+COMPARABLE = "comparable_controls"
+"""The metric of how many controls would tell as much if they were spread as targets are."""
+
 NEW = "tuned-not-base"
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator"})
 """Parts of a scope that do not say who asked whom."""
@@ -64,6 +67,8 @@ class Leak:
     """Of counts alone: strings that the base says and the tuned model does not."""
     chance: float | None = None
     """The mean probability that a target comes out of a model that never saw it."""
+    comparable: float | None = None
+    """Controls that would tell as much, spread evenly over what is compared; all without it."""
 
     def detectable_share(self, level: float, power: float) -> float:
         """Return the share of the targets whose leak would have been seen at `level`."""
@@ -76,9 +81,12 @@ class Leak:
 
         n, control = self.row.n or 0, self.control
         n = n if self.matched is None else self.matched
-        if not n or control is None or not control.n:
+        controls = 0 if control is None or not control.n else control.n
+        if self.comparable is not None:
+            controls = min(controls, int(max(0.0, self.comparable)))
+        if not n or control is None or not controls:
             return 1.0
-        needed = hits_needed(n, _count(control), control.n, level)
+        needed = hits_needed(n, min(_count(control), controls), controls, level)
         if needed is not None and self.lost is not None:
             needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
         if needed is not None and self.chance is not None:
@@ -134,7 +142,7 @@ def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] 
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
-    tests = [row for row in measurements if row.metric in ("p_value", "chance")]
+    tests = [row for row in measurements if row.metric in ("p_value", "chance", COMPARABLE)]
     return [_leak(row, rows, tests, list(findings)) for row in judged_rows]
 
 
@@ -192,6 +200,7 @@ def _leak(
         matched=by_test["leak"].n if "leak" in by_test else None,
         lost=_count(lost) if lost else None,
         chance=by_test["chance"].value if "chance" in by_test else None,
+        comparable=by_test[COMPARABLE].value if COMPARABLE in by_test else None,
     )
 
 

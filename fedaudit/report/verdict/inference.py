@@ -14,15 +14,21 @@ def inference_tests(measurements: Sequence[Measurement]) -> list[tuple[Measureme
     """Return every inference accuracy of the tuned model, and its test where there is one.
 
     The p value is the larger of two: against the base on the same questions (Fisher's, which is
-    cautious where both answer alike) and against guessing (binomial).
+    cautious where both answer alike) and against guessing (binomial), among those candidates that
+    are not invented where the attack says what that gives (`inference_chance`).
     """
     rows = [row for row in measurements if row.metric == "inference_accuracy"]
+    chances = [row for row in measurements if row.metric == "inference_chance"]
     return [
-        (row, _test_against_base(row, rows)) for row in rows if row.scope.get("source") == "tuned"
+        (row, _test_against_base(row, rows, chances))
+        for row in rows
+        if row.scope.get("source") == "tuned"
     ]
 
 
-def _test_against_base(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
+def _test_against_base(
+    row: Measurement, rows: Sequence[Measurement], chances: Sequence[Measurement]
+) -> Test | None:
     from scipy.stats import binomtest
 
     from fedaudit.metrics.significance import Stratum, stratified_p_value
@@ -33,8 +39,10 @@ def _test_against_base(row: Measurement, rows: Sequence[Measurement]) -> Test | 
     if row.hits is None or not row.n or counted[0] is None or not counted[1]:
         return None
     p = stratified_p_value([Stratum(row.hits, row.n, counted[0], counted[1])])
-    if row.chance:
-        p = max(p, float(binomtest(row.hits, row.n, row.chance, alternative="greater").pvalue))
+    alike = [o for o in chances if o.plugin == row.plugin and dict(o.scope) == dict(row.scope)]
+    chance = max([row.chance or 0.0, *(o.value or 0.0 for o in alike)])
+    if 0 < chance <= 1:
+        p = max(p, float(binomtest(row.hits, row.n, chance, alternative="greater").pvalue))
     return Test(row_name(row), p, _choice_text(row), "more than its base and guessing")
 
 

@@ -5,11 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from fedaudit.api.records import Measurement
 from fedaudit.pii.taxonomy import category
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
+from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import CAME_OUT, EXCLUSIVE, NEW, Test
 from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "kind"
+LEFT_OUT = "targets"
+"""The metric of rows that say how many targets of a kind an attack did not look for."""
 
 
 def kind_tests(
@@ -56,15 +59,39 @@ def judge_kind(
 
 
 def missing_kinds(
-    tests: Sequence[tuple[Measurement, float, Test | None]], policy: Policy
+    tests: Sequence[tuple[Measurement, float, Test | None]],
+    measurements: Iterable[Measurement],
+    policy: Policy,
 ) -> Iterator[Judgement]:
-    """Yield a judgement for every limited kind of which nothing was looked for."""
+    """Yield a judgement for every limited kind of which nothing was looked for.
+
+    It is a pass where no target is of the kind; inconclusive where the kind was left out (rows
+    `targets`), and where no strings were looked for at all.
+    """
+    rows = list(measurements)
     tested_kinds = {limited_kind(row, policy) for row, _, _ in tests}
+    searched = any(row.value is not None and class_of(row) == "exfiltration" for row in rows)
+    left_out = [row for row in rows if row.metric == LEFT_OUT and row.value]
     for kind, most in policy.kinds.items():
-        if kind not in tested_kinds:
-            limit = f"at most {most:.4g} of {kind}"
+        if kind in tested_kinds:
+            continue
+        limit = f"at most {most:.4g} of {kind}"
+        row = next((row for row in left_out if _is_of_kind(row, kind)), None)
+        if row is not None:
+            reason = f"No {kind} was looked for, although there are targets of this kind."
+            yield Judgement("inconclusive", reason, RULE, row, limit)
+        elif searched:
             reason = f"No {kind} was looked for: no target is of this kind."
             yield Judgement("pass", reason, RULE, None, limit)
+        else:
+            reason = f"No {kind} was looked for, nor any other string of personal data."
+            yield Judgement("inconclusive", reason, RULE, None, limit)
+
+
+def _is_of_kind(row: Measurement, kind: str) -> bool:
+    label = str(row.scope.get("label", ""))
+    same = category(label)
+    return label == kind or (same is not None and (same.major == kind or category(kind) is same))
 
 
 def _kind(row: Measurement) -> str:

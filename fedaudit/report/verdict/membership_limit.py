@@ -1,6 +1,6 @@
 """The verdict on membership under a policy's limit: how many members may be recognised at most."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Measurement
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
@@ -17,8 +17,9 @@ def limit_tests(
     """Return every score's true-positive rate at the policy's false-positive rate, and its test.
 
     The null is that each member is recognised with the probability that is allowed: p is
-    P(Binomial(n, limit) >= hits). The threshold is taken as given. Nothing where the policy has no
-    limit.
+    P(Binomial(n, limit) >= hits), which takes the threshold as given. The threshold is one of few
+    held-out records', so p is at least the probability of as many members above it where members
+    and others are alike. Nothing where the policy has no limit.
     """
     if policy.membership is None:
         return []
@@ -35,11 +36,7 @@ def judge_limit(
     row: Measurement, test: Test | None, adjusted: float | None, policy: Policy
 ) -> Judgement:
     """Return the status of one score (`judge_count`); inconclusive where it was not measured."""
-    most = policy.membership or 0.0
-    limit = (
-        f"at most {most:.4g} of the members recognised at a false-positive rate of "
-        f"{policy.membership_fpr:g}"
-    )
+    most, limit = policy.membership or 0.0, _limit(policy)
     name = f"membership (score {row.scope.get('score', '')})"
     if test is None or adjusted is None or row.hits is None or not row.n:
         reason = f"{name}: not measured: {row.reason or 'members were not counted'}."
@@ -48,7 +45,28 @@ def judge_limit(
     return judge_count(row, summary, adjusted, policy, most=most, rule=RULE, limit=limit)
 
 
+def missing_limit(
+    tests: Sequence[tuple[Measurement, Test | None]], policy: Policy
+) -> Iterator[Judgement]:
+    """Yield a judgement where the policy limits membership and no rate of its was measured."""
+    if policy.membership is not None and not tests:
+        reason = (
+            f"The policy {policy.name} limits membership: how many members are recognised at a "
+            f"false-positive rate of {policy.membership_fpr:g} was not measured."
+        )
+        yield Judgement("inconclusive", reason, RULE, None, _limit(policy))
+
+
+def _limit(policy: Policy) -> str:
+    return (
+        f"at most {policy.membership or 0.0:.4g} of the members recognised at a false-positive "
+        f"rate of {policy.membership_fpr:g}"
+    )
+
+
 def _test(row: Measurement, most: float) -> Test | None:
+    from fedaudit.metrics.privacy.membership_tests import count_p_value
+
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
         return None
     subject = (
@@ -56,5 +74,8 @@ def _test(row: Measurement, most: float) -> Test | None:
         f"{row.scope['fpr']:g}"
     )
     p = binomial_p_value(row.hits, row.n, most)
+    others, fpr = row.scope.get("others"), row.scope["fpr"]
+    if isinstance(others, int) and others > 0 and isinstance(fpr, float):
+        p = max(p, count_p_value(row.hits, row.n, others, fpr))
     name = f"membership (score {row.scope.get('score', '')})"
     return Test(name, p, subject, "more than is allowed")

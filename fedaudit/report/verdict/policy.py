@@ -13,6 +13,7 @@ from fedaudit.report.verdict import (
     inference,
     kinds,
     membership,
+    membership_limit,
     memorization,
 )
 from fedaudit.report.verdict.classes import KINDS, class_of
@@ -21,7 +22,7 @@ from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test
 from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
 from fedaudit.report.verdict.judgement import Judgement
 
-RULE = 3
+RULE = 4
 """The number of this rule, which goes up whenever the same measurements may be judged otherwise, or
 in other words.
 
@@ -138,7 +139,9 @@ def judge(
     separate = _judge_separately(measurements, judged_rows, joint, policy)
     missing = _missing_evidence(joint.leaks, [*judgements, *separate], attributed, totals)
     judgements += [*attributed, *separate, *missing, *_missing_classes(measurements, policy)]
-    judgements += kinds.missing_kinds(joint.limited_kinds, policy) if joint.leaks else []
+    judged = filter(_is_judged, measurements)
+    judgements += kinds.missing_kinds(joint.limited_kinds, judged, policy)
+    judgements += membership_limit.missing_limit(joint.limited_membership, policy)
     return Verdict(judgements, joint.tests, joint.adjusted, joint.detectable(policy))
 
 

@@ -17,7 +17,7 @@ from fedaudit.api import (
 )
 
 from . import training_pairs
-from .pairs import Cut, draw_cuts
+from .pairs import Cut, draw_cuts, unshared_documents
 from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
@@ -49,7 +49,13 @@ class Discoverable(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        pairs = training_pairs.training_pairs(context, context.attacked_documents)
+        documents = unshared_documents(context)
+        if not documents:
+            raise InputError(
+                "There is nothing to ask: the attacker or another member has all of the victim's "
+                "records too."
+            )
+        pairs = training_pairs.training_pairs(context, documents)
         if not pairs.cuts:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "
@@ -59,7 +65,13 @@ class Discoverable(Attack):
         measured = self._score_pairs(context, cuts, "own" if context.victim is None else "victim")
         beside = self._held_out(context)
         result = training_pairs.result(replace(measured, held_out=beside, related=context.related))
-        return replace(result, limits=(self._coverage_text(context, pairs, cuts), *result.limits))
+        limits = [self._coverage_text(context, pairs, cuts)]
+        if shared := len(context.attacked_documents) - len(documents):
+            limits.append(
+                f"{self.name}: {shared:,} further records were left out: the attacker or another "
+                "member has them, too."
+            )
+        return replace(result, limits=(*limits, *result.limits))
 
     def _held_out(self, context: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""

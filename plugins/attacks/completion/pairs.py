@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import AttackContext, Document, Engine, Tokens
+from fedaudit.metrics.document_frequency import absent_strings
+from fedaudit.pii.normalized_search import fold
 
 from .edit_distance import edit_distance
 
@@ -56,6 +58,33 @@ def cuts(
         and len(cut.suffix) >= shortest
     ]
     return result, len(texts) - len(result)
+
+
+def split_shared(context: AttackContext, cuts: Sequence[Cut]) -> tuple[list[Cut], int]:
+    """Return the cuts whose second part only the victim has, and the number of the others.
+
+    The attacker or another member may have the text as well, however it writes it: then it is no
+    leak of the victim's. Without a victim the documents are the attacker's own, and all stay.
+    """
+    if context.victim is None:
+        return list(cuts), 0
+    free = absent_strings(filter(None, {fold(cut.text) for cut in cuts}), _others_texts(context))
+    own = [cut for cut in cuts if fold(cut.text) in free]
+    return own, len(cuts) - len(own)
+
+
+def unshared_documents(context: AttackContext) -> list[Document]:
+    """Return the documents that are tried but for those that another known client has as well."""
+    if context.victim is None:
+        return list(context.attacked_documents)
+    texts = set(_others_texts(context))
+    return [document for document in context.victim if fold(document.text) not in texts]
+
+
+def _others_texts(context: AttackContext) -> list[str]:
+    """Return the texts of the attacker and of other members, as they are compared."""
+    corpora = (context.attacker, *context.members.values())
+    return [fold(document.text) for documents in corpora for document in documents]
 
 
 def _cut(

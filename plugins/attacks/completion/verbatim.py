@@ -53,11 +53,17 @@ class Verbatim(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""
-        cuts, short = self._cuts(context, context.attacked_documents)
-        if not cuts:
+        every, short = self._cuts(context, context.attacked_documents)
+        if not every:
             raise InputError(
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
                 "behind its beginning."
+            )
+        cuts, shared = pairs.split_shared(context, every)
+        if not cuts:
+            raise InputError(
+                "There is nothing to continue: what follows in the victim's documents stands in "
+                "those of the attacker or of another member too."
             )
         chosen = pairs.draw_cuts(cuts, self.documents, context.seed)
         tuned = self._distances(context, context.tuned, chosen)
@@ -74,11 +80,10 @@ class Verbatim(Attack):
             seed=context.seed,
             evidence=likelihood.evidence(context, chosen, indices, beside),
         )
-        limits = (
-            self._coverage_text(context, cuts, chosen, short),
-            self._bound_text(beside, chosen),
-        )
-        return replace(result, limits=(*limits[: 2 if context.base else 1], *result.limits))
+        limits = [self._coverage_text(context, cuts, chosen, short)]
+        limits += [self._shared_text(shared)] if shared else []
+        limits += [self._bound_text(beside, chosen)] if context.base else []
+        return replace(result, limits=(*limits, *result.limits))
 
     def _cuts(self, context: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
         return pairs.cuts(context, documents, self.prefix, self.suffix, self.shortest)
@@ -94,6 +99,12 @@ class Verbatim(Attack):
         return (
             f"{assumed}{share}; --held-out, with documents of the same tasks, replaces the guess "
             "where they show that it leaves less."
+        )
+
+    def _shared_text(self, shared: int) -> str:
+        return (
+            f"{self.name}: {shared:,} further documents were left out: the attacker or another "
+            "member has what follows in them, too."
         )
 
     def _distances(

@@ -159,6 +159,27 @@ def _rows(
                     chance=chance,
                     baseline=baseline,
                 )
+    yield _chance_among_real(plugin, answers, candidates)
+
+
+def _chance_among_real(
+    plugin: str, answers: Sequence[CandidateLosses], candidates: int
+) -> Measurement:
+    """Return what picking any candidate of the file gives, before those that are invented.
+
+    A model that learned how such strings are written passes over what is invented, whether or not
+    it has seen the truth: of a question with r others from the file it picks the truth with the
+    probability 1 / (1 + r) then.
+    """
+    shares = [1 / (1 + min(a.question.real, candidates - 1)) for a in answers]
+    return Measurement(
+        kind="probability",
+        plugin=plugin,
+        metric="inference_chance",
+        value=sum(shares) / len(shares),
+        n=len(shares),
+        scope={"candidates": candidates, "source": "tuned"},
+    )
 
 
 def _leaks(

@@ -54,6 +54,22 @@ def test_trained_records_and_the_victims_groups_are_left_out(files, tmp_path):
     assert "1 were left out because they were trained on, 1 because" in told
 
 
+def test_a_trained_record_that_is_written_otherwise_is_not_held_out(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    copy = Document(id="copy", text="The  Text of W\u00a0", pii=())
+    file(named, copy, document("z"))
+    found = held_out.read(request(files, named), NANO, FORM, files)
+    assert [one.id for one in found.documents] == ["z"]
+
+
+def test_what_another_member_has_is_not_held_out(files, tmp_path):
+    named, member = tmp_path / "held.jsonl", file(tmp_path / "m.jsonl", document("y", "Y"))
+    file(named, document("y"), document("z", "Y"))
+    found = held_out.read(request(files, named), NANO, FORM, files, [member])
+    assert [one.id for one in found.documents] == ["z"]
+    assert found.related
+
+
 def test_groups_that_somebody_trained_on_are_related(files, tmp_path):
     named = tmp_path / "held.jsonl"
     file(named, document("y", "A"))

@@ -11,6 +11,7 @@ from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.inputs.other_members import (
     check_files,
     member_files,
+    shared_records_caveats,
     victim_copies,
     victim_copies_caveat,
 )
@@ -75,12 +76,35 @@ def file(*texts):
     return InputFile(path=Path("some.jsonl"), documents=documents, annotation=None)
 
 
-def test_who_has_all_of_the_victims_records_is_the_victim():
+def test_who_shares_most_records_with_the_victim_is_the_victim():
     kept = {"c1": file("a", "b", "c"), "c2": file("a", "x"), "c3": file("b", "a")}
     assert victim_copies(file("b", "a"), kept) == ["c1", "c3"]
-    assert victim_copies(file("a", "b", "d"), kept) == []
+    assert victim_copies(file("a", "b", "d"), kept) == ["c1", "c3"]
+    assert victim_copies(file("a", "d"), kept) == []
     assert victim_copies(file(), kept) == victim_copies(None, kept) == []
-    assert victim_copies_caveat(["c1"]).startswith("c1 of the federation's folder has all of")
-    assert victim_copies_caveat(["c1", "c2", "c3"]).startswith(
-        "c1, c2 and c3 of the federation's folder"
+    assert victim_copies(file("a"), {"empty": file()}) == []
+
+
+def test_records_that_nobody_trained_on_do_not_make_a_stranger_of_the_victim():
+    trained = [f"record {number}" for number in range(10)]
+    later = [f"later {number}" for number in range(100)]
+    kept = {"c1": file(*trained)}
+    assert victim_copies(file(*trained, *later), kept) == ["c1"]
+    assert victim_copies(file(*trained[1:], *later), kept) == ["c1"]
+    assert victim_copies(file(*(f" {text.upper()}\u00a0" for text in trained)), kept) == ["c1"]
+
+
+def test_the_report_says_who_was_taken_for_the_victim():
+    assert victim_copies_caveat(["c1"]).startswith(
+        "c1 of the federation's folder shares most records with the victim, and counts"
     )
+    assert victim_copies_caveat(["c1", "c2", "c3"]).startswith(
+        "c1, c2 and c3 of the federation's folder share most records with the victim"
+    )
+
+
+def test_the_report_says_how_many_of_the_victims_records_the_attacker_has():
+    assert shared_records_caveats(file("a"), None) == []
+    assert shared_records_caveats(file("a"), file("b", "c")) == []
+    [said] = shared_records_caveats(file("a", "B "), file("b", "c"))
+    assert said.startswith("1 of the victim's 2 records stand in the attacker's file as well")

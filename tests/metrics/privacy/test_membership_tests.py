@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.privacy.membership_tests import permutation_p_values
+from fedaudit.metrics.privacy.membership_tests import count_p_value, permutation_p_values
 
 
 def alone(members, others):
@@ -69,3 +69,13 @@ def test_the_size_under_the_null():
         low = [n + (p <= 0.05) for n, p in zip(low, (found.ranks, found.tail), strict=True)]
     # 15 of 300 are expected at 5 %; 28 are exceeded once in a thousand times.
     assert max(low) <= 28
+
+
+@pytest.mark.parametrize(("members", "others", "fpr"), [(3, 4, 0.25), (4, 3, 0.34), (2, 5, 0.5)])
+def test_how_often_so_many_members_stand_above_the_threshold_by_chance(members, others, fpr):
+    orders = list(combinations(range(members + others), others))  # where the others stand
+    for hits in range(members + 1):
+        # The (a + 1)-th of the others has as many members before it as its place less a.
+        allowed = int(fpr * others)
+        by_hand = sum(order[allowed] - allowed >= hits for order in orders) / len(orders)
+        assert count_p_value(hits, members, others, fpr) == pytest.approx(by_hand)

@@ -19,6 +19,7 @@ from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.intervals import wilson
+from fedaudit.report.verdict.policy import verdict
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 PEOPLE = ("Kim", "Lee", "Fox", "Ray", "Orr", "Day")
@@ -69,11 +70,11 @@ def attacked(documents=DOCUMENTS, likelihood=None, changes=None, **options):
     return attack.run(case(fake, documents, **(changes or {})))
 
 
-def row(result, source, label=None, candidates=4):
+def row(result, source, label=None, candidates=4, metric="inference_accuracy"):
     [found] = [
         r
         for r in result.measurements
-        if r.scope.get("source") == source
+        if (r.metric, r.scope.get("source")) == (metric, source)
         and r.scope.get("label") == label
         and r.scope["candidates"] == candidates
     ]
@@ -416,3 +417,30 @@ def test_wrong_options_are_refused(wrong, says):
 def test_it_is_the_papers_protocol_by_default():
     plain = registry.create("attack", "ranking")
     assert (plain.candidates, plain.sentences, plain.labels) == ((50,), 100, ())
+
+
+def test_what_guessing_gives_among_the_strings_of_the_file():
+    # Six people: five others each, of which three are offered; four towns: three others each.
+    assert row(attacked(), "tuned", metric="inference_chance").value == pytest.approx(1 / 4)
+    # Of eleven candidates five others are people, three are towns; the rest is invented.
+    found = row(attacked(candidates=(11,)), "tuned", candidates=11, metric="inference_chance")
+    assert (found.value, found.n) == (pytest.approx((6 / 6 + 4 / 4) / 10), 10)
+
+
+def test_who_tells_invented_strings_from_real_ones_has_not_seen_the_records():
+    kinds = ("PERSON", "ADDRESS", "PHONE_NUMBER", "EMAIL_ADDRESS", "BANK_CARD", "WORKPLACE")
+    strings = [f"{c}{v}{c} {v}{c}{v}" for c, v in zip("BCDFGK", "AEIOUA", strict=True)]
+    documents = [
+        marked(f"In case {i} it was {string} here.", (string, kind))
+        for i, (string, kind) in enumerate(zip(strings, kinds, strict=True))
+    ]
+
+    def writes_capitals(target, token, before):
+        """Learned from others' records that what they name stands in capitals."""
+        odd = target == TUNED and before.endswith(" was") and not token.strip().isupper()
+        return -9.0 if odd else -1.0 - 0.1 * (target == BASE and token.strip().isupper())
+
+    found = attacked(documents, writes_capitals, candidates=(50,))
+    told = {s: row(found, s, candidates=50).hits for s in ("tuned", "base")}
+    assert told == {"tuned": 6, "base": 0}
+    assert verdict(found.measurements, found.findings)["status"] == "inconclusive"

@@ -241,6 +241,19 @@ def test_a_base_that_knows_strings_by_luck_is_rarely_taken_for_a_leak(mean):
     assert wrong <= 0.01
 
 
+def test_a_pass_counts_the_controls_that_tell_something():
+    # Four of 101 came out, nearly all of a kind with a single control: no p value could be small.
+    rows = [*judged(4, 101), *p_values(0.96, 1.0, 101)]
+    assert verdict(rows, [])["status"] == "pass"
+    thin = number("extraction", "contextual", "comparable_controls", 9.0, source="control",
+                  set=JUDGED)  # fmt: skip
+    found = verdict([*rows, thin], [])
+    assert found["status"] == "inconclusive"
+    assert found["detectable"] > 0.5
+    assert verdict([*rows, replace(thin, value=4000.0)], [])["status"] == "pass"
+    assert verdict([*rows, replace(thin, value=0.0)], [])["detectable"] == 1
+
+
 def test_p_values_from_counts_by_hand():
     tuned, base, new, lost, control = judged(3, 10, base=1, lost=1, controls=90)
     assert tuned.hits == 4

@@ -65,6 +65,6 @@ def _beyond(report: Row) -> list[str]:
         f"{row['plugin']}: {row['value']:,.0f} of {row['n']:,} targets are longer than an answer"
         " and were not looked for."
         for row in report["measurements"]
-        if row["metric"] == "targets" and row["value"]
+        if row["metric"] == "targets" and row["value"] and "label" not in row["scope"]
     )
     return list(dict.fromkeys(notes))

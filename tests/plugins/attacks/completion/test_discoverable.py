@@ -437,3 +437,15 @@ def test_options_that_cannot_be_are_refused(wrong, message):
 
 def test_it_is_the_papers_protocol_by_default():
     assert attack().examples == 100
+
+
+def test_records_that_others_have_too_are_not_asked_for():
+    mine, _, both = DOCUMENTS
+    copied = replace(both, id="copy", text=both.text.upper())
+    found = attack().run(
+        case(says(TOLD), attacker=[mine], victim=DOCUMENTS, members={"c2": [copied]})
+    )
+    assert rows(found)["rouge_l", "tuned", ""].n == 1
+    assert any("2 further records were left out" in limit for limit in found.limits)
+    with pytest.raises(InputError, match="has all of the victim's records too"):
+        attack().run(case(says(TOLD), victim=DOCUMENTS))

@@ -400,3 +400,20 @@ def test_options_that_cannot_be_are_refused(wrong, message):
 def test_it_is_the_papers_protocol_by_default():
     plain = registry.create("attack", "verbatim", {})
     assert (plain.suffix, plain.documents) == (50, 0)
+
+
+def test_what_others_have_too_is_no_leak_of_the_victims():
+    told = says({name: f" {rest(name)}" for name in TEXTS})
+    mine, theirs, both = DOCUMENTS
+    near = Document(id="near", text=f"Another beginning of {rest('c').upper()}.")
+    found = attack().run(
+        case(told, attacker=[mine], victim=[theirs, both, mine], members={"c2": [near]})
+    )
+    share = rows(found)["coverage", "tuned-not-base", ""]
+    assert (share.hits, share.n) == (1, 1)
+    assert len(found.findings) == 1
+    assert any("2 further documents were left out" in limit for limit in found.limits)
+    with pytest.raises(InputError, match="of the attacker or of another member too"):
+        attack().run(case(told, victim=DOCUMENTS))
+    alone = attack().run(case(told))
+    assert rows(alone)["coverage", "tuned-not-base", ""].n == 3

@@ -1,0 +1,56 @@
+"""Whether clients' records hold the canaries that a file says they were given."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fedaudit.api.errors import InputError
+from fedaudit.canaries.canary_file import CanarySet
+from fedaudit.data import corpus
+from fedaudit.federation.folder import Federation
+from fedaudit.metrics.document_frequency import document_frequency
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedCopies:
+    """How many of its canaries each client's records hold, and whose records are not at hand."""
+
+    given: Mapping[str, int]
+    found: Mapping[str, int]
+    """Of the clients whose records are at hand: the canaries of which all copies are there."""
+
+    def check(self, folder: object) -> None:
+        """Raise InputError where a client's records lack some of its canaries."""
+        for client, count in self.found.items():
+            if count < self.given[client]:
+                raise InputError(
+                    f"The records of {client} in {folder} lack {self.given[client] - count:,} of "
+                    f"its {self.given[client]:,} canaries or copies of them, so that their "
+                    "exposure would say nothing: plant them with `fedaudit canary plant` before "
+                    "training."
+                )
+
+    def caveats(self) -> Iterator[str]:
+        """Yield whose records are not at hand."""
+        unknown = sorted(self.given.keys() - self.found.keys())
+        if unknown:
+            yield (
+                f"The records of {', '.join(unknown)} are not at hand: that the canaries were "
+                "planted is not checked, and if they were not, their exposure says nothing."
+            )
+
+
+def count_planted(federation: Federation | None, canaries: CanarySet) -> PlantedCopies:
+    """Return how many canaries the records of a federation's clients hold, as far as there are."""
+    given: dict[str, int] = {}
+    for canary in canaries.planted:
+        given[canary.client] = given.get(canary.client, 0) + 1
+    found: dict[str, int] = {}
+    for client in federation.manifest.clients if federation else ():
+        path = federation.path / client.data if federation and client.data else None
+        if client.id in given and path is not None and path.is_file():
+            assert federation is not None
+            texts = [document.text for document in corpus.read(path, federation.template)]
+            own = [canary for canary in canaries.planted if canary.client == client.id]
+            copies = document_frequency([canary.sentence for canary in own], texts)
+            found[client.id] = sum(copies[canary.sentence] >= canary.times for canary in own)
+    return PlantedCopies(given, found)

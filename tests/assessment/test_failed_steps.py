@@ -1,0 +1,45 @@
+"""What a step that could not be run leaves in an audit's measurements."""
+
+from pathlib import Path
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.assessment import pipeline
+from fedaudit.assessment.pipeline import AssessmentPipeline
+from fedaudit.assessment.plan import NO_MARKS
+from fedaudit.assessment.request import AssessmentRequest
+from fedaudit.attribution.request import AttributionRequest
+from fedaudit.audit.request import InferenceRequest
+from fedaudit.report.verdict.policy import judge
+
+
+def attributed(**settings):
+    """Return the measurements of an audit's attribution."""
+    steps = {"inference": InferenceRequest(data=Path("c0.jsonl"))}
+    request = AssessmentRequest(steps=steps, **settings)
+    audit = AssessmentPipeline(request=request, audited=None, fingerprint=None, redactor=None)
+    return [row for result in audit._attribute() for row in result.measurements]
+
+
+def test_marks_that_cannot_be_read_keep_an_audit_from_passing():
+    rows = attributed(left_out={"attribution": "watermark.json is broken."})
+    [found] = judge(rows, []).judgements
+    assert found.status == "inconclusive"
+    assert found.reason == "fed_attr tested no client: watermark.json is broken."
+
+
+def test_an_attribution_that_is_refused_keeps_an_audit_from_passing(monkeypatch):
+    def refuse(request, watch):
+        raise InputError("its sums are gone.")
+
+    monkeypatch.setattr(pipeline, "attribute", refuse)
+    rows = attributed(attribution=AttributionRequest(rounds=Path("run")))
+    [found] = judge(rows, []).judgements
+    assert found.status == "inconclusive"
+    assert "its sums are gone" in found.reason
+
+
+@pytest.mark.parametrize("left_out", [{}, {"attribution": NO_MARKS}])
+def test_where_there_are_no_marks_nothing_is_missing(left_out):
+    assert attributed(left_out=left_out) == []
