@@ -97,6 +97,11 @@ def check(config: Mapping[str, Any], path: Path) -> None:
             f"{path} cannot be audited: it is no plain LoRA, its {odd[0]} is set. Have it saved "
             "as a LoRA adapter of the base as it is."
         )
+    if "lora_alpha" not in config:
+        raise InputError(
+            f"{path} does not say its lora_alpha, and no tensor shows how strongly an adapter was "
+            "trained to count: add the one of the training."
+        )
     for name, (fits, expected) in _RULES.items():
         if name in config and not fits(config[name]):
             text = repr(config[name])

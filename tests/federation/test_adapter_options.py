@@ -78,6 +78,12 @@ def test_what_would_change_the_base_or_overflow_is_refused_by_name(name, value):
     assert len(said) < 250
 
 
+def test_a_strength_that_nobody_says_is_not_made_up():
+    with pytest.raises(InputError, match="does not say its lora_alpha") as error:
+        adapter_options.check({"peft_type": "LORA", "r": 8}, Path("x.json"))
+    assert "\n" not in str(error.value)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=4), below),
@@ -99,7 +105,7 @@ def test_whatever_it_says_it_is_read_or_refused(config):
 
 def written(folder, tensor):
     save_file({NAME: tensor}, folder / adapters.WEIGHTS)
-    (folder / adapters.CONFIG).write_text('{"peft_type": "LORA"}')
+    (folder / adapters.CONFIG).write_text('{"peft_type": "LORA", "lora_alpha": 16}')
     return folder
 
 
