@@ -30,9 +30,11 @@ CLIENT_INSIDE = re.compile(rf"(?<![a-z])(?:{_NUMBERED})[-_]?\d{{1,9}}(?!\d)", re
 CLIENTS = "clients"
 """A folder in which every folder is called as its client is."""
 GLOBAL = re.compile(r"(?:global|server|aggregated|average)(?:[-_]?(?:model|adapter))?", re.I)
-ROUND_PATTERN = re.compile(
-    r"(?:round|rnd|epoch|iteration|iter|step|checkpoint|ckpt)[-_ ]?(\d{1,9})", re.I
-)
+ROUND_PATTERNS = [
+    re.compile(rf"(?:{words})[-_ ]?(\d{{1,9}})", re.I)
+    for words in ("round|rnd", "epoch|iteration|iter|step|checkpoint|ckpt")
+]
+"""Names of rounds; a step or an epoch beside a round is one within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _adapter_folders(folder: ForeignFolder) -> Iterator[_AdapterFolder]:
         client = _client(parts, tail)
         every, rest = ([_without(client, part) for part in some] for some in (parts, tail))
         tries = (
-            [number for part in every for number in ROUND_PATTERN.findall(part)],
+            *([n for part in every for n in named.findall(part)] for named in ROUND_PATTERNS),
             _numbers(rest),
             _numbers(every),
         )

@@ -225,6 +225,14 @@ def test_clients_are_known_by_what_their_folders_are_called(whole, sent, tmp_pat
         assert all(same(place, tensors) for place, tensors in zip(places, wanted, strict=True))
 
 
+@pytest.mark.parametrize("place", ["fl_round_{}/step_300", "epoch_5/round-{}", "round_{}/ckpt-9"])
+def test_a_step_or_an_epoch_beside_a_round_is_within_it(place, tmp_path):
+    for number, tensors in RUN.whole.items():
+        peft(tensors, tmp_path / "src" / place.format(number))
+    _, federation = imported(tmp_path / "src", tmp_path / "out")
+    assert [one.round for one in federation.manifest.rounds] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("sent", ["client_1_round_{}", "round_{}/clients/north", "site-2-{}"])
 def test_a_clients_adapters_are_never_taken_for_the_global_ones(sent, tmp_path):
     for number, tensors in RUN.whole.items():
