@@ -44,7 +44,8 @@ def check(folder: Path) -> Mapping[str, Any]:
         if pickled:
             raise InputError(
                 f"{folder / pickled} is pickled, and a pickle can run code when it is loaded: "
-                f"have its owner save it as {WEIGHTS}."
+                f"have its owner save it as {WEIGHTS}, or have `fedaudit import` open it, in a "
+                "process with limits."
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:

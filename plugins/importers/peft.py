@@ -7,13 +7,14 @@ client's, and the number in the rest of the path is the round.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from os.path import commonpath
 from typing import ClassVar
 
 from fedaudit.api import (
+    ForeignAdapter,
     ForeignFederation,
     ForeignFolder,
     ForeignRound,
@@ -93,12 +94,17 @@ class PeftFolders(Importer):
         ]
         remaining = sorted(set(by_folder) - {entry.name for entry in _adapter_folders(run)})
         notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
+        if _is_one_pickled(by_folder):
+            notes.append(f"{by_folder[''].weights} does not say its round: it is round 1 here.")
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
 
 
 def _adapter_folders(folder: ForeignFolder) -> Iterator[_AdapterFolder]:
     """Yield the adapters whose names hold a round."""
     by_folder = adapters(folder)
+    if _is_one_pickled(by_folder):
+        yield _AdapterFolder("", 1, "")
+        return
     shared = commonpath([parent(name) for name in by_folder]) if by_folder else ""
     for name in by_folder:
         parts, tail = name.split("/"), name.removeprefix(shared).strip("/").split("/")
@@ -111,6 +117,11 @@ def _adapter_folders(folder: ForeignFolder) -> Iterator[_AdapterFolder]:
         )
         if number := next((numbers[0] for numbers in tries if len(numbers) == 1), ""):
             yield _AdapterFolder(name, int(number), client)
+
+
+def _is_one_pickled(by_folder: Mapping[str, ForeignAdapter]) -> bool:
+    """Tell whether there is one adapter only, and pickled: no command but an import reads it."""
+    return by_folder.keys() == {""} and by_folder[""].weights.endswith(".bin")
 
 
 def _client(parts: Sequence[str], tail: Sequence[str]) -> str:

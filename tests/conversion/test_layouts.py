@@ -14,6 +14,7 @@ from foreign_layouts import (
     nvflare,
     openfedllm,
     peft,
+    peft_04,
     peft_folders,
     shepherd,
     trainer,
@@ -223,6 +224,13 @@ def test_clients_are_known_by_what_their_folders_are_called(whole, sent, tmp_pat
         places = [federation.path / place for place in one.clients.values()]
         wanted = RUN.clients[one.round].values()
         assert all(same(place, tensors) for place, tensors in zip(places, wanted, strict=True))
+
+
+def test_one_pickled_adapter_is_round_1_and_is_said(tmp_path):
+    made, federation = imported(peft_04(RUN.whole[1], tmp_path / "lora"), tmp_path / "out")
+    assert made.layout == "peft"
+    assert "adapter_model.bin does not say its round: it is round 1 here." in made.notes
+    assert same(federation.path / federation.manifest.rounds[0].adapter, RUN.whole[1])
 
 
 @pytest.mark.parametrize("place", ["fl_round_{}/step_300", "epoch_5/round-{}", "round_{}/ckpt-9"])
