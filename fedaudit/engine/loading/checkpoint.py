@@ -131,6 +131,22 @@ def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path)
     check_finite(model, folder)
 
 
+def check_causal(model: "PreTrainedModel", folder: Path) -> None:
+    """Raise InputError for a model that sees what comes after a token when it predicts it.
+
+    transformers loads such models, BERT for one, for continuing texts as well.
+    """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    kind = model.config.model_type
+    sees_before = any(getattr(model.config, name, False) for name in ("is_decoder", "causal"))
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not sees_before:
+        raise InputError(
+            f"{folder} is no causal language model: a {kind} model fills gaps in texts (its "
+            "is_decoder is not set), and fedaudit audits models that continue them."
+        )
+
+
 def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...] = ()) -> None:
     """Raise InputError where weights are missing or of another shape: they are random then.
 
