@@ -28,6 +28,10 @@ LARGEST = 1e6
 """Far above every trained weight: answers would overflow, and be noise."""
 _ROOT = "base_model.model."
 _COPY = re.compile(r"\.base_layer\.(weight|bias)$")
+_WRAPPED = re.compile(
+    r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_checkpoint_wrapped_module|_orig_mod)\."
+)
+"""What FSDP, activation checkpointing and torch.compile leave in names."""
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
 
@@ -166,9 +170,10 @@ def write_state(state: Mapping[str, Mapping[str, "torch.Tensor"]], path: Path) -
 def canonical(name: str) -> str:
     """Return a tensor name in the form that PEFT saves: base_model.model.(...).lora_A.weight.
 
-    Known foreign forms: a wrapper's prefix (NVFlare's `model.`, DDP's `module.`), a missing
-    `base_model.model.`, and the adapter's name as infix (`lora_A.default.weight`).
+    Known foreign forms: a wrapper's prefix (NVFlare's `model.`, DDP's `module.`) or infix (FSDP's
+    `_fsdp_wrapped_module.`), a missing or doubled `base_model.model.`, and the adapter's name as
+    infix (`lora_A.default.weight`).
     """
-    _, wrapped, inner = name.partition(_ROOT)
+    _, wrapped, inner = (name := _WRAPPED.sub("", name)).rpartition(_ROOT)
     name = _ROOT + (inner if wrapped else name.removeprefix("module."))
     return _INFIX.sub(r"\1", name)
