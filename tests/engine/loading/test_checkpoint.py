@@ -56,6 +56,17 @@ def test_a_model_that_fills_gaps_is_not_asked_to_continue_texts(model):
     loader.load_base(str(model), device="cpu")
 
 
+def test_a_model_without_a_tokenizer_is_told_which_files_to_add(model):
+    for path in model.glob("tokenizer*"):
+        path.unlink()
+    refused(model, "has no tokenizer: add the model's own tokenizer files (tokenizer.json")
+
+
+def test_a_model_that_is_only_pickled_is_told_how_to_be_saved(model):
+    (model / WEIGHTS).rename(model / "pytorch_model.bin")
+    refused(model, "pytorch_model.bin may run code when it is loaded. Save the model with")
+
+
 def test_a_model_whose_tensors_have_other_names(model):
     rewritten(model, lambda given: {f"x.{name}": t for name, t in given.items()})
     refused(model, "39 of its tensors are missing", "lm_head.weight", "and 36 more")
