@@ -163,6 +163,7 @@ class AuditPipeline(ABC, Generic[R]):
             limits=[
                 *(limit for result in results for limit in result.limits),
                 *unchecked_caveats(audited.federation),
+                *audited.adapter_caveats(),
                 *self.caveats(),
                 *answers.caveats,
             ],

@@ -8,7 +8,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
 from fedaudit.conversion import bases
 from fedaudit.engine.remote.options import ServedModel, is_url
-from fedaudit.federation import adapters, manifest
+from fedaudit.federation import adapter_options, adapters, manifest
 from fedaudit.federation.folder import (
     DEPLOYED,
     Federation,
@@ -61,6 +61,12 @@ class AuditTarget:
         if self.served:
             return self.served.name if self.served.has_base else None
         return str(self.adapter) if self.adapter else None
+
+    def adapter_caveats(self) -> list[str]:
+        """Return in sentences what of the adapter's configuration could not be heeded."""
+        if self.adapter is None or self.deployment:
+            return []
+        return adapter_options.unread_caveats(adapters.check(self.adapter))
 
 
 def resolve(

@@ -58,6 +58,11 @@ def why_unknown(source: SourceFolder, layout: str = "") -> str:
     """Say what is in a folder that no importer knows, and what they know."""
     problem = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
     hint = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
+    if count := sum(PurePosixPath(name).name == adapters.CONFIG for name in source.files):
+        hint += (
+            f" To import {_number(count, 'adapter')} of PEFT, call their folders round_1, round_2 "
+            "and so on."
+        )
     return f"has {problem}: it holds {_describe_folder(source)}.{hint}"
 
 

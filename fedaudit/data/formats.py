@@ -27,6 +27,9 @@ ALIASES: Mapping[str, str] = {
 }
 """What a field is, by its name in small letters."""
 
+WHOLE = ("content", "document", "body", "note", "passage", "sentence")
+"""What others call a text; such a field may be anything, so it is asked about, not read."""
+
 NEEDED = (
     "a record needs 'text', 'instruction' and 'output' (or what other frameworks call them), "
     "'messages', 'conversations', or 'prefix'"
@@ -173,6 +176,9 @@ def _of_fields(
 ) -> list[TextPiece]:
     """Return instruction, input and output as the template renders them, or as TRL joins them."""
     if not fields.get("instruction"):
+        for name in record:
+            if any(_has_role(name, role) for role in ("text", "prefix", "instruction")):
+                raise InputError(f"{where}: {name!r} is empty; leave out what is no record.")
         raise InputError(
             f"{where}: {NEEDED}; it has {_list_fields(record)}.{_suggest_name(unread)}"
         )
@@ -207,5 +213,7 @@ def _suggest_name(unread: Sequence[str]) -> str:
 
 def _nearest(unread: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in unread:
+        if name.strip().casefold() in WHOLE:
+            yield name, "text"
         for alias in get_close_matches(name.strip().casefold(), ALIASES, n=1, cutoff=0.75):
             yield name, alias

@@ -16,6 +16,8 @@ Row = tuple[str, Mapping[str, Any]]
 
 CSV, PARQUET = (".csv", ".tsv"), b"PAR1"
 """Suffixes of CSV files, and the first bytes of Parquet files."""
+PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh")
+"""First bytes of gzip, zip (and so XLSX), zstd and bzip2."""
 SEPARATORS = ",;\t"
 LONGEST = 2**28
 """Characters of a cell at most, as of a line of JSON."""
@@ -35,6 +37,15 @@ def is_parquet(path: Path) -> bool:
     """Tell whether a file by its first bytes is Parquet."""
     with open_regular(path) as file:
         return file.read(len(PARQUET)) == PARQUET
+
+
+def check_unpacked(path: Path) -> None:
+    """Raise InputError for a file that by its first bytes is compressed, or a spreadsheet."""
+    with open_regular(path) as file:
+        if file.read(4).startswith(PACKED):
+            raise InputError(
+                f"{path} is compressed or a spreadsheet: unpack it, or save it as CSV or JSONL."
+            )
 
 
 def read_csv(path: Path) -> Iterator[Row]:

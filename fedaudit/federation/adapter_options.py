@@ -6,12 +6,16 @@ adapter's tensors. None of them is needed to load a LoRA adapter that was traine
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError
 
 RANK, ALPHA, NAMES, LENGTH = 2**16, 2**20, 10_000, 10_000
+SHOWN_NAMES, SHOWN_CHARS = 3, 40
+EMPTY: tuple[Any, ...] = (None, False, "", [], {})
+"""Values that leave an option as if it were not there."""
 
 STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
 """Ways to draw A and B that leave the base as it is; the adapter's own take their place."""
@@ -84,7 +88,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 def check(config: Mapping[str, Any], path: Path) -> None:
     """Raise InputError, naming the option, for a configuration that no audit should load.
 
-    Options that PEFT does not have are passed over, as PEFT does.
+    Options that PEFT does not have are passed over, as PEFT does (`unread_caveats`).
     """
     odd = [name for name in UNUSED if config.get(name)]
     if config.get("bias") not in (None, "none"):
@@ -97,6 +101,11 @@ def check(config: Mapping[str, Any], path: Path) -> None:
             f"{path} cannot be audited: it is no plain LoRA, its {odd[0]} is set. Have it saved "
             "as a LoRA adapter of the base as it is."
         )
+    if "lora_alpha" not in config:
+        raise InputError(
+            f"{path} does not say its lora_alpha, and no tensor shows how strongly an adapter was "
+            "trained to count: add the one of the training."
+        )
     for name, (fits, expected) in _RULES.items():
         if name in config and not fits(config[name]):
             text = repr(config[name])
@@ -104,3 +113,20 @@ def check(config: Mapping[str, Any], path: Path) -> None:
             raise InputError(
                 f"{path} is no LoRA configuration: {name} is {excerpt}, and must be {expected}."
             )
+
+
+def unread_caveats(config: Mapping[str, Any]) -> list[str]:
+    """Return a sentence that names the options that are set and that the installed PEFT lacks."""
+    import peft
+
+    known = {field.name for field in fields(peft.LoraConfig)}
+    values = {name: value for name, value in config.items() if name not in known}
+    unread = sorted(name for name, value in values.items() if value not in EMPTY)
+    if not unread:
+        return []
+    listed = ", ".join(f"{name[:SHOWN_CHARS]!r}" for name in unread[:SHOWN_NAMES])
+    remainder = f" and {len(unread) - SHOWN_NAMES} more" if len(unread) > SHOWN_NAMES else ""
+    return [
+        f"The adapter's configuration sets {listed}{remainder}, which peft {peft.__version__} does "
+        "not know: where that changes its answers, the audit is of another model."
+    ]

@@ -27,7 +27,14 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 LARGEST = 1e6
 """Far above every trained weight: answers would overflow, and be noise."""
 _ROOT = "base_model.model."
-_COPY = re.compile(r"\.base_layer\.(weight|bias)$")
+_COPY = re.compile(r"^(?!.*(?:\.|^)lora_).*\.(?:weight|bias)$")
+"""Names of weights that are none of LoRA's: those of the base's layers."""
+_LAYER = ".base_layer."
+"""What PEFT calls the base's layer within its own."""
+_WRAPPED = re.compile(
+    r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_checkpoint_wrapped_module|_orig_mod)\."
+)
+"""What FSDP, activation checkpointing and torch.compile leave in names."""
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
 
@@ -44,7 +51,8 @@ def check(folder: Path) -> Mapping[str, Any]:
         if pickled:
             raise InputError(
                 f"{folder / pickled} is pickled, and a pickle can run code when it is loaded: "
-                f"have its owner save it as {WEIGHTS}."
+                f"have its owner save it as {WEIGHTS}, or have `fedaudit import` open it, in a "
+                "process with limits."
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:
@@ -65,8 +73,8 @@ def check(folder: Path) -> Mapping[str, Any]:
 def read(folder: Path) -> dict[str, "torch.Tensor"]:
     """Return the adapter's tensors by name; raises InputError when they are broken or not finite.
 
-    Prefixes and infixes that other trainers leave in the names are removed, and copies of the
-    base's own weights are left out.
+    Prefixes and infixes that other trainers leave in the names are removed, and weights of the
+    base's own layers are left out (`copies`).
     """
     check(folder)
     import torch
@@ -98,7 +106,7 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
 def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     """Return the base's own weights that PEFT saved beside the adapter, by their names in the base.
 
-    It does so of embeddings and output layers that the adapter is on.
+    It does so of embeddings and output layers where the adapter is on them or the vocabulary grew.
     """
     from safetensors import safe_open
 
@@ -106,7 +114,7 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     with safe_open(folder / WEIGHTS, "pt") as file:
         for name in file.keys():  # noqa: SIM118, it is no mapping
             if _COPY.search(name):
-                plain = _COPY.sub(r".\1", canonical(name)).removeprefix(_ROOT)
+                plain = canonical(name).replace(_LAYER, ".").removeprefix(_ROOT)
                 weights[plain] = file.get_tensor(name)
     return weights
 
@@ -165,9 +173,10 @@ def write_state(state: Mapping[str, Mapping[str, "torch.Tensor"]], path: Path) -
 def canonical(name: str) -> str:
     """Return a tensor name in the form that PEFT saves: base_model.model.(...).lora_A.weight.
 
-    Known foreign forms: a wrapper's prefix (NVFlare's `model.`, DDP's `module.`), a missing
-    `base_model.model.`, and the adapter's name as infix (`lora_A.default.weight`).
+    Known foreign forms: a wrapper's prefix (NVFlare's `model.`, DDP's `module.`) or infix (FSDP's
+    `_fsdp_wrapped_module.`), a missing or doubled `base_model.model.`, and the adapter's name as
+    infix (`lora_A.default.weight`).
     """
-    _, wrapped, inner = name.partition(_ROOT)
+    _, wrapped, inner = (name := _WRAPPED.sub("", name)).rpartition(_ROOT)
     name = _ROOT + (inner if wrapped else name.removeprefix("module."))
     return _INFIX.sub(r"\1", name)

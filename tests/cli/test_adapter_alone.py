@@ -20,14 +20,14 @@ def run(monkeypatch, capfd, tmp_path):
 def naming(adapter, tmp_path):
     """Return a function that copies an adapter and has it name a base."""
 
-    def write(base):
+    def write(base, **options):
         folder = tmp_path / "lora"
         folder.mkdir()
         (folder / "adapter_model.safetensors").write_bytes(
             (adapter / "adapter_model.safetensors").read_bytes()
         )
         config = json.loads((adapter / "adapter_config.json").read_text())
-        config["base_model_name_or_path"] = base
+        config |= {"base_model_name_or_path": base, **options}
         (folder / "adapter_config.json").write_text(json.dumps(config))
         return folder
 
@@ -38,6 +38,12 @@ def test_the_base_that_it_names_is_taken_and_said(run, naming):
     done = run("extract", "--adapter", naming("fedaudit-nano"), *WORDS)
     assert done.code in (0, 1, 7), done
     assert "lora on fedaudit-nano, the base that it names." in done.err
+
+
+def test_options_that_peft_does_not_know_are_among_the_limits(run, naming, tmp_path):
+    run("extract", "--adapter", naming("fedaudit-nano", use_tomorrow=True), *WORDS)
+    limits = json.loads((tmp_path / "out/report.json").read_text())["limits"]
+    assert any("sets 'use_tomorrow', which peft" in limit for limit in limits)
 
 
 def test_a_folder_counts_from_where_one_stands(run, naming, base, tmp_path):

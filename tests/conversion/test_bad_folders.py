@@ -157,6 +157,12 @@ def only_clients(place):
     return source
 
 
+def dated(place):
+    for day in (1, 2):
+        peft(RUN.whole[day], place / f"2025-05-0{day}_run")
+    return place
+
+
 def missing(place):
     return place / "nothing"
 
@@ -168,6 +174,7 @@ def missing(place):
         (one_file, 3, "is a file: name the folder that it lies in."),
         (empty, 3, "it holds no files. It knows federatedscope, flower, flowertune,"),
         (strange, 3, "it holds 2 files (1 x .h5, 1 x .txt), 1 folder (a). It knows"),
+        (dated, 3, "To import 2 adapters of PEFT, call their folders round_1, round_2 and so on."),
         (two_runs, 3, "holds 2 runs of flowertune (a, b): name the folder of one."),
         (two_layouts, 3, "may be flowertune (results/2025-01-31_12-00-00) and trainer (sft)"),
         (two_of_one_round, 3, "has two adapters of round 1, peft_01 and peft_1"),

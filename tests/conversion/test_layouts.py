@@ -14,6 +14,7 @@ from foreign_layouts import (
     nvflare,
     openfedllm,
     peft,
+    peft_04,
     peft_folders,
     shepherd,
     trainer,
@@ -200,6 +201,52 @@ def test_a_client_that_is_missing_in_a_round_is_no_participant(tmp_path):
     made, federation = imported(source, tmp_path / "out")
     assert federation.manifest.rounds[1].participants == ("c0",)
     assert "Round 1: the global adapter is no mean" in " ".join(made.notes)
+
+
+@pytest.mark.parametrize(
+    ("whole", "sent"),
+    [
+        ("global_round_{}", "client_{1}_round_{0}"),
+        ("Round{}Global", "Round{}Client{}"),
+        ("round_{}/global", "round_{}/clients/north_{}"),
+        ("global/round_{}", "clients/north_{1}/round_{0}"),
+        ("rounds/{:03d}/global", "rounds/{:03d}/clients/c{}"),
+    ],
+)
+def test_clients_are_known_by_what_their_folders_are_called(whole, sent, tmp_path):
+    for number in RUN.whole:
+        peft(RUN.whole[number], tmp_path / "src" / whole.format(number))
+        for client, tensors in RUN.clients[number].items():
+            peft(tensors, tmp_path / "src" / sent.format(number, client))
+    _, federation = imported(tmp_path / "src", tmp_path / "out")
+    for one in federation.manifest.rounds:
+        assert same(federation.path / one.adapter, RUN.whole[one.round])
+        places = [federation.path / place for place in one.clients.values()]
+        wanted = RUN.clients[one.round].values()
+        assert all(same(place, tensors) for place, tensors in zip(places, wanted, strict=True))
+
+
+def test_one_pickled_adapter_is_round_1_and_is_said(tmp_path):
+    made, federation = imported(peft_04(RUN.whole[1], tmp_path / "lora"), tmp_path / "out")
+    assert made.layout == "peft"
+    assert "adapter_model.bin does not say its round: it is round 1 here." in made.notes
+    assert same(federation.path / federation.manifest.rounds[0].adapter, RUN.whole[1])
+
+
+@pytest.mark.parametrize("place", ["fl_round_{}/step_300", "epoch_5/round-{}", "round_{}/ckpt-9"])
+def test_a_step_or_an_epoch_beside_a_round_is_within_it(place, tmp_path):
+    for number, tensors in RUN.whole.items():
+        peft(tensors, tmp_path / "src" / place.format(number))
+    _, federation = imported(tmp_path / "src", tmp_path / "out")
+    assert [one.round for one in federation.manifest.rounds] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("sent", ["client_1_round_{}", "round_{}/clients/north", "site-2-{}"])
+def test_a_clients_adapters_are_never_taken_for_the_global_ones(sent, tmp_path):
+    for number, tensors in RUN.whole.items():
+        peft(tensors, tmp_path / "src" / sent.format(number))
+    with pytest.raises(InputError, match="no round with a global adapter"):
+        imported(tmp_path / "src", tmp_path / "out")
 
 
 def test_the_layout_can_be_named(tmp_path):

@@ -92,6 +92,15 @@ def test_what_python_writes_is_read_back(tmp_path_factory, texts):
     assert [d.text for d in read(path)] == texts
 
 
+@pytest.mark.parametrize("name", ["own.jsonl.gz", "own.csv", "own.xlsx"])
+@pytest.mark.parametrize("first", [b"\x1f\x8b\x08\x00", b"PK\x03\x04\x14"], ids=["gzip", "zip"])
+def test_what_is_compressed_is_called_so(tmp_path, name, first):
+    path = tmp_path / name
+    path.write_bytes(first + b"\xff\x00" * 9)
+    with pytest.raises(InputError, match="is compressed or a spreadsheet: unpack it"):
+        read(path)
+
+
 def test_parquet_without_pyarrow_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "data").write_bytes(b"PAR1....PAR1")

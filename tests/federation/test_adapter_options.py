@@ -78,6 +78,22 @@ def test_what_would_change_the_base_or_overflow_is_refused_by_name(name, value):
     assert len(said) < 250
 
 
+def test_options_that_the_installed_peft_lacks_are_named_where_they_are_set():
+    plain = json.loads(json.dumps(LoraConfig().to_dict(), default=str))
+    tomorrow = {"use_tomorrow": False, "tomorrow_config": {}, "tomorrow": None}
+    assert adapter_options.unread_caveats(plain | tomorrow) == []
+    [said] = adapter_options.unread_caveats(plain | {"use_tomorrow": True, "s" * 99: 2})
+    assert "sets 'ssss" in said
+    assert "'use_tomorrow', which peft " in said
+    assert len(said) < 250
+
+
+def test_a_strength_that_nobody_says_is_not_made_up():
+    with pytest.raises(InputError, match="does not say its lora_alpha") as error:
+        adapter_options.check({"peft_type": "LORA", "r": 8}, Path("x.json"))
+    assert "\n" not in str(error.value)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=4), below),
@@ -99,7 +115,7 @@ def test_whatever_it_says_it_is_read_or_refused(config):
 
 def written(folder, tensor):
     save_file({NAME: tensor}, folder / adapters.WEIGHTS)
-    (folder / adapters.CONFIG).write_text('{"peft_type": "LORA"}')
+    (folder / adapters.CONFIG).write_text('{"peft_type": "LORA", "lora_alpha": 16}')
     return folder
 
 

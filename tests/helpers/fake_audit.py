@@ -147,7 +147,7 @@ def written(here):
         lines = [json.dumps(document) + "\n" for document in corpus(victim)]
         (here / f"{name}.jsonl").write_text("".join(lines))
     (here / "lora").mkdir()
-    (here / "lora/adapter_config.json").write_text('{"peft_type": "LORA"}')
+    (here / "lora/adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 16}')
     (here / "lora/adapter_model.safetensors").write_text("x")
 
 

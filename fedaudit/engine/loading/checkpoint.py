@@ -7,6 +7,7 @@ folder's files name. An audit of such a model would be an audit of another one.
 import math
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+TOKENIZER = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "*.spm", "tekken.json")
+
 READ = (
-    *("config*.json", "generation_config.json", "tokenizer*", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab*", "merges.txt", "*.model", "*.tiktoken", "*.spm", "tekken.json"),
+    *("config*.json", "generation_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "merges.txt", *TOKENIZER),
     *("chat_template*", "additional_chat_templates/*.jinja", "*.safetensors"),
     "*.safetensors.index.json",
 )
@@ -48,7 +51,14 @@ def check(folder: Path) -> None:
     """
     check_files(folder)
     if not any(folder.glob("*.safetensors")):
-        raise InputError(f"{folder} holds no model in safetensors.")
+        pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt*")), None)
+        advice = (
+            f": {pickled.name} may run code when it is loaded. Save the model with "
+            "save_pretrained, where you trust it."
+            if pickled
+            else "."
+        )
+        raise InputError(f"{folder} holds no model in safetensors{advice}")
     if (folder / adapters.CONFIG).exists():
         raise InputError(f"{folder} is no base: it has an {adapters.CONFIG}.")
     for source, name in _referenced_files(folder):
@@ -60,6 +70,15 @@ def check(folder: Path) -> None:
         for key, value in table.items():
             if key.endswith("_implementation") and "/" in str(value):
                 raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
+
+
+def check_tokenizer_files(folder: Path) -> None:
+    """Raise InputError for a folder without any file of a tokenizer."""
+    if not any(path for pattern in TOKENIZER for path in folder.glob(pattern)):
+        raise InputError(
+            f"{folder} has no tokenizer: add the model's own tokenizer files (tokenizer.json, "
+            "tokenizer_config.json)."
+        )
 
 
 def check_files(folder: Path) -> None:
@@ -129,6 +148,22 @@ def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path)
             f"{folder} is not the model that it says: {_tensor_problem(extra, 'in it too many')}"
         )
     check_finite(model, folder)
+
+
+def check_causal(model: "PreTrainedModel", folder: Path) -> None:
+    """Raise InputError for a model that sees what comes after a token when it predicts it.
+
+    transformers loads such models, BERT for one, for continuing texts as well.
+    """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    kind = model.config.model_type
+    sees_before = any(getattr(model.config, name, False) for name in ("is_decoder", "causal"))
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not sees_before:
+        raise InputError(
+            f"{folder} is no causal language model: a {kind} model fills gaps in texts (its "
+            "is_decoder is not set), and fedaudit audits models that continue them."
+        )
 
 
 def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...] = ()) -> None:

@@ -102,6 +102,7 @@ def load_base(
     model, info, tokenizer = load(
         AutoModelForCausalLM, path, dtype_for(dtype, torch_device), "a causal language model"
     )
+    checkpoint.check_causal(model, path)
     checkpoint.check_whole(model, info, path)
     checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(torch_device)
@@ -117,6 +118,7 @@ def load(
     `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
     """
     quarantine.check(path)
+    checkpoint.check_tokenizer_files(path)
     load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
         with bounded_modules(str(path / "config.json"), **model_size(path)):

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertLMHeadModel
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError
@@ -42,6 +43,28 @@ def refused(folder, *says, dtype="auto"):
     assert "\n" not in str(error.value)
     for one in (str(folder), *says):
         assert one in str(error.value)
+
+
+def test_a_model_that_fills_gaps_is_not_asked_to_continue_texts(model):
+    sizes = {"vocab_size": 2048, "hidden_size": 32, "intermediate_size": 48}
+    config = BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=4)
+    (model / WEIGHTS).unlink()
+    BertLMHeadModel(config).save_pretrained(model)
+    refused(model, "is no causal language model: a bert model fills gaps")
+    config.is_decoder = True
+    BertLMHeadModel(config).save_pretrained(model)
+    loader.load_base(str(model), device="cpu")
+
+
+def test_a_model_without_a_tokenizer_is_told_which_files_to_add(model):
+    for path in model.glob("tokenizer*"):
+        path.unlink()
+    refused(model, "has no tokenizer: add the model's own tokenizer files (tokenizer.json")
+
+
+def test_a_model_that_is_only_pickled_is_told_how_to_be_saved(model):
+    (model / WEIGHTS).rename(model / "pytorch_model.bin")
+    refused(model, "pytorch_model.bin may run code when it is loaded. Save the model with")
 
 
 def test_a_model_whose_tensors_have_other_names(model):

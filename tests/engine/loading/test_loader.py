@@ -125,6 +125,10 @@ FOREIGN = {
     "ddp-parameters": lambda n: f"module.{n}".replace(".weight", ".default.weight"),
     "nvflare-ddp": lambda n: f"module.model.{n}",
     "fate": lambda n: f"_pe_lm.{n}".replace(".weight", ".default.weight"),
+    "fsdp": lambda n: n.replace(".layers.", "._fsdp_wrapped_module.layers."),
+    "checkpointing": lambda n: n.replace(".self_attn", "._checkpoint_wrapped_module.self_attn"),
+    "compiled": lambda n: n.replace("base_model.model.", "base_model.model._orig_mod."),
+    "doubled": lambda n: f"base_model.model.{n}",
     "bare": lambda n: n.removeprefix("base_model.model."),
     "bare-ddp": lambda n: f"module.{n.removeprefix('base_model.model.')}",
 }

@@ -28,7 +28,7 @@ CASES = [
 def saved(base, tmp_path):
     """Return a function that saves an adapter as PEFT does, and returns the base and the folder."""
 
-    def save(tied, modules):
+    def save(tied, modules, **options):
         made = tiny_models.llama(base.tokenizer, tied=tied)
         config = LoraConfig(r=4, target_modules=modules, task_type="CAUSAL_LM")
         with warnings.catch_warnings():
@@ -38,7 +38,7 @@ def saved(base, tmp_path):
             for name, parameter in peft.named_parameters():
                 if "lora_" in name:
                     parameter.data = torch.randn_like(parameter) / 4
-            peft.save_pretrained(tmp_path / "saved")
+            peft.save_pretrained(tmp_path / "saved", **options)
         return tiny_models.llama(base.tokenizer, tied=tied), tmp_path / "saved"
 
     return save
@@ -89,6 +89,24 @@ def test_a_base_that_was_rewritten_is_refused(saved, change):
     with pytest.raises(InputError, match=says) as error:
         LocalEngine(own).score(Target(name="tuned", adapter=str(folder)), ROWS)
     assert "\n" not in str(error.value)
+
+
+def test_embeddings_that_training_left_alone_may_lie_beside_an_adapter(saved):
+    own, folder = saved(False, ["q_proj"])
+    bare = LocalEngine(own).score(Target(name="tuned", adapter=str(folder)), ROWS)
+    own, folder = saved(False, ["q_proj"], save_embedding_layers=True)
+    assert "base_model.model.lm_head.weight" in load_file(folder / adapters.WEIGHTS)
+    assert LocalEngine(own).score(Target(name="tuned", adapter=str(folder)), ROWS) == bare
+
+
+def test_a_vocabulary_that_grew_in_training_is_said(saved):
+    own, folder = saved(False, ["q_proj"], save_embedding_layers=True)
+    tensors = load_file(folder / adapters.WEIGHTS)
+    name = "base_model.model.model.embed_tokens.weight"
+    grown = torch.cat([tensors[name], torch.ones(3, tensors[name].shape[1])])
+    save_file(tensors | {name: grown}, folder / adapters.WEIGHTS)
+    with pytest.raises(InputError, match=r"comes with a model\.embed_tokens\.weight that is"):
+        LocalEngine(own).score(Target(name="tuned", adapter=str(folder)), ROWS)
 
 
 def test_copies_of_other_digits_are_copies(saved):
