@@ -130,5 +130,6 @@ def test_a_kind_that_only_one_party_has_cannot_be_measured():
     with pytest.raises(InputError, match="nothing to ask"):
         attack(labels="DIAGNOSIS").run(worked.case(victim=[sick]))
     found = attack(labels="DIAGNOSIS").run(worked.case(attacker=[*worked.ATTACKER, sick]))
-    [only] = found.measurements
+    only, *unasked = found.measurements
     assert only.reason == "the victim has no PII of the chosen kinds of its own"
+    assert {row.scope["set"] for row in unasked} == {"unasked"}

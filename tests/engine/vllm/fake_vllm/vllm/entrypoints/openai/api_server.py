@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import threading
 from pathlib import Path
 
 from completion_server import HonestServer
@@ -56,7 +57,10 @@ def main():
             counted[0] += 1
             note(asked=body["model"], n=body.get("n", 1))
             if counted[0] >= how.get("dies_after", math.inf):  # others may be counting beside it
-                orders.write_text("{}")
+                # Another thread may end the process while this one writes.
+                new_orders = orders.with_suffix(f".{threading.get_ident()}")
+                new_orders.write_text("{}")
+                new_orders.replace(orders)
                 print("RuntimeError: einsum", flush=True)
                 os._exit(9)
             if how.get("scores_base") and body["model"] in models and "echo" in body:
