@@ -32,6 +32,8 @@ from fedaudit.metrics.intervals import wilson
 
 LEVELS = (0.01, 0.001, 0.01 / 30)
 PAGE = ROOT / "docs/attribution-errors.md"
+OTHER_PROTOCOLS = ("others-", "pairs-")
+"""What variants are called that ask for other sums of a federation that is there already."""
 BLOCK = "<!-- null marks -->\n", "<!-- end of null marks -->"
 
 
@@ -131,8 +133,9 @@ def table(names: list[str], kept: Path, *, each: bool = False) -> Iterator[str]:
 
 
 def kept_names(kept: Path) -> list[str]:
-    """Return the names of the federations whose scores are kept."""
-    return sorted(path.name.removesuffix(".json.gz") for path in (kept / "scores").glob("*.gz"))
+    """Return the names of the federations whose scores are kept, each federation once."""
+    names = (path.name.removesuffix(".json.gz") for path in (kept / "scores").glob("*.gz"))
+    return sorted(name for name in names if not name.startswith(OTHER_PROTOCOLS))
 
 
 def main() -> None:
