@@ -147,7 +147,7 @@ def _attack_every_pair(
     """Yield the result of every pair, attack by attack."""
     for attack in attacks:
         # Together, because a kind of PII is only unknown when nobody has it.
-        yield view.add_scope(Result(measurements=attack.unasked(context.attacker)))
+        yield view.add_scope(Result(measurements=attack.unasked_label_rows(context.attacker)))
         chosen = iter(attack.restrict(context).attacker)
         corpora = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
         attackers: list[Attacker] = []

@@ -66,7 +66,7 @@ class AuditTarget:
         """Return in sentences what of the adapter's configuration could not be heeded."""
         if self.adapter is None or self.deployment:
             return []
-        return adapter_options.unread_caveats(adapters.check(self.adapter))
+        return adapter_options.unknown_option_caveats(adapters.check(self.adapter))
 
 
 def resolve(

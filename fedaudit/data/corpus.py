@@ -140,7 +140,7 @@ def is_empty(path: Path) -> bool:
 def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (where it stands, JSON object) of every record: a line, an array's element, a row."""
     try:
-        tables.check_unpacked(path)
+        tables.check_uncompressed(path)
         if tables.is_csv(path):
             yield from tables.read_csv(path)
             return

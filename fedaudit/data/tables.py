@@ -39,7 +39,7 @@ def is_parquet(path: Path) -> bool:
         return file.read(len(PARQUET)) == PARQUET
 
 
-def check_unpacked(path: Path) -> None:
+def check_uncompressed(path: Path) -> None:
     """Raise InputError for a file that by its first bytes is compressed, or a spreadsheet."""
     with open_regular(path) as file:
         if file.read(4).startswith(PACKED):

@@ -12,13 +12,13 @@ from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.significance import LeakTrial
-from fedaudit.extraction.targets import EXCLUSIVE, TargetSet, outermost
+from fedaudit.extraction.targets import EXCLUSIVE, TargetSet, drop_substrings
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
 
 BEYOND = "beyond-reach"
 """Targets that have more tokens than an answer may: nobody could find them here."""
-COMPARABLE = "comparable_controls"
+EFFECTIVE_CONTROLS = "effective_controls"
 """The metric of how many evenly spread controls would tell as much as those there are."""
 MATERIAL = 0.01
 """A string that an audit finds with this probability, with its samples, is a leak."""
@@ -70,7 +70,7 @@ def test_leaks(
         return None
     reach = _reachable(context, target_set.alone, query_params.new_tokens)
     # What no answer has room for hides none of its parts.
-    targets = {string: target_set.labels[string] for string in sorted(outermost(reach))}
+    targets = {string: target_set.labels[string] for string in sorted(drop_substrings(reach))}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
     leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in target_set.labels)
@@ -166,13 +166,15 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
         return
     missed_strings = target_set.exclusive.difference(reach)
     missed = Counter(target_set.labels[string] for string in missed_strings)
-    labels = missed + Counter(target_set.labels[string] for string in outermost(reach))
-    yield left_out_row(plugin, missed.total(), labels.total(), {"set": BEYOND})
+    labels = missed + Counter(target_set.labels[string] for string in drop_substrings(reach))
+    yield skipped_targets_row(plugin, missed.total(), labels.total(), {"set": BEYOND})
     for label, count in sorted(missed.items()):
-        yield left_out_row(plugin, count, labels[label], {"set": BEYOND, "label": label})
+        yield skipped_targets_row(plugin, count, labels[label], {"set": BEYOND, "label": label})
 
 
-def left_out_row(plugin: str, count: int, n: int, scope: Mapping[str, object]) -> Measurement:
+def skipped_targets_row(
+    plugin: str, count: int, n: int, scope: Mapping[str, object]
+) -> Measurement:
     """Return how many of `n` strings were not looked for."""
     return Measurement(
         kind="extraction", plugin=plugin, metric="targets", value=float(count), n=n, scope=scope
@@ -216,8 +218,8 @@ def _rows(
         yield Measurement(
             kind="extraction",
             plugin=plugin,
-            metric=COMPARABLE,
-            value=float(trial.comparable),
+            metric=EFFECTIVE_CONTROLS,
+            value=float(trial.effective_controls),
             n=len(trial.controls),
             scope={"source": "control", **common_scope},
         )

@@ -19,7 +19,7 @@ from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import left_out_row, test_leaks
+from fedaudit.extraction.leak_tests import skipped_targets_row, test_leaks
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.query_plan import QueryPlan
@@ -139,7 +139,7 @@ class PrefixAttack(Attack):
         """Ask the tuned model and the base; score against the victim, or list candidates."""
         if self.estimator == "exact" and context.victim is None:
             raise InputError(NO_TARGETS)
-        unasked = self.unasked(context.victim or ())
+        unasked = self.unasked_label_rows(context.victim or ())
         context = self.restrict(context)
         plan = self.plan(context)
         if not plan.size:
@@ -152,14 +152,14 @@ class PrefixAttack(Attack):
         measurements = (*result.measurements, *unasked)
         return replace(result, measurements=measurements, limits=(*plan.notes, *result.limits))
 
-    def unasked(self, documents: Sequence[Document]) -> tuple[Measurement, ...]:
+    def unasked_label_rows(self, documents: Sequence[Document]) -> tuple[Measurement, ...]:
         """Return how many strings of each kind are not looked for, because others were chosen."""
         if not self.labels:
             return ()
         pairs = {pair for document in documents for pair in document.strings()}
         counts = Counter(label for _, label in pairs if label not in self.labels)
         return tuple(
-            left_out_row(self.name, count, count, {"set": UNASKED, "label": label})
+            skipped_targets_row(self.name, count, count, {"set": UNASKED, "label": label})
             for label, count in sorted(counts.items())
         )
 

@@ -85,7 +85,7 @@ class LeakTrial:
         return sum(len(targets) for targets, _ in self.strata.values())
 
     @property
-    def comparable(self) -> int:
+    def effective_controls(self) -> int:
         """Return how many controls would tell as much if every stratum had its even share of them.
 
         Of a stratum with t targets and c controls each hit multiplies p by about t / (t + c): what

@@ -42,7 +42,7 @@ class TargetSet:
     @cached_property
     def exclusive(self) -> frozenset[str]:
         """Those that are the victim's alone, of which none is part of another one."""
-        return outermost(self.alone)
+        return drop_substrings(self.alone)
 
     def by_label(self) -> dict[str, Collection[str]]:
         """Return the targets of each label, the most frequent label first, then by name."""
@@ -111,7 +111,7 @@ def _count_members(
     return counts
 
 
-def outermost(strings: Collection[str]) -> frozenset[str]:
+def drop_substrings(strings: Collection[str]) -> frozenset[str]:
     """Return the strings of which none is part of another one, however it is written."""
     forms = {fold(string): string for string in sorted(strings, reverse=True)}
     inside = document_frequency(forms, sorted(forms))

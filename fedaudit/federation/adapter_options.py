@@ -88,7 +88,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 def check(config: Mapping[str, Any], path: Path) -> None:
     """Raise InputError, naming the option, for a configuration that no audit should load.
 
-    Options that PEFT does not have are passed over, as PEFT does (`unread_caveats`).
+    Options that PEFT does not have are passed over, as PEFT does (`unknown_option_caveats`).
     """
     odd = [name for name in UNUSED if config.get(name)]
     if config.get("bias") not in (None, "none"):
@@ -115,7 +115,7 @@ def check(config: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def unread_caveats(config: Mapping[str, Any]) -> list[str]:
+def unknown_option_caveats(config: Mapping[str, Any]) -> list[str]:
     """Return a sentence that names the options that are set and that the installed PEFT lacks."""
     import peft
 

@@ -76,7 +76,7 @@ def check_baseline(report: Row) -> Row:
     return _unaltered(report, "This is no baseline.")
 
 
-def check_gated(report: Row) -> Row:
+def check_candidate_report(report: Row) -> Row:
     """Return a report that can be held against a baseline; InputError for an altered one.
 
     What it says it judged, and how, must follow from its measurements.

@@ -30,7 +30,7 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_requests")
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
-    *("hits_of_one_run", "targets", "p_value", "chance", "comparable_controls", "precision"),
+    *("hits_of_one_run", "targets", "p_value", "chance", "effective_controls", "precision"),
     *LEAKING,
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")

@@ -83,7 +83,7 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     ]
     rows = [row for report in reports for row in report.measurements]
     rows = [*done.measurements, *rows, *training_overheads(rows, training), *between_clients(rows)]
-    rows += [*gate_rows(rows), *beyond_base(rows)]
+    rows += [*secure_gate_rows(rows), *beyond_base(rows)]
     # One audit for each client of many would say the same over and over.
     caveats = () if variant.clients else (limit for report in reports for limit in report.limits)
     return VariantOutcome(
@@ -101,7 +101,7 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
     )
 
 
-def gate_rows(rows: Sequence[Measurement]) -> list[Measurement]:
+def secure_gate_rows(rows: Sequence[Measurement]) -> list[Measurement]:
     """Return the overhead of each client's gate, and the means of it and of its losses."""
     overheads = gating_overheads(rows)
     losses = [row for row in rows if row.scope.get("stage") == GATE_TRAINING]

@@ -22,8 +22,8 @@ from fedaudit.simulation.data import left_out
 from fedaudit.simulation.data.canary_planting import plant_canaries
 from fedaudit.simulation.data.client_files import ordered, read_client_files
 from fedaudit.simulation.data.few_shot import few_shot_documents
+from fedaudit.simulation.data.label_skew import LabelSkew, measure_label_skew, write_label_skew
 from fedaudit.simulation.data.partition import by_corpus, deal
-from fedaudit.simulation.data.skew import Skew, measure_skew, write_skew
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
 from fedaudit.system.files import atomic_folder, existing_path, sha256
 
@@ -36,7 +36,7 @@ class DataSplit:
 
     clients: list[list[Document]]
     held_out: list[Document]
-    skew: Skew | None = None
+    skew: LabelSkew | None = None
 
 
 def documents(config: Simulation) -> list[Document]:
@@ -115,7 +115,7 @@ def _read_test(config: Simulation, training: Sequence[Document]) -> list[Documen
 
 def _deal_documents(
     config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
-) -> tuple[list[list[Document]], Skew | None]:
+) -> tuple[list[list[Document]], LabelSkew | None]:
     """Return the documents of each client; `labels` are the clusters of `training`, if known."""
     partition = config.partition
     if partition.method == "corpus":
@@ -129,7 +129,7 @@ def _deal_documents(
         seed=config.seed,
         whole_groups=partition.whole_groups,
     )
-    return dealt, measure_skew(partition, training, classes, dealt, config.seed)
+    return dealt, measure_label_skew(partition, training, classes, dealt, config.seed)
 
 
 def _classes(
@@ -191,7 +191,7 @@ def _write_data(data_split: DataSplit, names: Sequence[str], folder: Path) -> No
     if data_split.held_out:
         corpus.write(folder / "data/held_out.jsonl", data_split.held_out)
     if data_split.skew:
-        write_skew(data_split.skew, folder)
+        write_label_skew(data_split.skew, folder)
 
 
 def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:

@@ -19,7 +19,7 @@ from fedaudit.simulation.config import SETTINGS_WITHOUT_EFFECT, Simulation
 from fedaudit.simulation.context import Listener, Run
 from fedaudit.simulation.data import caveats, datasets
 from fedaudit.simulation.data.datasets import ClientDocuments
-from fedaudit.simulation.data.skew import skew_caveats
+from fedaudit.simulation.data.label_skew import label_skew_caveats
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
 from fedaudit.simulation.evaluation.utility import Judge
 from fedaudit.simulation.preparation import prepare
@@ -135,7 +135,7 @@ def simulate(
             *annotation_caveats,
             *llm_judge.judge_caveats(config, measured),
             *caveats.data_caveats(config),
-            *skew_caveats(config, out),
+            *label_skew_caveats(config, out),
         ),
         annotation=annotators[0] if annotators else None,
         resumed_from=len(existing.rounds) - 1 if existing else None,

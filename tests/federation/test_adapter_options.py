@@ -81,8 +81,8 @@ def test_what_would_change_the_base_or_overflow_is_refused_by_name(name, value):
 def test_options_that_the_installed_peft_lacks_are_named_where_they_are_set():
     plain = json.loads(json.dumps(LoraConfig().to_dict(), default=str))
     tomorrow = {"use_tomorrow": False, "tomorrow_config": {}, "tomorrow": None}
-    assert adapter_options.unread_caveats(plain | tomorrow) == []
-    [said] = adapter_options.unread_caveats(plain | {"use_tomorrow": True, "s" * 99: 2})
+    assert adapter_options.unknown_option_caveats(plain | tomorrow) == []
+    [said] = adapter_options.unknown_option_caveats(plain | {"use_tomorrow": True, "s" * 99: 2})
     assert "sets 'ssss" in said
     assert "'use_tomorrow', which peft " in said
     assert len(said) < 250

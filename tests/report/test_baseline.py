@@ -14,7 +14,7 @@ from scipy.stats import norm
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding
 from fedaudit.cli.audit.defenses import finished_report
-from fedaudit.report.baseline import against_baseline, check_baseline, check_gated
+from fedaudit.report.baseline import against_baseline, check_baseline, check_candidate_report
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
@@ -148,12 +148,12 @@ def test_tables_say_what_is_new_and_what_is_worse_first():
 
 def test_a_report_whose_verdict_was_changed_is_held_against_nothing():
     one = report(300, [leak("a")])
-    assert check_gated(one) == one
+    assert check_candidate_report(one) == one
     for entry in one["verdict"]["judgements"]:
         entry["status"] = "pass"
     one["verdict"]["status"] = "pass"
     with pytest.raises(InputError, match="cannot be held against a baseline"):
-        check_gated(one)
+        check_candidate_report(one)
 
 
 def test_a_finished_audit_whose_verdict_was_changed_is_not_gone_on_with(tmp_path):

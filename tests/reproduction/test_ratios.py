@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.records import Measurement
 from fedaudit.reproduction.ratios import beyond_base, gating_overheads, training_overheads
-from fedaudit.reproduction.variant import gate_rows
+from fedaudit.reproduction.variant import secure_gate_rows
 
 
 def test_steps_are_set_against_the_training():
@@ -57,15 +57,15 @@ def test_clients_overheads_and_losses_have_a_mean():
     rows = [cost("c0", "gating", 0.1), cost("c0", "adapter", 1.0)]
     rows += [cost("c1", "gating", 0.3), cost("c1", "adapter", 1.0)]
     rows += [loss("c0", 1, 4.0), loss("c1", 1, 2.0), loss("c0", 20, 1.0), loss("c1", 20, 0.0)]
-    means = [row for row in gate_rows(rows) if row.scope["client"] == "all"]
+    means = [row for row in secure_gate_rows(rows) if row.scope["client"] == "all"]
     assert [(row.metric, row.scope.get("step")) for row in means] == [
         ("overhead", None),
         ("loss", 1),
         ("loss", 20),
     ]
     assert [row.value for row in means] == pytest.approx([0.2, 3.0, 0.5])
-    assert gate_rows([loss("c0", 1, 4.0)])[0].value == 4.0
-    assert gate_rows([cost("c0", "gating", 0.1)]) == []
+    assert secure_gate_rows([loss("c0", 1, 4.0)])[0].value == 4.0
+    assert secure_gate_rows([cost("c0", "gating", 0.1)]) == []
 
 
 @given(
@@ -80,7 +80,7 @@ def test_a_machine_that_is_slower_by_one_factor_changes_nothing(times, factor):
             for stage, value in zip(("gating", "adapter"), pair, strict=True)
         ]
 
-    before, after = (gate_rows(rows(by)) for by in (1.0, factor))
+    before, after = (secure_gate_rows(rows(by)) for by in (1.0, factor))
     assert [row.value for row in after] == pytest.approx([row.value for row in before])
 
 

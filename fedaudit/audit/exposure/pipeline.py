@@ -10,7 +10,8 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Target
 from fedaudit.audit import pipeline
-from fedaudit.audit.exposure import findings, measurements, planted
+from fedaudit.audit.exposure import findings, measurements
+from fedaudit.audit.exposure.canary_copies import count_canary_copies
 from fedaudit.audit.exposure.measurements import BASE, TUNED, Scored
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.files import InputFile
@@ -48,7 +49,7 @@ def check(request: ExposureRequest) -> AuditTarget:
             "global adapter that is to be measured."
         )
     if audited.federation:
-        planted.count_planted(audited.federation, canaries).check(audited.federation.path)
+        count_canary_copies(audited.federation, canaries).check(audited.federation.path)
     remaining = canaries.space.size - len(canaries.canaries)
     if not ranking.is_enumerable(canaries, request.space_limit) and request.references > remaining:
         raise UsageError(f"--references must be {remaining:,} or fewer: there are no more secrets.")
@@ -152,7 +153,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         """Yield what the numbers leave open."""
         if not self.request.commitment:
             yield NO_COMMITMENT
-        yield from planted.count_planted(self.audited.federation, self._canaries).caveats()
+        yield from count_canary_copies(self.audited.federation, self._canaries).caveats()
         if not self._canaries.controls:
             yield "There are no controls: nothing shows that chance is as it should be."
         if BASE not in scored:

@@ -28,7 +28,7 @@ def compare(
     from fedaudit.cli.audit.baseline import gate_code, gate_table, print_gate, read_baseline
     from fedaudit.cli.console import console, print_note
     from fedaudit.report import document
-    from fedaudit.report.baseline import check_gated
+    from fedaudit.report.baseline import check_candidate_report
     from fedaudit.report.comparison import compare as compare_reports
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison.two_reports import comparison_tables
@@ -39,7 +39,7 @@ def compare(
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
     reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
     if gate:
-        check_gated(reports[1])
+        check_candidate_report(reports[1])
     comparison = compare_reports(*reports)
     verdicts = [report["verdict"]["status"] for report in reports]
     gate_result = None

@@ -150,7 +150,7 @@ def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path)
     check_finite(model, folder)
 
 
-def check_causal(model: "PreTrainedModel", folder: Path) -> None:
+def check_causal_lm(model: "PreTrainedModel", folder: Path) -> None:
     """Raise InputError for a model that sees what comes after a token when it predicts it.
 
     transformers loads such models, BERT for one, for continuing texts as well.

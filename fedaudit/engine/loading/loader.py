@@ -102,7 +102,7 @@ def load_base(
     model, info, tokenizer = load(
         AutoModelForCausalLM, path, dtype_for(dtype, torch_device), "a causal language model"
     )
-    checkpoint.check_causal(model, path)
+    checkpoint.check_causal_lm(model, path)
     checkpoint.check_whole(model, info, path)
     checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(torch_device)

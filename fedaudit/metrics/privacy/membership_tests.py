@@ -27,7 +27,7 @@ class MembershipPValues:
     """That as many members are above what a share of the others reaches."""
 
 
-def count_p_value(hits: int, members: int, others: int, fpr: float) -> float:
+def true_positives_p_value(hits: int, members: int, others: int, fpr: float) -> float:
     """Return the p value of `hits` members above the first of the others that `fpr` does not allow.
 
     Null hypothesis: all records are alike, so that every order of their scores is as likely. So

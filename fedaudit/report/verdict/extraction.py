@@ -30,7 +30,7 @@ at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % thr
 LEAK = DEFAULT.detectable
 """A pass says that a leak of this share of the targets would have been seen."""
 
-COMPARABLE = "comparable_controls"
+EFFECTIVE = "effective_controls"
 """The metric of how many controls would tell as much if they were spread as targets are."""
 
 NEW = "tuned-not-base"
@@ -67,7 +67,7 @@ class Leak:
     """Of counts alone: strings that the base says and the tuned model does not."""
     chance: float | None = None
     """The mean probability that a target comes out of a model that never saw it."""
-    comparable: float | None = None
+    effective_controls: float | None = None
     """Controls that would tell as much, spread evenly over what is compared; all without it."""
 
     def detectable_share(self, level: float, power: float) -> float:
@@ -82,8 +82,8 @@ class Leak:
         n, control = self.row.n or 0, self.control
         n = n if self.matched is None else self.matched
         controls = 0 if control is None or not control.n else control.n
-        if self.comparable is not None:
-            controls = min(controls, int(max(0.0, self.comparable)))
+        if self.effective_controls is not None:
+            controls = min(controls, int(max(0.0, self.effective_controls)))
         if not n or control is None or not controls:
             return 1.0
         needed = hits_needed(n, min(_count(control), controls), controls, level)
@@ -142,7 +142,7 @@ def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] 
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
-    tests = [row for row in measurements if row.metric in ("p_value", "chance", COMPARABLE)]
+    tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE)]
     return [_leak(row, rows, tests, list(findings)) for row in judged_rows]
 
 
@@ -200,7 +200,7 @@ def _leak(
         matched=by_test["leak"].n if "leak" in by_test else None,
         lost=_count(lost) if lost else None,
         chance=by_test["chance"].value if "chance" in by_test else None,
-        comparable=by_test[COMPARABLE].value if COMPARABLE in by_test else None,
+        effective_controls=by_test[EFFECTIVE].value if EFFECTIVE in by_test else None,
     )
 
 

@@ -65,7 +65,7 @@ def _limit(policy: Policy) -> str:
 
 
 def _test(row: Measurement, most: float) -> Test | None:
-    from fedaudit.metrics.privacy.membership_tests import count_p_value
+    from fedaudit.metrics.privacy.membership_tests import true_positives_p_value
 
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
         return None
@@ -76,6 +76,6 @@ def _test(row: Measurement, most: float) -> Test | None:
     p = binomial_p_value(row.hits, row.n, most)
     others, fpr = row.scope.get("others"), row.scope["fpr"]
     if isinstance(others, int) and others > 0 and isinstance(fpr, float):
-        p = max(p, count_p_value(row.hits, row.n, others, fpr))
+        p = max(p, true_positives_p_value(row.hits, row.n, others, fpr))
     name = f"membership (score {row.scope.get('score', '')})"
     return Test(name, p, subject, "more than is allowed")

@@ -8,12 +8,12 @@
   them.
 * `few_shot`: A few documents of every kind: what clients train on where data is scarce
   (FewFedPIT, A).
+* `label_skew`: Label skew: how far clients' shares of classes are from everybody's, and from what
+  was meant.
 * `left_out`: Clients that a counterfactual federation is without.
 * `loss_mask`: What of a record a client learns: its whole text, or only the answer in it.
 * `partition`: Dealing documents to clients, each about equally many.
 * `settings`: Settings of what clients train on: made-up records, partition, few shots, marks,
   canaries.
-* `skew`: Skew: how far clients' shares of the classes are from everybody's, and from what was
-  meant.
 * `watermarking`: Clients that train on somebody's watermarked documents: who, and on which.
 """

@@ -17,7 +17,7 @@ from fedaudit.api import (
 )
 
 from . import training_pairs
-from .pairs import Cut, draw_cuts, unshared_documents
+from .pairs import Cut, draw_cuts, exclusive_documents
 from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
@@ -49,7 +49,7 @@ class Discoverable(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        documents = unshared_documents(context)
+        documents = exclusive_documents(context)
         if not documents:
             raise InputError(
                 "There is nothing to ask: the attacker or another member has all of the victim's "

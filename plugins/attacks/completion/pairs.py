@@ -60,7 +60,7 @@ def cuts(
     return result, len(texts) - len(result)
 
 
-def split_shared(context: AttackContext, cuts: Sequence[Cut]) -> tuple[list[Cut], int]:
+def exclusive_cuts(context: AttackContext, cuts: Sequence[Cut]) -> tuple[list[Cut], int]:
     """Return the cuts whose second part only the victim has, and the number of the others.
 
     The attacker or another member may have the text as well, however it writes it: then it is no
@@ -73,7 +73,7 @@ def split_shared(context: AttackContext, cuts: Sequence[Cut]) -> tuple[list[Cut]
     return own, len(cuts) - len(own)
 
 
-def unshared_documents(context: AttackContext) -> list[Document]:
+def exclusive_documents(context: AttackContext) -> list[Document]:
     """Return the documents that are tried but for those that another known client has as well."""
     if context.victim is None:
         return list(context.attacked_documents)

@@ -59,7 +59,7 @@ class Verbatim(Attack):
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
                 "behind its beginning."
             )
-        cuts, shared = pairs.split_shared(context, every)
+        cuts, shared = pairs.exclusive_cuts(context, every)
         if not cuts:
             raise InputError(
                 "There is nothing to continue: what follows in the victim's documents stands in "

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.privacy.membership_tests import count_p_value, permutation_p_values
+from fedaudit.metrics.privacy.membership_tests import permutation_p_values, true_positives_p_value
 
 
 def alone(members, others):
@@ -78,4 +78,4 @@ def test_how_often_so_many_members_stand_above_the_threshold_by_chance(members, 
         # The (a + 1)-th of the others has as many members before it as its place less a.
         allowed = int(fpr * others)
         by_hand = sum(order[allowed] - allowed >= hits for order in orders) / len(orders)
-        assert count_p_value(hits, members, others, fpr) == pytest.approx(by_hand)
+        assert true_positives_p_value(hits, members, others, fpr) == pytest.approx(by_hand)

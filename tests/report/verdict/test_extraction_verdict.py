@@ -245,7 +245,7 @@ def test_a_pass_counts_the_controls_that_tell_something():
     # Four of 101 came out, nearly all of a kind with a single control: no p value could be small.
     rows = [*judged(4, 101), *p_values(0.96, 1.0, 101)]
     assert verdict(rows, [])["status"] == "pass"
-    thin = number("extraction", "contextual", "comparable_controls", 9.0, source="control",
+    thin = number("extraction", "contextual", "effective_controls", 9.0, source="control",
                   set=JUDGED)  # fmt: skip
     found = verdict([*rows, thin], [])
     assert found["status"] == "inconclusive"

@@ -1,4 +1,4 @@
-"""Skew: how far clients' shares of the classes are from everybody's, and from what was meant."""
+"""Label skew: how far clients' shares of classes are from everybody's, and from what was meant."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LEAST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Skew:
+class LabelSkew:
     """How far clients are from being alike: 0, to 1 where each has classes of its own."""
 
     found: float
@@ -27,7 +27,7 @@ class Skew:
     """Of the same documents dealt one by one."""
 
 
-def skew(counts: Sequence[Sequence[int]]) -> float:
+def label_skew(counts: Sequence[Sequence[int]]) -> float:
     """Return how far clients' shares of the classes are from everybody's together, on average.
 
     `counts` has a row for each client and a column for each class. It is the mean total variation
@@ -42,13 +42,13 @@ def skew(counts: Sequence[Sequence[int]]) -> float:
     return float(np.abs(shares - everybody).sum(axis=1).mean() / 2)
 
 
-def measure_skew(
+def measure_label_skew(
     partition: Partition,
     documents: Sequence[Document],
     classes: Sequence[int],
     dealt: Sequence[Sequence[Document]],
     seed: int,
-) -> Skew | None:
+) -> LabelSkew | None:
     """Return the skew of documents that were dealt in whole groups; None where none were."""
     grouped = partition.whole_groups and any(document.group for document in documents)
     if partition.method not in SKEWED or not grouped:
@@ -63,22 +63,22 @@ def measure_skew(
         whole_groups=False,
     )
     found, meant = (
-        skew([_counts([kind[id(d)] for d in own], max(classes) + 1) for own in part])
+        label_skew([_counts([kind[id(d)] for d in own], max(classes) + 1) for own in part])
         for part in (dealt, apart)
     )
-    return Skew(round(found, 4), round(meant, 4))
+    return LabelSkew(round(found, 4), round(meant, 4))
 
 
 def _counts(classes: Sequence[int], count: int) -> list[int]:
     return [classes.count(number) for number in range(count)]
 
 
-def write_skew(skew: Skew, folder: Path) -> None:
+def write_label_skew(skew: LabelSkew, folder: Path) -> None:
     """Write the skew of a federation's data into its folder."""
     (folder / FILE).write_text(json.dumps(asdict(skew)) + "\n", "utf-8")
 
 
-def skew_caveats(config: Simulation, folder: Path) -> list[str]:
+def label_skew_caveats(config: Simulation, folder: Path) -> list[str]:
     """Return a caveat where whole groups left clients much more alike than alpha means them."""
     if not (folder / FILE).is_file():
         return []

@@ -8,35 +8,35 @@ from hypothesis import strategies as st
 
 from fedaudit.api.records import Document
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data.label_skew import (
+    LabelSkew,
+    label_skew,
+    label_skew_caveats,
+    measure_label_skew,
+    write_label_skew,
+)
 from fedaudit.simulation.data.partition import deal
 from fedaudit.simulation.data.settings import Partition, Records
-from fedaudit.simulation.data.skew import (
-    Skew,
-    measure_skew,
-    skew,
-    skew_caveats,
-    write_skew,
-)
 from fedaudit.simulation.initialization import documents, split
 
 COUNTS = st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3), min_size=1, max_size=6)
 
 
 def test_the_skew_by_hand():
-    assert skew([[3, 1], [1, 3]]) == 0.25
-    assert skew([[2, 2], [5, 5], [0, 0]]) == 0.0
-    assert skew([[4, 0, 0], [0, 4, 0], [0, 0, 4]]) == pytest.approx(2 / 3)
-    assert skew([]) == skew([[0, 0]]) == 0.0
+    assert label_skew([[3, 1], [1, 3]]) == 0.25
+    assert label_skew([[2, 2], [5, 5], [0, 0]]) == 0.0
+    assert label_skew([[4, 0, 0], [0, 4, 0], [0, 0, 4]]) == pytest.approx(2 / 3)
+    assert label_skew([]) == label_skew([[0, 0]]) == 0.0
 
 
 @given(COUNTS, st.integers(1, 5), st.randoms())
 def test_the_skew_is_a_share_that_no_order_and_no_scale_changes(counts, factor, rng):
-    found = skew(counts)
+    found = label_skew(counts)
     assert 0 <= found < 1
-    assert skew([[factor * n for n in row] for row in counts]) == pytest.approx(found)
+    assert label_skew([[factor * n for n in row] for row in counts]) == pytest.approx(found)
     order = rng.sample(range(3), 3)
-    assert skew([[row[at] for at in order] for row in counts]) == pytest.approx(found)
-    assert skew(rng.sample(counts, len(counts))) == pytest.approx(found)
+    assert label_skew([[row[at] for at in order] for row in counts]) == pytest.approx(found)
+    assert label_skew(rng.sample(counts, len(counts))) == pytest.approx(found)
 
 
 def cases(count, size, tasks):
@@ -55,7 +55,7 @@ def test_cases_of_every_task_leave_nothing_of_a_skew():
     classes = ["abcd".index(d.task) for d in found]
     settings = Partition(method="dirichlet", alpha=0.1)
     dealt = deal(found, classes, clients=5, alpha=0.1, seed=1)
-    measured = measure_skew(settings, found, classes, dealt, 1)
+    measured = measure_label_skew(settings, found, classes, dealt, 1)
     assert measured.found == 0.0
     assert measured.meant > 0.3
 
@@ -70,9 +70,9 @@ def test_cases_of_every_task_leave_nothing_of_a_skew():
 )
 def test_nothing_is_measured_where_nothing_can_be_lost(settings):
     found = cases(4, 4, ["a", "b"])
-    assert measure_skew(settings, found, [0, 1] * 8, [found], 1) is None
+    assert measure_label_skew(settings, found, [0, 1] * 8, [found], 1) is None
     alone = [replace(d, group="") for d in found]
-    assert measure_skew(Partition(method="dirichlet"), alone, [0, 1] * 8, [alone], 1) is None
+    assert measure_label_skew(Partition(method="dirichlet"), alone, [0, 1] * 8, [alone], 1) is None
 
 
 def test_the_caveat_says_both_and_what_to_set(tmp_path):
@@ -80,11 +80,11 @@ def test_the_caveat_says_both_and_what_to_set(tmp_path):
     config = Simulation(
         base="fedaudit-nano", partition=Partition(method="dirichlet", alpha=0.1, by="task")
     )
-    assert skew_caveats(config, tmp_path) == []
-    write_skew(Skew(0.2, 0.4), tmp_path)
-    assert skew_caveats(config, tmp_path) == []
-    write_skew(Skew(0.08, 0.45), tmp_path)
-    [said] = skew_caveats(config, tmp_path)
+    assert label_skew_caveats(config, tmp_path) == []
+    write_label_skew(LabelSkew(0.2, 0.4), tmp_path)
+    assert label_skew_caveats(config, tmp_path) == []
+    write_label_skew(LabelSkew(0.08, 0.45), tmp_path)
+    [said] = label_skew_caveats(config, tmp_path)
     assert "more alike than partition.alpha = 0.1 means" in said
     assert "shares of each task are 0.08 from everybody's on average (0: alike)" in said
     assert said.endswith("0.45 with partition.whole_groups = false")
@@ -107,7 +107,7 @@ def test_parted_groups_are_skewed_as_alpha_means():
     assert whole.skew.found < 0.5 * whole.skew.meant
     assert parted.skew is None
     counts = [[sum(d.task == task for d in share) for task in tasks] for share in parted.clients]
-    assert skew(counts) == pytest.approx(whole.skew.meant, abs=1e-4)
+    assert label_skew(counts) == pytest.approx(whole.skew.meant, abs=1e-4)
 
 
 def test_a_federation_that_keeps_groups_whole_counts_as_it_did_before():

@@ -11,7 +11,7 @@ from fedaudit.metrics.document_frequency import document_frequency
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedCopies:
+class CanaryCopies:
     """How many of its canaries each client's records hold, and whose records are not at hand."""
 
     given: Mapping[str, int]
@@ -39,7 +39,7 @@ class PlantedCopies:
             )
 
 
-def count_planted(federation: Federation | None, canaries: CanarySet) -> PlantedCopies:
+def count_canary_copies(federation: Federation | None, canaries: CanarySet) -> CanaryCopies:
     """Return how many canaries the records of a federation's clients hold, as far as there are."""
     given: dict[str, int] = {}
     for canary in canaries.planted:
@@ -53,4 +53,4 @@ def count_planted(federation: Federation | None, canaries: CanarySet) -> Planted
             own = [canary for canary in canaries.planted if canary.client == client.id]
             copies = document_frequency([canary.sentence for canary in own], texts)
             found[client.id] = sum(copies[canary.sentence] >= canary.times for canary in own)
-    return PlantedCopies(given, found)
+    return CanaryCopies(given, found)
