@@ -49,8 +49,8 @@ class ContaminationHypotheses:
 
     def tail(self, deviations: float, marks: int) -> float:
         """Return P(chance plus the leak >= so many standard deviations), the largest, never 0."""
-        tails = _tails(self.means, self.variances, deviations, marks)
-        return min(1.0, max(float(tails.max()) + self.error, stouffer.SMALLEST))
+        farthest = _standardized(self.means, self.variances, deviations).max()
+        return min(1.0, max(_tail(farthest, marks) + self.error, stouffer.SMALLEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,9 @@ def contamination_hypotheses(
     deviations = clients.z / clients.spreads
     unexplained = np.zeros(members.shape, dtype=bool)
     for client in np.flatnonzero(groups.any(axis=0)).tolist():
-        tails = _tails(
-            means[:, client], variances[:, client], deviations[client], clients.null_marks[client]
-        )
-        unexplained[:, client] = ~members[:, client] & (tails <= error / len(deviations))
+        beyond = _standardized(means[:, client], variances[:, client], deviations[client])
+        least = _quantile(error / len(deviations), clients.null_marks[client])
+        unexplained[:, client] = ~members[:, client] & (beyond <= least)
     count = unexplained.sum(axis=1)
     impossible = _is_no_booster(members, deviations) | _is_missing(
         means, variances, clients, members, error
@@ -126,16 +125,33 @@ def _is_missing(
     return np.asarray(ndtr(-lacking / np.sqrt(np.maximum(spread, 1.0))) <= error)
 
 
-def _tails(means: Array, variances: Array, deviations: float, marks: int) -> Array:
-    """Return P(chance plus leak >= so many standard deviations), by hypothesis.
+def _standardized(means: Array, variances: Array, deviations: float) -> Array:
+    """Return by how much leaks exceed a Z, in deviations of chance and of what others show by it.
+
+    The probability that chance plus the leak is at least Z grows with it: which hypothesis makes
+    that largest, or too small, can be told without working it out for each.
+    """
+    return np.asarray((means - deviations) / np.sqrt(1 + variances))
+
+
+def _tail(beyond: float, marks: int) -> float:
+    """Return P(chance >= -beyond).
 
     Chance is Student's t with `marks` degrees of freedom, standard normal without any; so is what
     the others show by chance, with another spread.
     """
     from scipy.special import ndtr, stdtr
 
-    beyond = (means - deviations) / np.sqrt(1 + variances)
-    return np.asarray(stdtr(marks, beyond) if marks else ndtr(beyond))
+    return float(stdtr(marks, beyond) if marks else ndtr(beyond))
+
+
+def _quantile(probability: float, marks: int) -> float:
+    """Return where `_tail` has a probability; minus infinity for 0."""
+    from scipy.special import ndtri, stdtrit
+
+    if probability <= 0:
+        return -np.inf
+    return float(stdtrit(marks, probability) if marks else ndtri(probability))
 
 
 def _moments(

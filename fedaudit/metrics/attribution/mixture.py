@@ -22,8 +22,83 @@ NUMBERS = 40_000_000
 NEAREST = 1_500
 """Of these, the ones whose masking strength is nearest to an estimate's own."""
 
-Designs = tuple[Array, npt.NDArray[np.int64], Array]
-"""Designs' shares of each other client's update, their order by strength, sorted strengths."""
+
+@dataclass(frozen=True, slots=True)
+class CoefficientSample:
+    """Coefficients of designs, a column each: what is read at once lies side by side."""
+
+    coefficients: Array
+    """Of every other client, (others, designs)."""
+    squares: Array
+    largest: Array
+    """The largest square of each design."""
+
+    @classmethod
+    def of(cls, designs: Array) -> "CoefficientSample":
+        """Return the sample of coefficients that come as (designs, others)."""
+        coefficients = np.ascontiguousarray(designs.T)
+        squares = np.square(coefficients)
+        return cls(coefficients, squares, squares.max(axis=0, initial=0.0))
+
+    def within(self, limit: float, weights: Array) -> npt.NDArray[np.intp]:
+        """Return the designs that keep the limit, with weights or without.
+
+        It is unknown whether it limited coefficients, as for stored sums, or shares in estimates:
+        either will do. All designs, where most are above it: it may have limited something else.
+        """
+        everything = np.arange(self.squares.shape[1])
+        if not limit:
+            return everything
+        most, top = (limit + 1e-9) ** 2, self.largest.max()
+        shares_within = np.ones(len(everything), dtype=bool)
+        for row, square in zip(self.squares, np.square(weights).tolist(), strict=True):
+            if square * top > most:
+                shares_within &= row * square <= most
+        within = np.flatnonzero(shares_within | (self.largest <= most))
+        return within if len(within) >= NEAREST else everything
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedDesigns:
+    """Designs that an estimate may be, with the weights of updates."""
+
+    sample: CoefficientSample
+    weights: Array
+    indices: npt.NDArray[np.intp]
+    """Of the designs in the sample."""
+    strengths: Array
+    """Of each of these."""
+
+    @classmethod
+    def of(
+        cls, sample: CoefficientSample, weights: Array, indices: npt.NDArray[np.intp]
+    ) -> "WeightedDesigns":
+        """Return these designs of a sample, with their strengths.
+
+        Rounded: the last digits of equal strengths depend on which client has which coefficient.
+        """
+        strengths = np.round(np.square(weights) @ sample.squares, 9)[indices]
+        return cls(sample, weights, indices, strengths)
+
+    def nearest(self, strength: float) -> Array:
+        """Return shares of the NEAREST designs of about this strength, (designs, others).
+
+        The middle ones where many are as strong: with equal weights there are few strengths. The
+        same as in the order of all strengths, which need not be sorted for it.
+        """
+        count = len(self.strengths)
+        margin = 1e-9 * max(1.0, strength)
+        middle = int(
+            (self.strengths < strength - margin).sum() + (self.strengths < strength + margin).sum()
+        )
+        start = max(0, min(middle // 2 - NEAREST // 2, count - NEAREST))
+        end = min(start + NEAREST, count)
+        low, high = np.partition(self.strengths, (start, end - 1))[[start, end - 1]]
+        candidates = np.flatnonzero((self.strengths >= low) & (self.strengths <= high))
+        candidates = candidates[np.argsort(self.strengths[candidates], kind="stable")]
+        first = start - int((self.strengths < low).sum())
+        chosen = self.indices[candidates[first : first + end - start]]
+        return np.ascontiguousarray(self.sample.coefficients[:, chosen].T) * self.weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,72 +126,57 @@ class Mixture:
         designs is unknown, or so large that it makes no difference, coefficients are assumed to
         be normal.
         """
-        if not len(self.designs()[0]):
-            normal = _normal(len(self.weights)) * self.weights
-            return np.asarray(normal * float(self.strength / np.square(self.weights).sum()) ** 0.5)
-        return _nearest(self)
+        return _draws(self)
 
-    def designs(self) -> "Designs":
-        """Return designs' shares, order and strengths; none where coefficients are normal."""
+    def designs(self) -> "WeightedDesigns | None":
+        """Return the designs that the estimate may be; None where coefficients are normal."""
         if self.rule is not None:
             return _shared_designs(self.rule, self.weights)
         too_large = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
         if too_large or self.pairs < 1 or not 1 <= self.others < len(self.weights):
-            nothing = np.zeros(0)
-            return np.zeros((0, len(self.weights))), nothing.astype(np.int64), nothing
+            return None
         return _designs(self.others, self.pairs, self.limit, self.weights)
 
 
 @lru_cache(maxsize=512)
-def _nearest(mixture: Mixture) -> Array:
-    """Return the designs of nearest strength, the middle ones where many are as strong.
-
-    With equal weights there are few different strengths.
-    """
-    shares, order, strength = mixture.designs()
-    margin = 1e-9 * max(1.0, mixture.strength)
-    bounds = np.searchsorted(strength, (mixture.strength - margin, mixture.strength + margin))
-    middle = int(bounds.sum()) // 2
-    start = max(0, min(middle - NEAREST // 2, len(shares) - NEAREST))
-    return shares[order[start : start + NEAREST]]
+def _draws(mixture: Mixture) -> Array:
+    if (designs := mixture.designs()) is not None:
+        return designs.nearest(mixture.strength)
+    weights = np.array(mixture.weights)
+    scale = (mixture.strength / np.square(weights).sum()) ** 0.5
+    return np.asarray(_normal(len(weights)) * weights * scale)
 
 
 @lru_cache(maxsize=8)
-def _designs(mask_size: int, pairs: int, limit: float, weights: tuple[float, ...]) -> Designs:
-    """Return designs' shares of each other's update, their order by strength, sorted strengths.
-
-    Designs above the limit are left out, unless most are: it may have limited something else. It
-    is unknown whether it limited coefficients, as for stored sums, or shares in estimates: either
-    will do.
-    """
-    coefficients = _sample(len(weights), mask_size, pairs)
-    shares = coefficients * weights
-    most = (limit or np.inf) + 1e-9
-    within = (np.abs(shares).max(axis=1) <= most) | (np.abs(coefficients).max(axis=1) <= most)
-    if within.sum() >= NEAREST:
-        shares = shares[within]
-    return _ordered(shares)
+def _designs(
+    mask_size: int, pairs: int, limit: float, weights: tuple[float, ...]
+) -> WeightedDesigns:
+    sample, weight = _sample(len(weights), mask_size, pairs), np.array(weights)
+    return WeightedDesigns.of(sample, weight, sample.within(limit, weight))
 
 
-@lru_cache(maxsize=256)
-def _shared_designs(rule: SharedSetsRule, weights: tuple[float, ...]) -> Designs:
-    """Return the same for sets that a round shares."""
-    draws = min(DRAWS, NUMBERS // len(weights))
-    return _ordered(shared_sets_distribution.coefficients(rule, draws) * weights)
-
-
-def _ordered(shares: Array) -> Designs:
-    # Rounded: the last digits of equal strengths depend on which client has which coefficient.
-    strength = np.round(np.square(shares).sum(axis=1), 9)
-    order = np.argsort(strength, kind="stable")
-    return shares, order, strength[order]
+@lru_cache(maxsize=64)
+def _shared_designs(rule: SharedSetsRule, weights: tuple[float, ...]) -> WeightedDesigns | None:
+    """Return the designs of sets that a round shares; None where no sets follow the rule."""
+    sample = _shared_sample(rule, min(DRAWS, NUMBERS // len(weights)))
+    count = sample.coefficients.shape[1]
+    if not count:
+        return None
+    return WeightedDesigns.of(sample, np.array(weights), np.arange(count))
 
 
 @lru_cache(maxsize=4)
-def _sample(pool_size: int, mask_size: int, pairs: int) -> Array:
-    """Return the coefficients of designs over `pool_size` other clients, (draws, pool_size)."""
+def _shared_sample(rule: SharedSetsRule, draws: int) -> CoefficientSample:
+    return CoefficientSample.of(shared_sets_distribution.coefficients(rule, draws))
+
+
+@lru_cache(maxsize=4)
+def _sample(pool_size: int, mask_size: int, pairs: int) -> CoefficientSample:
+    """Return the coefficients of designs over `pool_size` other clients."""
     draws = min(DRAWS, NUMBERS // (2 * pairs * pool_size))
-    return subset_design.sample_coefficients(pool_size + 1, mask_size, pairs, draws=draws)
+    return CoefficientSample.of(
+        subset_design.sample_coefficients(pool_size + 1, mask_size, pairs, draws=draws)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
 from fedaudit.metrics.attribution.known_contamination import (
     GAINS,
     MIN_BOOSTED_Z,
     ClientStatistics,
+    ContaminationHypotheses,
     RoundShares,
     contamination_hypotheses,
 )
@@ -247,3 +249,16 @@ def test_it_does_not_matter_who_comes_first(seed, order):
     )
     for at, who in enumerate(order):
         assert mixed[at].tail(8.0, 0) == pytest.approx(first[who].tail(8.0, 0), rel=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-3, 12), st.floats(0, 4)), min_size=1, max_size=6),
+    st.floats(0, 9),
+    st.sampled_from([0, 4, 256]),
+)
+def test_the_largest_probability_is_that_of_one_hypothesis_after_another(leak, z, marks):
+    means, variances = (np.array(values) for values in zip(*leak, strict=True))
+    beyond = [(z - mean) / math.sqrt(1 + variance) for mean, variance in leak]
+    each = [stats.t.sf(at, marks) if marks else stats.norm.sf(at) for at in beyond]
+    found = ContaminationHypotheses(means, variances, 1e-3).tail(z, marks)
+    assert found == pytest.approx(min(1.0, max(each) + 1e-3))

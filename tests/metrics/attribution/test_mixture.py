@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaudit.metrics.attribution import mixture
+from fedaudit.metrics.attribution import mixture, subset_design
 from fedaudit.metrics.attribution.mixture import Mixture
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
@@ -51,3 +51,33 @@ def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
         np.testing.assert_array_equal(
             Mixture(weights=(1.0,) * 9, strength=0.8, **odd).draws(), plain
         )
+
+
+def slow_draws(own: Mixture) -> np.ndarray:
+    """Of all designs, within the limit and sorted by strength, the NEAREST about the own one."""
+    count = len(own.weights)
+    sample = subset_design.sample_coefficients(
+        count + 1, own.others, own.pairs, draws=mixture.DRAWS
+    )
+    shares = sample * own.weights
+    kept = [
+        max(abs(c)) <= own.limit + 1e-9 or max(abs(s)) <= own.limit + 1e-9
+        for c, s in zip(sample, shares, strict=True)
+    ]
+    if own.limit and sum(kept) >= mixture.NEAREST:
+        shares = shares[kept]
+    strengths = [round(sum(s * s for s in row), 9) for row in shares.tolist()]
+    order = sorted(range(len(shares)), key=lambda at: strengths[at])
+    tie = 1e-9 * max(1, own.strength)
+    below, upto = (sum(s < own.strength + at for s in strengths) for at in (-tie, tie))
+    start = (below + upto) // 2 - mixture.NEAREST // 2
+    start = max(0, min(start, len(shares) - mixture.NEAREST))
+    return shares[order[start : start + mixture.NEAREST]]
+
+
+@pytest.mark.parametrize("strength", [0.01, 0.8, 2.4, 100.0])
+@pytest.mark.parametrize("limit", [0.0, 0.05, 0.4])
+@pytest.mark.parametrize("weights", [(1.0,) * 9, (0.3, 2.5, 1.0, 0.7, 4.0, 1.0)])
+def test_the_designs_are_those_of_a_slow_search(weights, limit, strength):
+    own = Mixture(weights=weights, strength=strength, others=3, pairs=5, limit=limit)
+    np.testing.assert_allclose(own.draws(), slow_draws(own), atol=1e-12)
