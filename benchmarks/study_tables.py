@@ -1,12 +1,13 @@
 """The tables of a study in its page, as its report has them: no number in them is typed by hand.
 
-    python benchmarks/study_tables.py REPORT docs/cross.md    writes tables, pictures' data and page
+    python benchmarks/study_tables.py REPORT docs/cross.md [--again REPORT]
 
-A page may have three places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
-trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, and
-between `<!-- figures -->` and `<!-- end of figures -->` for its numbers beside ours. What they need
-of the report is kept beside the page, in docs/studies/. A test makes them anew from what is kept
-and compares.
+A page may have four places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
+trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, between
+`<!-- other seeds -->` and `<!-- end of other seeds -->` for the claims that come out differently in
+a report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -->` for the paper's
+numbers beside ours. What they need of the reports is kept beside the page, in docs/studies/. A test
+makes them anew from what is kept and compares.
 """
 
 import argparse
@@ -22,13 +23,16 @@ from fedaudit.report.tables.comparison import tradeoffs
 TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"
 FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
 CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
+OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
 CONFIG = ("profile", "scale", "quick", "seeds", "tradeoffs", "figures")
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
 
-def kept_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a report its tables are made of."""
+def kept_report(
+    report: Mapping[str, Any], again: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what its tables are made of, of a report and of one of other seeds."""
     config = report["run"]["config"]
     cells = []
     if config.get("tradeoffs"):
@@ -39,7 +43,18 @@ def kept_report(report: Mapping[str, Any]) -> dict[str, Any]:
             for column in columns
             if (cell := tradeoffs.find_measurement(rows, column)) is not None
         ]
+    other_seeds = (
+        {
+            "seeds": again["run"]["config"]["seeds"],
+            "claims": {
+                c["id"]: {"holds": c["holds"], "detail": c["detail"]} for c in again["claims"]
+            },
+        }
+        if again
+        else {}
+    )
     return {
+        **({"again": other_seeds} if again else {}),
         "run": {
             "started": report["run"]["started"],
             "config": {name: config[name] for name in CONFIG if name in config},
@@ -57,6 +72,8 @@ def page_with_table(page: str, kept: Mapping[str, Any]) -> str:
         page = _with_block(page, TRADEOFFS, "\n".join(lines).strip("\n"))
     if CLAIMS[0] in page:
         page = _with_block(page, CLAIMS, "\n".join(_claim_lines(kept)))
+    if OTHER_SEEDS[0] in page:
+        page = _with_block(page, OTHER_SEEDS, "\n".join(_other_seeds_lines(kept)))
     if FIGURES[0] in page:
         page = _with_block(page, FIGURES, "\n".join(_figure_lines(kept)))
     return page
@@ -73,7 +90,7 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield how the claims were measured, how many hold, and each of them."""
     config, claims = kept["run"]["config"], kept["claims"]
     seeds = config.get("seeds", ())
-    words = f"fedaudit reproduce {config['profile']}{' --quick' * bool(config.get('quick'))}"
+    words = _command(config)
     if seeds:
         words += f" --seeds {len(seeds)}"
     count = Counter(claim["holds"] for claim in claims)
@@ -88,6 +105,35 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     for claim in claims:
         cells = (claim["statement"], claim["detail"] or "-", claim["source"])
         yield f"| {HOLDS[claim['holds']]} | {' | '.join(map(escape, cells))} |"
+
+
+def _command(config: Mapping[str, Any]) -> str:
+    return f"fedaudit reproduce {config['profile']}{' --quick' * bool(config.get('quick'))}"
+
+
+def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how many claims come out the same with other seeds, and the others of them."""
+    seeds, other = kept["again"]["seeds"], kept["again"]["claims"]
+    own_seeds = kept["run"]["config"]["seeds"]
+    pairs = [(claim, other[claim["id"]]) for claim in kept["claims"]]
+    turned = [(claim, again) for claim, again in pairs if claim["holds"] != again["holds"]]
+    over = sum(None not in (claim["holds"], again["holds"]) for claim, again in turned)
+    yield (
+        f"With seeds {', '.join(map(str, seeds))} (`{_command(kept['run']['config'])} "
+        f"--seeds {len(seeds)} --seed {seeds[0]}`) {len(pairs) - len(turned)} of {len(pairs)} "
+        f"claims come out the same, and {over or 'none'} of those that hold or fail turn over."
+        + "".join(f" Seed {seed} is in both." for seed in seeds if seed in own_seeds)
+    )
+    if turned:
+        yield ""
+        yield "| claim of the paper | with the first seeds | with the others |"
+        yield "| --- | --- | --- |"
+    for claim, again in turned:
+        cells = (
+            escape(claim["statement"]),
+            *(f"{HOLDS[one['holds']]}: {escape(one['detail'] or '-')}" for one in (claim, again)),
+        )
+        yield f"| {' | '.join(cells)} |"
 
 
 def _figure_lines(kept: Mapping[str, Any]) -> Iterator[str]:
@@ -110,8 +156,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("report", type=Path)
     parser.add_argument("page", type=Path)
+    parser.add_argument("--again", type=Path, help="a report of other seeds, judged alike")
     given = parser.parse_args()
-    kept = kept_report(json.loads(given.report.read_text("utf-8")))
+    kept = kept_report(
+        json.loads(given.report.read_text("utf-8")),
+        json.loads(given.again.read_text("utf-8")) if given.again else None,
+    )
     path = kept_path(given.page)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")

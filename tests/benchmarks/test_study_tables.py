@@ -56,3 +56,23 @@ def test_claims_and_figures_are_those_of_the_report():
 def test_a_study_of_one_seed_says_so():
     page = made["page_with_table"](PAGE, made["kept_report"](report()))
     assert "`fedaudit reproduce toy` (2026-01-02; one seed): 1 claims hold" in page
+
+
+def test_claims_that_turn_over_with_other_seeds_are_told():
+    page = "<!-- other seeds -->\n<!-- end of other seeds -->\n"
+    first, again = report(quick=True, seeds=[2, 3]), report(quick=True, seeds=[3, 4])
+    written = made["page_with_table"](page, made["kept_report"](first, again))
+    told = (
+        "With seeds 3, 4 (`fedaudit reproduce toy --quick --seeds 2 --seed 3`) 3 of 3 claims come "
+        "out the same, and none of those that hold or fail turn over. "
+        "Seed 3 is in both."
+    )
+    assert written.splitlines()[1:-1] == [told]
+    again["claims"][0]["holds"] = False
+    again["claims"][2] |= {"holds": True, "detail": "3 > 1"}
+    written = made["page_with_table"](page, made["kept_report"](first, again))
+    assert "1 of 3 claims come out the same, and 1 of those that hold or fail turn over" in written
+    assert written.splitlines()[-3:-1] == [
+        "| x &gt; y &#124; z | holds: 2 &gt; 1 | **fails**: 2 &gt; 1 |",
+        "| z | open: - | holds: 3 &gt; 1 |",
+    ]
