@@ -5,9 +5,9 @@
 A page may have four places: between `<!-- trade-offs -->` and `<!-- end -->` for the table of
 trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, between
 `<!-- other seeds -->` and `<!-- end of other seeds -->` for the claims that come out differently in
-a report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -->` for the paper's
-numbers beside ours. What they need of the reports is kept beside the page, in docs/studies/. A test
-makes them anew from what is kept and compares.
+a report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -->` for its numbers
+beside ours. What they need of the reports is kept beside the page, in docs/studies/. A test makes
+them anew from what is kept and compares.
 """
 
 import argparse
