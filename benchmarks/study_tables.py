@@ -9,6 +9,30 @@ report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -
 beside ours. What they need of the reports is kept beside the page, in docs/studies/. A test makes
 them anew from what is kept and compares.
 """
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedaudit.report.renderers.markdown_blocks import escape, table_lines
+from fedaudit.report.tables.comparison import tradeoffs
+
+TRADEOFFS = "<!-- trade-offs -->\n", "<!-- end -->"
+FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
+CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
+OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
+ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
+CONFIG = ("profile", "scale", "quick", "seeds", "tradeoffs", "figures")
+HOLDS = {True: "holds", False: "**fails**", None: "open"}
+
+
+def kept_report(
+    report: Mapping[str, Any], again: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what its tables are made of, of a report and of one of other seeds."""
     config = report["run"]["config"]
     cells = []
     if config.get("tradeoffs"):
