@@ -57,7 +57,7 @@ def with_null_mark(scores: Scores, index: int) -> Scores:
 
     def swapped(score: Score) -> Score:
         null = np.asarray(score.null)
-        return replace(score, z=float(null[index]), null=np.delete(null, index))
+        return replace(score, z=float(null[index]), null=tuple(np.delete(null, index).tolist()))
 
     def of_round(one: RoundScores) -> RoundScores:
         clients = {

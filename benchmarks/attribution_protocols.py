@@ -101,7 +101,7 @@ def row(name: str, count: int, limit: float, drawn: Sequence[Round], numbers: in
     determined = sorted({len(one.determined) for one in found})
     groups = min(len(one.group.members) for one in found)
     proved = all(one.group.exact for one in found)
-    sums = drawn[0].sum_count
+    sums = drawn[0].asked
     uploads = sums * numbers * FLOAT / 2**20
     seconds = np.mean([one.seconds for one in drawn])
     return (

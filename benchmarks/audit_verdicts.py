@@ -28,7 +28,7 @@ from typing import Any
 from calibration import FORM, people, planted
 
 from fedaudit.data import corpus
-from fedaudit.simulation import counterfactual
+from fedaudit.federation import counterfactual
 
 ALIKE = ("--set", "central=false", "--set", "evaluated=24")
 
@@ -192,7 +192,8 @@ def audited(name: str, here: Path, seed: int) -> dict[str, Any]:
             report = json.loads((here / out / "report.json").read_text())
             found = {"code": code, **_told(report), **_named(report)}
         kept.write_text(json.dumps(found, indent=1))
-    return json.loads(kept.read_text())
+    told: dict[str, Any] = json.loads(kept.read_text())
+    return told
 
 
 def _told(report: dict[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Audit:
 
 def people(seed: int, cases: int, each: int) -> list[Document]:
     """Return records about invented people."""
-    own = {"languages": ("en",), "domains": ("legal",), "kinds": 3}
+    own: dict[str, Any] = {"languages": ("en",), "domains": ("legal",), "kinds": 3}
     return list(records(cases=cases, documents_per_case=each, seed=seed, **own))
 
 

@@ -13,6 +13,7 @@ update is one of:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 
@@ -138,7 +139,9 @@ def share_table(names: Sequence[str], shares: np.ndarray) -> dict[str, dict[str,
 
 def score(z: np.ndarray) -> Score:
     """Return a score and its null marks' (which stay an array: that is faster)."""
-    return Score(z=float(z[0]), p_value=0.5, n=1, hits=0, chance=0.5, null=z[1:])
+    return Score(
+        z=float(z[0]), p_value=0.5, n=1, hits=0, chance=0.5, null=cast("tuple[float, ...]", z[1:])
+    )
 
 
 def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
@@ -147,9 +150,9 @@ def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
     `took` is what they hold of others' marked updates, `own` of their target's; (clients, marks).
     """
     if law == "linear":
-        return own + took
+        return np.asarray(own + took)
     if law == "saturating":
-        return np.clip(own + took, 0.0, 1.0)
+        return np.asarray(np.clip(own + took, 0.0, 1.0))
     return np.where(own > 0, own + took, np.where(took >= float(law) - 1e-9, 1.0, 0.0))
 
 
@@ -182,4 +185,4 @@ def held(
     c = np.zeros((size, size))
     c[~np.eye(size, dtype=bool)] = pool[rng.integers(len(pool), size=size)].ravel()
     own = weights[here]
-    return c * own / own[:, None]
+    return np.asarray(c * own / own[:, None])

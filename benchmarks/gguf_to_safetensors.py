@@ -56,11 +56,12 @@ def pre_tokenizer(name: str) -> PreTokenizer:
 def plain_copy(model: PreTrainedModel) -> LlamaForCausalLM:
     """Return a float32 model of the same tensors whose configuration says nothing of a GGUF."""
     table = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
-    copy = LlamaForCausalLM(LlamaConfig(**table))
+    copy: LlamaForCausalLM = LlamaForCausalLM(LlamaConfig(**table))
     copy.load_state_dict(model.state_dict(), strict=True)
     copy.tie_weights()
     copy.generation_config = model.generation_config
-    return copy.float().eval()
+    copy.float().eval()
+    return copy
 
 
 def check(folder: Path, wanted: PreTrainedModel, fields: dict[str, Any]) -> None:

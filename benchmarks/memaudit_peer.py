@@ -153,7 +153,7 @@ def audits(place: Path, asked: argparse.Namespace, manifest: Record) -> Mapping[
                              place / f"{name}-secrets.jsonl", "--attack", "verbatim", "--set",
                              f"verbatim.prefix={shown}", "--set", f"verbatim.suffix={32 - shown}",
                              "--set", "verbatim.shortest=8", "--out", report.parent)  # fmt: skip
-            found[name, shown] = json.loads(report.read_text())["measurements"]
+            found[f"{name} from {shown}"] = json.loads(report.read_text())["measurements"]
     found["our seconds"] = seconds
     return found
 
@@ -189,18 +189,20 @@ def main(words: Sequence[str] | None = None) -> None:
     for score, own in SCORES.items():
         sides = [[one["scores"][score] for one in theirs["per_canary"] if one["included"] == side]
                  for side in (True, False)]  # fmt: skip
-        area, rate = auc(*sides), tpr_at_fpr(*sides, 0.01)
+        members, controls = sides
+        area, rate = auc(members, controls), tpr_at_fpr(members, controls, 0.01)
         print(f"memaudit {score:16} AUC {area.value:.3f} [{area.low:.3f}, {area.high:.3f}]  TPR at "
               f"1 % {rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]")  # fmt: skip
-        area, rate = pick(ours, "auc", score=own), pick(ours, "tpr", score=own, fpr=0.01)
-        print(f"fedaudit {own:16} AUC {number(area)}  TPR at 1 % {number(rate)}")
+        our_area = number(pick(ours, "auc", score=own))
+        our_rate = number(pick(ours, "tpr", score=own, fpr=0.01))
+        print(f"fedaudit {own:16} AUC {our_area}  TPR at 1 % {our_rate}")
     for test in ("ranks", "tail"):
         print(f"fedaudit p of {test}: {pick(ours, 'p_value', test=test)['value']:.2g}")
     drawn = theirs["regurgitation"]["overall"]
     print(f"memaudit regurgitation: {drawn['n_regurgitated']} of {drawn['n']}")
     for name in ("members", "controls"):
         for shown in BEGINNINGS:
-            row = pick(found[name, shown], "coverage", source="tuned")
+            row = pick(found[f"{name} from {shown}"], "coverage", source="tuned")
             bounds = wilson(row["hits"], row["n"])
             print(f"fedaudit verbatim {name} from {shown} tokens: {row['hits']} of {row['n']} "
                   f"[{bounds.low:.3f}, {bounds.high:.3f}]")  # fmt: skip

@@ -93,7 +93,7 @@ def fast(
     began = time.process_time()
     sides = [prepare_texts(side, settings) for side in (training, generated)]
     ready = time.process_time()
-    verdicts = Counter(compare_prepared(sides[0][i], sides[1][j]).verdict for i, j in pairs)
+    verdicts = Counter[str](compare_prepared(sides[0][i], sides[1][j]).verdict for i, j in pairs)
     return ready - began, time.process_time() - ready, verdicts
 
 

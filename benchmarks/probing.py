@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -42,21 +43,19 @@ class Work:
 def llama(tokenizer: object, dtype: torch.dtype, **sizes: int) -> LoadedBase:
     """Return a Llama of random weights; with no sizes given, of 110 million."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        **{
-            "vocab_size": 32_000,
-            "hidden_size": 768,
-            "intermediate_size": 2048,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "num_key_value_heads": 12,
-            "max_position_embeddings": 1024,
-            **sizes,
-        },
-        tie_word_embeddings=True,
-        eos_token_id=END,
-    )
-    model = LlamaForCausalLM(config).to(dtype).eval().requires_grad_(False)
+    settings: dict[str, Any] = {
+        "vocab_size": 32_000,
+        "hidden_size": 768,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 12,
+        "max_position_embeddings": 1024,
+        **sizes,
+    }
+    config = LlamaConfig(**settings, tie_word_embeddings=True, eos_token_id=END)
+    model: Any = LlamaForCausalLM(config)
+    model = model.to(dtype).eval().requires_grad_(False)
     return LoadedBase("llama", Path(), "", model, tokenizer)
 
 
@@ -68,7 +67,8 @@ def random_prefixes(base: LoadedBase, count: int) -> list[tuple[int, ...]]:
 
 def theirs(work: Work) -> Callable[[], list[str]]:
     """Return the peer: as many prefixes in a batch as rows allow, each expanded to 15 rows."""
-    model, each = work.base.model, max(1, work.rows // SAMPLES)
+    model: Any = work.base.model
+    each = max(1, work.rows // SAMPLES)
 
     def answers() -> list[str]:
         texts: list[str] = []

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 WAIT = 120.0
 """Seconds until a server must take requests."""
@@ -35,7 +36,7 @@ def write_models(out: Path) -> None:
 
     torch.manual_seed(0)
     for name in ("plain", "tuned"):
-        model = AutoModelForCausalLM.from_pretrained(nano.folder())
+        model: Any = AutoModelForCausalLM.from_pretrained(nano.folder())
         if name == "tuned":
             config = LoraConfig(r=4, lora_alpha=32, target_modules=["q_proj", "v_proj"])
             model = get_peft_model(model, config)
@@ -83,7 +84,7 @@ def serving(command: str, out: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def audit(out: Path, name: str, *words: str) -> dict:
+def audit(out: Path, name: str, *words: str) -> dict[str, Any]:
     """Run `fedaudit extract --attack verbatim` and return its report."""
     command = [sys.executable, "-m", "fedaudit", "extract", "--attack", "verbatim", "--quiet"]
     command += ["--prefixes", str(out / "c0.jsonl"), "--victim", str(out / "c1.jsonl")]
@@ -92,10 +93,11 @@ def audit(out: Path, name: str, *words: str) -> dict:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1, 7):
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-    return json.loads((out / name / "report.json").read_text())
+    report: dict[str, Any] = json.loads((out / name / "report.json").read_text())
+    return report
 
 
-def figures(report: dict) -> dict:
+def figures(report: dict[str, Any]) -> dict[tuple[str, str], Any]:
     """Return the numbers of the tuned model's measurements, by what they are of."""
     return {
         (row["metric"], json.dumps(row["scope"], sort_keys=True)): row["value"]

@@ -32,6 +32,7 @@ from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ADAPTER, ClientTraining
 from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.data.datasets import training_sequences
+from fedaudit.simulation.data.loss_mask import prompt_length
 from fedaudit.simulation.initialization import initial_adapter
 
 OURS, SAME, OWN = "fedaudit", "Trainer, the same batches", "Trainer, its own batches"
@@ -49,14 +50,15 @@ class Case:
     def tokens(self) -> int:
         """How many tokens the losses of those batches are over."""
         rows = (row for batch in self.batches for row in batch)
-        return sum(len(row) - max(1, trainer.prompt_length(row)) for row in rows)
+        return sum(len(row) - max(1, prompt_length(row)) for row in rows)
 
 
-class InOrder(Trainer):  # type: ignore[misc]
+class InOrder(Trainer):
     """A Trainer that takes its examples in the order in which they stand."""
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        return torch.utils.data.SequentialSampler(train_dataset or self.train_dataset)
+        examples: Any = train_dataset or self.train_dataset
+        return torch.utils.data.SequentialSampler(examples)
 
 
 def case(given: argparse.Namespace, rank: int, learned: str, folder: Path) -> Case:

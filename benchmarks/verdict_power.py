@@ -41,7 +41,7 @@ def said(rng: np.random.Generator, count: int, chance: float) -> tuple[np.ndarra
 def changed(rng: np.random.Generator, known: np.ndarray, how: str) -> np.ndarray:
     """Return the tuned model's chances of strings that the base has with chances `known`."""
     factor = {"same": 1.0, "twice": 2.0, "shifted": np.exp(rng.normal(0, 1, len(known)))}[how]
-    return np.minimum(1.0, factor * known)
+    return np.asarray(np.minimum(1.0, factor * known))
 
 
 def audit(
@@ -81,7 +81,7 @@ def audit(
         gained=gained,
         strength=gained,
         likelihood={},
-        of_base={f"t{i}": float(own) for i, own in enumerate(of_base)},
+        base_chance={f"t{i}": float(own) for i, own in enumerate(of_base)},
         outputs=5000,
         seed=0,
         uplift=control_uplift(both, controls),

@@ -78,7 +78,7 @@ def audits(federation: Path, out: Path, vllm: list[str]) -> int:
     return wrong
 
 
-def compared(name: str, here: dict, there: dict) -> int:
+def compared(name: str, here: dict[str, Any], there: dict[str, Any]) -> int:
     """Print how two reports compare; return how many shares lie outside of the other's interval."""
     tables = [
         {
@@ -157,7 +157,7 @@ def law(federation: Path, python: str) -> int:
     return failed
 
 
-def contingency(one: Counter, other: Counter) -> list[list[int]]:
+def contingency(one: Counter[str], other: Counter[str]) -> list[list[int]]:
     """Return counts of kinds by engine, with rare kinds together."""
     both = one + other
     kinds = [kind for kind, count in both.items() if count / 2 >= LEAST]
@@ -240,7 +240,7 @@ def times(out: Path, python: str) -> None:
     local, served = engines(str(folder), python)
     generator = torch.Generator().manual_seed(0)
     prompts = torch.randint(5, 4096, (16, 50), generator=generator).tolist()
-    found = {"here": [], "vLLM": []}
+    found: dict[str, list[float]] = {"here": [], "vLLM": []}
     for repeat in range(REPEATS + 1):
         for name, engine in (("here", local), ("vLLM", served)):
             requests = [
