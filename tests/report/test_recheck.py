@@ -15,6 +15,7 @@ from memorized_report import document as memorized
 from rich.console import Console
 from test_any_report import measurements
 
+from fedaudit.api.records import Measurement
 from fedaudit.report.document import dumps, validate
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.verdict.policy import RULE
@@ -174,6 +175,13 @@ def test_nobody_can_state_another_status_unseen(rows, status):
     assert (recheck(altered).holds is False) == changed
 
 
+def beyond(count, n):
+    scope = {"set": "beyond-reach"}
+    return Measurement(
+        kind="extraction", plugin="contextual", metric="targets", value=count, n=n, scope=scope
+    )
+
+
 # One measurement of every kind of what is judged, and what today's rule says of it. When this test
 # fails on purpose, raise RULE and write the new statuses here.
 JUDGED = {
@@ -185,12 +193,14 @@ JUDGED = {
         "too few": ([coverage(0, 5, source="tuned-not-base"), coverage(0, 5, source="base"),
                      coverage(0, 300, source="control")], "inconclusive"),
         "guessed": (inferred(), "pass"),
+        "beyond reach": ([coverage(0, 100, source="tuned-not-base"), coverage(0, 100, source="base"),
+                          coverage(0, 300, source="control"), beyond(101, 201)], "inconclusive"),
     }
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", JUDGED[RULE])
 def test_the_rule_has_its_number(name):
-    assert RULE == 4
+    assert RULE == 5
     rows, status = JUDGED[RULE][name]
     assert read(example(measurements=rows, findings=()))["verdict"]["status"] == status

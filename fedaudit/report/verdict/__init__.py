@@ -27,5 +27,6 @@
   texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is
   flagged.
+* `reach`: Whether an attack's answers had room for most of what the victim alone has.
 * `recheck`: Whether a report's verdict is the one that follows from its own measurements.
 """

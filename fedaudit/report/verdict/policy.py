@@ -15,6 +15,7 @@ from fedaudit.report.verdict import (
     membership,
     membership_limit,
     memorization,
+    reach,
 )
 from fedaudit.report.verdict.classes import KINDS, class_of
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
@@ -22,7 +23,7 @@ from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test
 from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
 from fedaudit.report.verdict.judgement import Judgement
 
-RULE = 4
+RULE = 5
 """The number of this rule, which goes up whenever the same measurements may be judged otherwise, or
 in other words.
 
@@ -163,6 +164,7 @@ def _judge_separately(
         *exposure.judge_exposure(measurements, policy),
         *epsilon.judge_epsilon(measurements),
         *membership.judge_membership(judged_rows, policy),
+        *reach.judge_reach(judged_rows),
     ]
 
 
