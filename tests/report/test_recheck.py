@@ -193,7 +193,8 @@ JUDGED = {
         "too few": ([coverage(0, 5, source="tuned-not-base"), coverage(0, 5, source="base"),
                      coverage(0, 300, source="control")], "inconclusive"),
         "guessed": (inferred(), "pass"),
-        "beyond reach": ([coverage(0, 100, source="tuned-not-base"), coverage(0, 100, source="base"),
+        "beyond reach": ([coverage(0, 100, source="tuned-not-base"),
+                          coverage(0, 100, source="base"),
                           coverage(0, 300, source="control"), beyond(101, 201)], "inconclusive"),
     }
 }  # fmt: skip
