@@ -1,6 +1,6 @@
 """Whether `fedaudit audit` gives the right verdict where the truth is known, seed by seed.
 
-    python benchmarks/audit_verdicts.py --out DIR [--seeds 11 12 13] [--case leak ...]
+    python benchmarks/audit_verdicts.py --out DIR [--seeds 11 12 13] [--case leak]
 
 Small federations of invented courts are trained on the built-in model (kept in DIR, as all reports
 are: a run goes on where another stopped), then audited by the command, under its default policy:
