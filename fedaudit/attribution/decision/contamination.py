@@ -142,18 +142,20 @@ def _others_marks(
 
     from fedaudit.metrics.attribution.contamination import RoundEvidence
 
-    signal_share = max((evidence.signal_share for evidence in others.values()), default=0.0)
     rounds = []
     for r in scores.rounds:
         if client in r.clients:
             names = other_participants(r, client)
             beyond = [_shown_score(r, name, mark, others[name]) for name in names]
             table = [[name in group for name in names] for group in groups]
+            candidates = groups[-1] if groups else ()
+            alone = [[name == candidate for name in names] for candidate in candidates]
             rounds.append(
                 RoundEvidence(
                     scores=np.array(beyond, dtype=np.float64),
                     groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
-                    signal_share=signal_share,
+                    alone=np.array(alone, dtype=np.float64).reshape(len(alone), len(names)),
+                    errors=np.array([others[name].signal_share for name in names]),
                 )
             )
     return rounds

@@ -24,6 +24,10 @@ STEPS = 8
 """Steps of the grid of Z, for each standard deviation by chance."""
 FARTHEST = 2_000
 """Standard deviations at which a round's leak ends on the grid: no score is as far (`scores`)."""
+ERROR_GROUPS = 6
+"""Groups of draws whose errors are told apart."""
+LEAST_ERROR = 0.5
+"""An error of fewer steps of the grid makes no difference."""
 CLOSE = 1e-9
 """Shares that differ by no more are the same."""
 
@@ -66,8 +70,11 @@ class RoundEvidence:
     """Of each participant, beyond chance and at least 0."""
     groups: Array
     """Who belongs to each group that may be the marked clients: (groups, participants)."""
-    signal_share: float
-    """Which share of the strongest client's score counts as a mark, and may be off by chance."""
+    alone: Array
+    """Each of the clients that may be the only marked one: (candidates, participants)."""
+    errors: Array
+    """By how much each score may be off by chance, in standard deviations of one: which share of it
+    counts as a mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,8 @@ def leak_distributions(
 
     `mixtures` are of the estimates of the rounds that it took part in, `marks` has for each mark
     how the others show it in these rounds, `spreads` is the standard deviation of Z by chance, by
-    mark. There is one for each of `responses`, and where it starts at a share for each group.
+    mark. There is one for each of `responses` and each of its sources: in proportion all the others,
+    and each candidate alone; at once from a share on, each group.
     """
     return [
         _mark_distributions(mixtures, rounds, spread, responses)
@@ -158,23 +166,61 @@ def _leaks(
     """
     end = float(FARTHEST * STEPS)
     most = float(np.rint(min(shown.scores.max() * scale, end)))
-    steps = np.rint(np.clip(draws @ shown.scores * scale, -end, end))
+    # What others show may come from one of them: in proportion, all count or one alone.
+    sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
+    amounts = np.rint(np.clip(draws @ (shown.scores[:, None] * sources) * scale, -end, end))
+    errors = error * np.sqrt(np.square(draws) @ np.square(shown.errors[:, None] * sources))
+    steps, largest_error = amounts[:, 0], error * float(shown.errors.max(initial=0.0))
     shares = draws @ shown.groups.T
     for response in responses:
         if response.start is None:
-            yield _counted(np.maximum(steps, response.minimum))
+            for amount, deviations in zip(amounts.T, errors.T, strict=True):
+                counts = amount > response.minimum
+                yield _in_proportion(
+                    np.maximum(amount, response.minimum), np.where(counts, deviations, 0.0)
+                )
         else:
             for share in shares.T:
                 reached = share >= response.start - CLOSE
-                yield _at_once(
-                    np.maximum(steps[reached], most), len(steps), error * shown.signal_share
-                )
+                yield _at_once(np.maximum(steps[reached], most), len(steps), largest_error)
 
 
 def _counted(responses: Array) -> Leak:
     whole = responses.astype(np.int64)
     first = int(whole.min())
     return first, np.bincount(whole - first) / len(responses)
+
+
+def _in_proportion(responses: Array, deviations: Array) -> Leak:
+    """Return the distribution of answers that are off by an error of their own.
+
+    An estimate that holds an update more than once is off by more than its score. Draws of about
+    the same error are taken together, with the largest of theirs.
+    """
+    if deviations.max(initial=0.0) < LEAST_ERROR:
+        return _counted(responses)
+    order = np.argsort(deviations, kind="stable")
+    parts = [
+        (*_counted(responses[rows]), _kernel(_rounded(deviations[rows[-1]])), len(rows))
+        for rows in np.array_split(order, ERROR_GROUPS)
+        if len(rows)
+    ]
+    low = min(first - len(kernel) // 2 for first, _, kernel, _ in parts)
+    high = max(
+        first + len(own) + len(kernel) - 1 - len(kernel) // 2 for first, own, kernel, _ in parts
+    )
+    distribution = np.zeros(high - low)
+    for first, own, kernel, count in parts:
+        start = first - len(kernel) // 2 - low
+        distribution[start : start + len(own) + len(kernel) - 1] += np.convolve(own, kernel) * (
+            count / len(responses)
+        )
+    return low, distribution
+
+
+def _rounded(deviation: float) -> float:
+    """Return an error of which few are told apart, so that what it makes is kept: 1 % at most."""
+    return float(f"{deviation:.2g}") if deviation >= LEAST_ERROR else 0.0
 
 
 def _at_once(responses: Array, count: int, error: float) -> Leak:

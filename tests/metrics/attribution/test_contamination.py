@@ -24,11 +24,14 @@ def moments(distribution):
     return mean, float(distribution.probabilities @ distribution.values**2) - mean**2
 
 
-def others(scores, groups=None, signal_share=0.0):
+def others(scores, groups=None, signal_share=0.0, alone=()):
     """Return what others show; everybody who shows anything is marked, unless groups are given."""
     scores = np.array(scores, dtype=float)
     members = [scores > 0] if groups is None else groups
-    return RoundEvidence(scores, np.array(members, dtype=bool), signal_share)
+    errors = np.where(scores > 0, signal_share, 0.0)
+    return RoundEvidence(
+        scores, np.array(members, dtype=bool), np.array(alone).reshape(-1, len(scores)), errors
+    )
 
 
 def distributions(mixtures, rounds, spread):
@@ -179,3 +182,24 @@ def test_the_law_is_one_whatever_the_order_of_rounds(shown, spread, random):
         assert one.probabilities.sum() == pytest.approx(1)
         assert one.tail(4.0, 256) == pytest.approx(other.tail(4.0, 256), rel=1e-6)
         assert one.tail(5.0, 256) <= one.tail(4.0, 256) * (1 + 1e-9)
+
+
+def test_what_others_show_may_come_from_one_of_them_alone():
+    # Coefficients are -1 and 1. The second shows 4 because its estimate holds the first's mark of
+    # 10: taken for marks of their own, what they show would cancel out in part, 10 - 4 = 6.
+    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
+    alone = [[1.0, 0.0], [0.0, 1.0]]
+    rounds = [others([10.0, 4.0], [[True, False]], alone=alone)]
+    [found] = leak_distributions([one], [rounds], [1.0], TEST_RESPONSES[:2])
+    highest = [distribution.values[distribution.probabilities > 0].max() for distribution in found]
+    assert highest == [6.0, 10.0, 4.0] * 2  # in proportion, and never below nothing
+
+
+def test_an_update_that_is_held_many_times_is_off_by_as_many_errors():
+    # The only other's update weighs five times the own one: 5 x (10 + chance), or the same less.
+    one = Mixture(weights=(5.0, 5.0), strength=50.0, others=1, pairs=1)
+    sure = leak_distributions([one], [[others([10.0, 0.0])]], [1.0])[0][0]
+    off = leak_distributions([one], [[others([10.0, 0.0], signal_share=1.0)]], [1.0])[0][0]
+    assert moments(sure)[0] == pytest.approx(moments(off)[0], abs=1e-6)
+    assert moments(off)[1] - moments(sure)[1] == pytest.approx(5**2, rel=0.02)
+    assert sum(off.probabilities) == pytest.approx(1)
