@@ -120,8 +120,8 @@ def leak_distributions(
 
     `mixtures` are of the estimates of the rounds that it took part in, `marks` has for each mark
     how the others show it in these rounds, `spreads` is the standard deviation of Z by chance, by
-    mark. There is one for each of `responses` and each of its sources: in proportion all the others,
-    and each candidate alone; at once from a share on, each group.
+    mark. There is one for each of `responses` and each of its sources: in proportion, all the
+    others and each candidate alone; at once from a share on, each group.
     """
     return [
         _mark_distributions(mixtures, rounds, spread, responses)
