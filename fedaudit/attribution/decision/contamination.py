@@ -60,17 +60,25 @@ def contamination_hypotheses(
     null_marks: Mapping[str, int],
     shares: Shares,
     error: float,
-) -> "Iterator[tuple[str, ContaminationHypotheses]]":
-    """Yield what each client's Z takes from the others under a mark, where the sets are known."""
+) -> "Iterator[tuple[str, ContaminationHypotheses, bool]]":
+    """Yield what each client's Z takes from the others under a mark, where the sets are known.
+
+    And whether every group of clients that may be marked was tried: of many there are too many.
+    """
     import numpy as np
 
     from fedaudit.metrics.attribution import known_contamination
-    from fedaudit.metrics.attribution.marked_groups import candidate_clients, enumerate_groups
+    from fedaudit.metrics.attribution.marked_groups import (
+        MAX_ENUMERATED_CLIENTS,
+        candidate_clients,
+        enumerate_groups,
+    )
 
     names = list(shown)
     rounds = [_round_shares_of_mark(r, mark, shown, shares[r.round]) for r in scores.rounds]
     most = max((float(np.abs(round_shares.shares).max()) for round_shares in rounds), default=0.0)
-    groups = enumerate_groups(candidate_clients(shown, _strength(scores), most))
+    candidates = candidate_clients(shown, _strength(scores), most)
+    groups = enumerate_groups(candidates)
     clients = known_contamination.ClientStatistics(
         z=np.array([evidence.z for evidence in shown.values()]),
         z_above=np.array([_z_above(scores, name, mark) for name in names]),
@@ -79,7 +87,8 @@ def contamination_hypotheses(
     )
     members = np.array([[name in group for name in names] for group in groups])
     leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error)
-    yield from zip(names, leaks, strict=True)
+    for name, leak in zip(names, leaks, strict=True):
+        yield name, leak, len(candidates) <= MAX_ENUMERATED_CLIENTS
 
 
 def _z_above(scores: Scores, client: str, mark: str) -> float:

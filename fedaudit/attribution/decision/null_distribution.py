@@ -149,10 +149,7 @@ def chances_of(
     if shares is not None:
         worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
         for mark in dict.fromkeys(mark for _, mark in worth):
-            for client, leak in contamination_hypotheses(
-                scores, mark, shown[mark], _null_marks(chances, mark), shares, error
-            ):
-                chances[client, mark] = replace(chances[client, mark], leak_distributions=(leak,))
+            chances |= _with_known_sets(scores, mark, shown[mark], chances, shares, error)
         return chances
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
@@ -171,6 +168,32 @@ def chances_of(
                     chances[client, mark], leak_distributions=mark_distributions
                 )
     return chances
+
+
+def _with_known_sets(
+    scores: Scores,
+    mark: str,
+    shown: "Mapping[str, MarkEvidence]",
+    chances: Mapping[Pair, NullDistribution],
+    shares: Shares,
+    error: float,
+) -> dict[Pair, NullDistribution]:
+    """Return the distributions of all clients under a mark where the sets are known.
+
+    Where more clients may be marked than groups can be made of, the right group may be missing:
+    what can be said without the sets counts as well.
+    """
+    from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
+
+    found = {}
+    for client, leak, complete in contamination_hypotheses(
+        scores, mark, shown, _null_marks(chances, mark), shares, error
+    ):
+        others: Sequence[LeakDistribution] = ()
+        if not complete:
+            others = client_leak_distributions(scores, client, {mark: shown}, TEST_RESPONSES)[mark]
+        found[client, mark] = replace(chances[client, mark], leak_distributions=(leak, *others))
+    return found
 
 
 def _shown_marks(

@@ -157,3 +157,30 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
     assert found.spread > 1.8  # taken for 1, every third innocent client would pass Z = 1
     assert kstest([found.p_value(one) for one in real], "uniform").pvalue > 0.01
     assert kstest([NullDistribution(()).p_value(one) for one in real], "uniform").pvalue < 1e-6
+
+
+def test_of_more_candidates_than_groups_are_made_of_the_right_one_may_be_missing():
+    """Twelve innocent clients hold 0.4 of a marked one's update, answer at once, and are first."""
+    names = [f"c{n:02}" for n in range(24)]
+    shows = [14.5] * 12 + [13.5] * 3 + [0.0] * 9
+    held = {who: {names[12 + n % 3]: 0.4 if n < 12 else 0.0} for n, who in enumerate(names)}
+    one_round = RoundScores(
+        round=1,
+        reference={"m": score(0.0)},
+        clients={who: {"m": score(z)} for who, z in zip(names, shows, strict=True)},
+        strength=dict.fromkeys(names, 1.2),
+        effective=dict.fromkeys(names, 1.0),
+        others=12,
+        pairs=5,
+        limit=0.4,
+    )
+    found = Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=tuple(names),
+        marks={"m": "kgw"},
+        dimension=1,
+        rounds=(one_round,),
+    )
+    assert not {*names[:12]} & decide(found, shares={1: held}).flagged.keys()
