@@ -34,13 +34,13 @@ class CoefficientSample:
     """The largest square of each design."""
 
     @classmethod
-    def of(cls, designs: Array) -> "CoefficientSample":
+    def from_designs(cls, designs: Array) -> "CoefficientSample":
         """Return the sample of coefficients that come as (designs, others)."""
         coefficients = np.ascontiguousarray(designs.T)
         squares = np.square(coefficients)
         return cls(coefficients, squares, squares.max(axis=0, initial=0.0))
 
-    def within(self, limit: float, weights: Array) -> npt.NDArray[np.intp]:
+    def within_limit(self, limit: float, weights: Array) -> npt.NDArray[np.intp]:
         """Return the designs that keep the limit, with weights or without.
 
         It is unknown whether it limited coefficients, as for stored sums, or shares in estimates:
@@ -70,7 +70,7 @@ class WeightedDesigns:
     """Of each of these."""
 
     @classmethod
-    def of(
+    def from_sample(
         cls, sample: CoefficientSample, weights: Array, indices: npt.NDArray[np.intp]
     ) -> "WeightedDesigns":
         """Return these designs of a sample, with their strengths.
@@ -80,7 +80,7 @@ class WeightedDesigns:
         strengths = np.round(np.square(weights) @ sample.squares, 9)[indices]
         return cls(sample, weights, indices, strengths)
 
-    def nearest(self, strength: float) -> Array:
+    def nearest_in_strength(self, strength: float) -> Array:
         """Return shares of the NEAREST designs of about this strength, (designs, others).
 
         The middle ones where many are as strong: with equal weights there are few strengths. The
@@ -141,7 +141,7 @@ class Mixture:
 @lru_cache(maxsize=512)
 def _draws(mixture: Mixture) -> Array:
     if (designs := mixture.designs()) is not None:
-        return designs.nearest(mixture.strength)
+        return designs.nearest_in_strength(mixture.strength)
     weights = np.array(mixture.weights)
     scale = (mixture.strength / np.square(weights).sum()) ** 0.5
     return np.asarray(_normal(len(weights)) * weights * scale)
@@ -152,7 +152,7 @@ def _designs(
     mask_size: int, pairs: int, limit: float, weights: tuple[float, ...]
 ) -> WeightedDesigns:
     sample, weight = _sample(len(weights), mask_size, pairs), np.array(weights)
-    return WeightedDesigns.of(sample, weight, sample.within(limit, weight))
+    return WeightedDesigns.from_sample(sample, weight, sample.within_limit(limit, weight))
 
 
 @lru_cache(maxsize=64)
@@ -162,19 +162,19 @@ def _shared_designs(rule: SharedSetsRule, weights: tuple[float, ...]) -> Weighte
     count = sample.coefficients.shape[1]
     if not count:
         return None
-    return WeightedDesigns.of(sample, np.array(weights), np.arange(count))
+    return WeightedDesigns.from_sample(sample, np.array(weights), np.arange(count))
 
 
 @lru_cache(maxsize=4)
 def _shared_sample(rule: SharedSetsRule, draws: int) -> CoefficientSample:
-    return CoefficientSample.of(shared_sets_distribution.coefficients(rule, draws))
+    return CoefficientSample.from_designs(shared_sets_distribution.coefficients(rule, draws))
 
 
 @lru_cache(maxsize=4)
 def _sample(pool_size: int, mask_size: int, pairs: int) -> CoefficientSample:
     """Return the coefficients of designs over `pool_size` other clients."""
     draws = min(DRAWS, NUMBERS // (2 * pairs * pool_size))
-    return CoefficientSample.of(
+    return CoefficientSample.from_designs(
         subset_design.sample_coefficients(pool_size + 1, mask_size, pairs, draws=draws)
     )
 
