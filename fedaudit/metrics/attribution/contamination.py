@@ -26,8 +26,12 @@ FARTHEST = 2_000
 """Standard deviations at which a round's leak ends on the grid: no score is as far (`scores`)."""
 ERROR_GROUPS = 6
 """Groups of draws whose errors are told apart."""
+ERROR_REACH = 4
+"""Standard deviations at which a normal error ends."""
 LEAST_ERROR = 0.5
 """An error of fewer steps of the grid makes no difference."""
+DIRECT = 10**7
+"""Products above which a sum's distribution is by Fourier transform."""
 CLOSE = 1e-9
 """Shares that differ by no more are the same."""
 
@@ -93,7 +97,7 @@ class LeakDistribution:
         """Return the distribution with one more round, whose leak has these probabilities."""
         if len(probabilities) == 1:
             return LeakDistribution(self.first + first, self.probabilities)
-        return LeakDistribution(self.first + first, np.convolve(self.probabilities, probabilities))
+        return LeakDistribution(self.first + first, _convolved(self.probabilities, probabilities))
 
     def tail(self, deviations: float, marks: int) -> float:
         """Return P(chance plus this leak >= so many standard deviations), never 0.
@@ -166,18 +170,20 @@ def _leaks(
     """
     end = float(FARTHEST * STEPS)
     most = float(np.rint(min(shown.scores.max() * scale, end)))
+    draws = np.clip(draws, -end, end)  # of masks beyond measure, squares overflow
     # What others show may come from one of them: in proportion, all count or one alone.
     sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
     amounts = np.rint(np.clip(draws @ (shown.scores[:, None] * sources) * scale, -end, end))
-    errors = error * np.sqrt(np.square(draws) @ np.square(shown.errors[:, None] * sources))
+    deviations = error * np.sqrt(np.square(draws) @ np.square(shown.errors[:, None] * sources))
+    errors = np.minimum(deviations, end / ERROR_REACH)
     steps, largest_error = amounts[:, 0], error * float(shown.errors.max(initial=0.0))
     shares = draws @ shown.groups.T
     for response in responses:
         if response.start is None:
-            for amount, deviations in zip(amounts.T, errors.T, strict=True):
+            for amount, off_by in zip(amounts.T, errors.T, strict=True):
                 counts = amount > response.minimum
                 yield _in_proportion(
-                    np.maximum(amount, response.minimum), np.where(counts, deviations, 0.0)
+                    np.maximum(amount, response.minimum), np.where(counts, off_by, 0.0)
                 )
         else:
             for share in shares.T:
@@ -212,10 +218,19 @@ def _in_proportion(responses: Array, deviations: Array) -> Leak:
     distribution = np.zeros(high - low)
     for first, own, kernel, count in parts:
         start = first - len(kernel) // 2 - low
-        distribution[start : start + len(own) + len(kernel) - 1] += np.convolve(own, kernel) * (
+        distribution[start : start + len(own) + len(kernel) - 1] += _convolved(own, kernel) * (
             count / len(responses)
         )
     return low, distribution
+
+
+def _convolved(first: Array, second: Array) -> Array:
+    """Return the probabilities of a sum; of long distributions, to 1e-16 each."""
+    if len(first) * len(second) <= DIRECT:
+        return np.convolve(first, second)
+    from scipy.signal import fftconvolve
+
+    return np.asarray(np.maximum(fftconvolve(first, second), 0.0))
 
 
 def _rounded(deviation: float) -> float:
@@ -232,7 +247,7 @@ def _at_once(responses: Array, count: int, error: float) -> Leak:
         return 0, np.ones(1)
     first, probabilities = _counted(responses)
     kernel = _kernel(round(error, 3))
-    first, probabilities = first - len(kernel) // 2, np.convolve(probabilities, kernel)
+    first, probabilities = first - len(kernel) // 2, _convolved(probabilities, kernel)
     low, high = min(first, 0), max(first + len(probabilities), 1)
     distribution = np.zeros(high - low)
     distribution[first - low : first - low + len(probabilities)] = probabilities * (
@@ -244,9 +259,9 @@ def _at_once(responses: Array, count: int, error: float) -> Leak:
 
 @lru_cache(maxsize=1024)
 def _kernel(deviation: float) -> Array:
-    """Return the probabilities of a normal error of so many steps, from -4 deviations on."""
+    """Return the probabilities of a normal error of so many steps, in order."""
     if deviation <= 0:
         return np.ones(1)
-    reach = ceil(4 * deviation)
+    reach = ceil(ERROR_REACH * deviation)
     weights = np.exp(-0.5 * np.square(np.arange(-reach, reach + 1) / deviation))
     return np.asarray(weights / weights.sum())

@@ -203,3 +203,23 @@ def test_an_update_that_is_held_many_times_is_off_by_as_many_errors():
     assert moments(sure)[0] == pytest.approx(moments(off)[0], abs=1e-6)
     assert moments(off)[1] - moments(sure)[1] == pytest.approx(5**2, rel=0.02)
     assert sum(off.probabilities) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("strength", [1e6, 1e150, 1e300])
+def test_masks_that_are_strong_beyond_measure_explain_any_score(strength):
+    # Whatever another shows by chance, next to nothing here, is held so often that it may be any Z.
+    one = Mixture(weights=(1.0, 1.0), strength=strength)
+    rounds = [others([0.5, 0.0], signal_share=1.0)] * 3
+    [found] = leak_distributions([one] * 3, [rounds], [1.0], TEST_RESPONSES[:1])
+    assert found[0].tail(100.0, 0) > 0.3
+    assert sum(found[0].probabilities) == pytest.approx(1)
+
+
+def test_long_sums_are_those_of_short_ones(monkeypatch):
+    one = Mixture(weights=(5.0, 5.0), strength=50.0, others=1, pairs=1)
+    rounds = [others([10.0, 3.0], signal_share=1.0)] * 3
+    [direct] = leak_distributions([one] * 3, [rounds], [1.0])
+    monkeypatch.setattr(contamination, "DIRECT", 0)
+    [by_transform] = leak_distributions([one] * 3, [rounds], [1.0])
+    for a, b in zip(direct, by_transform, strict=True):
+        np.testing.assert_allclose(b.probabilities, a.probabilities, rtol=0, atol=1e-15)
