@@ -68,6 +68,7 @@ def contamination_hypotheses(
     import numpy as np
 
     from fedaudit.metrics.attribution import known_contamination
+    from fedaudit.metrics.attribution.hidden_members import hidden_members
     from fedaudit.metrics.attribution.marked_groups import (
         MAX_ENUMERATED_CLIENTS,
         candidate_clients,
@@ -86,7 +87,10 @@ def contamination_hypotheses(
         null_marks=[null_marks[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
-    leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error)
+    hidden = hidden_members(
+        [r.shares for r in rounds], [r.present for r in rounds], members, list(shown.values())
+    )
+    leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error, hidden)
     for name, leak in zip(names, leaks, strict=True):
         yield name, leak, len(candidates) <= MAX_ENUMERATED_CLIENTS
 

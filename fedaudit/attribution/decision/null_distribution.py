@@ -9,7 +9,7 @@ where the sets are known, `metrics.attribution.known_contamination`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -149,7 +149,10 @@ def chances_of(
     if shares is not None:
         worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
         for mark in dict.fromkeys(mark for _, mark in worth):
-            chances |= _with_known_sets(scores, mark, shown[mark], chances, shares, error)
+            clients = {client for client, name in worth if name == mark}
+            chances |= _with_known_sets(
+                scores, mark, clients, shown[mark], chances, shares, error=error
+            )
         return chances
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
@@ -173,12 +176,14 @@ def chances_of(
 def _with_known_sets(
     scores: Scores,
     mark: str,
+    clients: Collection[str],
     shown: "Mapping[str, MarkEvidence]",
     chances: Mapping[Pair, NullDistribution],
     shares: Shares,
+    *,
     error: float,
 ) -> dict[Pair, NullDistribution]:
-    """Return the distributions of all clients under a mark where the sets are known.
+    """Return the distributions of these clients under a mark where the sets are known.
 
     Where more clients may be marked than groups can be made of, the right group may be missing:
     what can be said without the sets counts as well.
@@ -189,6 +194,8 @@ def _with_known_sets(
     for client, leak, complete in contamination_hypotheses(
         scores, mark, shown, _null_marks(chances, mark), shares, error
     ):
+        if client not in clients:
+            continue
         others: Sequence[LeakDistribution] = ()
         if not complete:
             others = client_leak_distributions(scores, client, {mark: shown}, TEST_RESPONSES)[mark]

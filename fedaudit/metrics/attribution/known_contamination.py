@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
 from fedaudit.metrics.attribution.contamination import CLOSE, TEST_RESPONSES
+from fedaudit.metrics.attribution.hidden_members import HiddenMembers
 
 Array = npt.NDArray[np.float64]
 
@@ -24,6 +25,9 @@ MIN_BOOSTED_Z = 4.0
 """The least Z of a client that sends more than its update, in standard deviations by chance."""
 HYPOTHESES = len(TEST_RESPONSES) + len(GAINS)
 """Ways of answering that are tried for each group."""
+STARTS = tuple(response.start for response in TEST_RESPONSES if response.start is not None)
+"""Shares of a mark from which tests may answer at once."""
+NOBODY_HIDDEN = HiddenMembers(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,17 @@ def contamination_hypotheses(
     clients: ClientStatistics,
     groups: npt.NDArray[np.bool_],
     error: float,
+    hidden: HiddenMembers = NOBODY_HIDDEN,
 ) -> list[ContaminationHypotheses]:
     """Return what each client's Z takes from the others under one mark.
 
-    `groups` says who belongs to each group, (groups, clients), that of nobody among them. `error`
-    is the chance that the right hypothesis is left out, because somebody innocent has a Z that is
-    too high even under it.
+    `groups` says who belongs to each group, (groups, clients), that of nobody among them, `hidden`
+    who may belong to some of them without showing it: these groups answer at once, or who is hidden
+    would show by how much. `error` is the chance that the right hypothesis is left out, because
+    somebody innocent has a Z that is too high even under it.
     """
-    means, variances = _moments(rounds, clients.spreads, groups)
-    members = np.tile(groups, (HYPOTHESES, 1))
+    means, variances = _moments(rounds, clients.spreads, groups, hidden)
+    members = np.vstack([np.tile(groups, (HYPOTHESES, 1)), *[hidden.members(groups)] * len(STARTS)])
     deviations = clients.z / clients.spreads
     unexplained = np.zeros(members.shape, dtype=bool)
     for client in np.flatnonzero(groups.any(axis=0)).tolist():
@@ -87,10 +93,11 @@ def contamination_hypotheses(
         least = _quantile(error / len(deviations), clients.null_marks[client])
         unexplained[:, client] = ~members[:, client] & (beyond <= least)
     count = unexplained.sum(axis=1)
-    impossible = _is_no_booster(members, deviations) | _is_missing(
-        means, variances, clients, members, error
+    impossible = np.zeros(len(members), dtype=bool)
+    boosted = slice(len(TEST_RESPONSES) * len(groups), HYPOTHESES * len(groups))
+    impossible[boosted] = _is_no_booster(members[boosted], deviations) | _is_missing(
+        means[boosted], variances[boosted], clients, members[boosted], error
     )
-    impossible[: len(TEST_RESPONSES) * len(groups)] = False
     leaks = []
     for client in range(len(deviations)):
         possible = ~members[:, client] & (count == unexplained[:, client]) & ~impossible
@@ -155,15 +162,19 @@ def _quantile(probability: float, marks: int) -> float:
 
 
 def _moments(
-    rounds: Sequence[RoundShares], spreads: Array, groups: npt.NDArray[np.bool_]
+    rounds: Sequence[RoundShares],
+    spreads: Array,
+    groups: npt.NDArray[np.bool_],
+    hidden: HiddenMembers,
 ) -> tuple[Array, Array]:
-    """Return means and variances of all leaks, (hypotheses, clients).
+    """Return means and variances of all leaks, (hypotheses, clients), with somebody hidden last.
 
     At once an estimate answers like the member that shows most over all rounds.
     """
     took = np.sum([round_shares.present for round_shares in rounds], axis=0)
     scale = 1 / (spreads * took**0.5)
-    means = np.zeros((HYPOTHESES * len(groups), len(spreads)))
+    count = HYPOTHESES * len(groups) + len(STARTS) * len(hidden.groups)
+    means = np.zeros((count, len(spreads)))
     variances = np.zeros_like(means)
     strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
     strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
@@ -173,7 +184,7 @@ def _moments(
         answer = np.maximum(
             answer, separate_scores[np.arange(len(groups)), strongest]
         ) * groups.any(axis=1)
-        mean, variance = _leaks(round_shares, separate_scores, answer, groups)
+        mean, variance = _leaks(round_shares, separate_scores, answer, groups, hidden)
         means += mean * (scale * round_shares.present)
         variances += variance * (round_shares.present / took)
     return means, variances
@@ -207,6 +218,7 @@ def _leaks(
     separate_scores: Array,
     answer_at_once: Array,
     groups: npt.NDArray[np.bool_],
+    hidden: HiddenMembers,
 ) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 
@@ -226,16 +238,24 @@ def _leaks(
         )
         amounts += members[:, column, None] * shown
     chance, shares = members @ np.square(held.T), members @ held.T
+    at_once = np.maximum(amounts, answer_at_once[:, None])
     leaks = []
     for response in TEST_RESPONSES:
         if response.start is None:
             counts = amounts >= response.minimum
             leaks.append((amounts * counts, chance * counts))
         else:
-            reached = (shares >= response.start - CLOSE).astype(np.float64)
-            leaks.append((np.maximum(amounts, answer_at_once[:, None]) * reached, reached))
+            leaks.append(_from_start(response.start, shares, at_once))
     for gain in GAINS:
         boosted = np.clip(gain * amounts, 0.0, answer_at_once[:, None])
         leaks.append((boosted, np.minimum(1.0, gain**2 * chance) * (boosted > 0)))
+    with_hidden = shares[hidden.groups] + round_shares.shares[:, hidden.clients].T
+    leaks += [_from_start(start, with_hidden, at_once[hidden.groups]) for start in STARTS]
     means, variances = zip(*leaks, strict=True)
     return np.concatenate(means), np.concatenate(variances)
+
+
+def _from_start(start: float, shares: Array, answer: Array) -> tuple[Array, Array]:
+    """Return leaks of answers at once from a share on, and their variances."""
+    reached = (shares >= start - CLOSE).astype(np.float64)
+    return answer * reached, reached

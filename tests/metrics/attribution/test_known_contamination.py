@@ -4,20 +4,25 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
+from fedaudit.metrics.attribution.hidden_members import HiddenMembers, hidden_members
 from fedaudit.metrics.attribution.known_contamination import (
     GAINS,
     MIN_BOOSTED_Z,
+    NOBODY_HIDDEN,
     ClientStatistics,
     ContaminationHypotheses,
     RoundShares,
     contamination_hypotheses,
 )
-from fedaudit.metrics.attribution.marked_groups import enumerate_groups
+from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
+
+HIDDEN = st.tuples(st.integers(0, 7), st.integers(3, 4))
+"""A group of the first three clients, and who else is marked."""
 
 
 def tail(z):
@@ -29,7 +34,7 @@ def groups_of(count, *, among=None):
     return np.array([[who in group for who in range(count)] for group in enumerate_groups(names)])
 
 
-def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0):
+def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, hidden=NOBODY_HIDDEN):
     count = len(z)
     clients = ClientStatistics(
         z=np.array(z),
@@ -37,7 +42,8 @@ def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0):
         spreads=np.full(count, spread),
         null_marks=[marks] * count,
     )
-    return contamination_hypotheses(rounds, clients, groups_of(count, among=among), error)
+    groups = groups_of(count, among=among)
+    return contamination_hypotheses(rounds, clients, groups, error, hidden)
 
 
 def one_round(shares, scores):
@@ -133,34 +139,38 @@ def test_heavier_tails_with_few_null_marks():
     assert only.tail(99.0, 0) > 0
 
 
-def plain(rounds, z, spread, error):
-    """Return each client's p-value, hypothesis by hypothesis, in plain words."""
+def plain(rounds, z, spread, error, *, among=None, hidden=()):
+    """Return each client's p-value, hypothesis by hypothesis, in plain words.
+
+    A hypothesis: who is seen to be marked, who is hidden beside them, how tests answer.
+    """
     count, everybody = len(z), tuple(range(len(z)))
     took = [sum(bool(r.present[who]) for r in rounds) for who in range(count)]
     table, means = {}, {}
-    ways = [*TEST_RESPONSES, *GAINS]
-    for group in enumerate_groups(everybody):
-        for law in ways:
-            for who in everybody:
-                mean = variance = 0.0
-                for r in rounds:
-                    if r.present[who]:
-                        m, v = leak(r, who, group, law, strongest(rounds, group, took))
-                        mean += m / (spread * took[who] ** 0.5)
-                        variance += v / took[who]
-                means[group, law, who] = mean, variance
-                table[group, law, who] = tail((z[who] / spread - mean) / math.sqrt(1 + variance))
+    groups = enumerate_groups(everybody if among is None else among)
+    hypotheses = [(group, (), law) for group in groups for law in [*TEST_RESPONSES, *GAINS]]
+    hypotheses += [(group, (who,), law) for group, who in hidden for law in TEST_RESPONSES[2:]]
+    for group, more, law in hypotheses:
+        for who in everybody:
+            mean = variance = 0.0
+            for r in rounds:
+                if r.present[who]:
+                    m, v = leak(r, who, group, law, strongest(rounds, group, took), more)
+                    mean += m / (spread * took[who] ** 0.5)
+                    variance += v / took[who]
+            means[group, more, law, who] = mean, variance
+            table[group, more, law, who] = tail((z[who] / spread - mean) / math.sqrt(1 + variance))
     found = []
     for who in everybody:
         tails = [tail(z[who] / spread)]
-        for group in enumerate_groups(everybody):
-            for law in ways:
-                rest = [x for x in everybody if x not in group and x != who]
-                explained = all(table[group, law, x] > error / count for x in rest)
-                if law in GAINS and not sent(group, law, means, z, spread, error):
-                    continue
-                if who not in group and explained:
-                    tails.append(table[group, law, who])
+        for group, more, law in hypotheses:
+            seen = everybody if among is None else among
+            rest = [x for x in seen if x not in group + more and x != who]
+            explained = all(table[group, more, law, x] > error / count for x in rest)
+            if law in GAINS and not sent(group, law, means, z, spread, error):
+                continue
+            if who not in group + more and explained:
+                tails.append(table[group, more, law, who])
         found.append(min(1.0, max(tails) + error))
     return found
 
@@ -169,9 +179,9 @@ def sent(group, law, means, z, spread, error):
     """Return whether one client may have sent so much that others answer as they do."""
     if len(group) != 1 or z[group[0]] / spread <= MIN_BOOSTED_Z:
         return False
-    taking = [x for x in range(len(z)) if x not in group and means[group, law, x][0] > 0]
-    lacking = sum(means[group, law, x][0] - z[x] / spread for x in taking)
-    spread = len(taking) + sum(math.sqrt(means[group, law, x][1]) for x in taking) ** 2
+    taking = [x for x in range(len(z)) if x not in group and means[group, (), law, x][0] > 0]
+    lacking = sum(means[group, (), law, x][0] - z[x] / spread for x in taking)
+    spread = len(taking) + sum(math.sqrt(means[group, (), law, x][1]) for x in taking) ** 2
     return tail(lacking / math.sqrt(max(spread, 1.0))) > error
 
 
@@ -181,8 +191,11 @@ def strongest(rounds, group, took):
     return max(means.items(), key=lambda item: (item[1], -item[0]), default=(0, 0.0))
 
 
-def leak(one, who, group, law, most):
-    """Return what one estimate takes from a group of marked clients, and its variance."""
+def leak(one, who, group, law, most, hidden=()):
+    """Return what one estimate takes from a group of marked clients, and its variance.
+
+    What is held of those that are hidden counts where tests answer at once.
+    """
     held = one.shares[who]
     shown = [s if x != who else 0.0 for x, s in enumerate(one.scores)]
     alone = own_marks(one, group)
@@ -195,9 +208,9 @@ def leak(one, who, group, law, most):
         return (more, min(1.0, law**2 * variance)) if more > 0 else (0.0, 0.0)
     if law.start is None:
         return (amount, variance) if amount >= law.minimum else (0.0, 0.0)
-    if sum(held[x] for x in group) < law.start - 1e-9:
+    if sum(held[x] for x in (*group, *hidden)) < law.start - 1e-9:
         return 0.0, 0.0
-    return max(amount, at_once), 1.0
+    return (max(amount, at_once) if group else 0.0), 1.0
 
 
 def own_marks(one, group):
@@ -210,29 +223,69 @@ def own_marks(one, group):
     return {a: min(max(0.0, value), most) for a, value in zip(group, own, strict=True)}
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from([0.0, 1e-6, 1e-3]))
-def test_against_plain_words(seed, number, error):
+def drawn(seed, count, clients):
+    """Return rounds in which shares and scores are as they come, and each client's Z."""
     rng = np.random.default_rng(seed)
     rounds = []
-    for _ in range(number):
-        present = rng.random(4) < 0.8
-        here = np.outer(present, present) * (1 - np.eye(4))
+    for _ in range(count):
+        present = rng.random(clients) < 0.8
+        here = np.outer(present, present) * (1 - np.eye(clients))
         rounds.append(
             RoundShares(
-                rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(4, 4)) * here,
-                rng.choice([0.0, 2.0, 5.0, 9.0], size=4) * present,
+                rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(clients, clients)) * here,
+                rng.choice([0.0, 2.0, 5.0, 9.0], size=clients) * present,
                 present,
             )
         )
     took = np.sum([r.present for r in rounds], axis=0)
-    keep = took > 0
-    if not keep.all():
-        return  # clients that never took part are not among those that are tested
-    z = np.sum([r.scores for r in rounds], axis=0) / np.sqrt(took)
-    found = [one.tail(value / 1.5, 0) for one, value in zip(
-        leaks(rounds, z.tolist(), spread=1.5, error=error), z, strict=True)]  # fmt: skip
-    assert found == pytest.approx(plain(rounds, z, 1.5, error), rel=1e-9, abs=1e-300)
+    assume(took.all())  # clients that never took part are not among those that are tested
+    return rounds, np.sum([r.scores for r in rounds], axis=0) / np.sqrt(took)
+
+
+ERRORS = st.sampled_from([0.0, 1e-6, 1e-3])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), ERRORS)
+def test_against_plain_words(seed, number, error):
+    rounds, z = drawn(seed, number, 4)
+    found = leaks(rounds, z.tolist(), spread=1.5, error=error)
+    p = [one.tail(value / 1.5, 0) for one, value in zip(found, z, strict=True)]
+    assert p == pytest.approx(plain(rounds, z, 1.5, error), rel=1e-9, abs=1e-300)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), ERRORS, st.lists(HIDDEN, max_size=4))
+def test_against_plain_words_with_somebody_hidden(seed, number, error, hidden):
+    rounds, z = drawn(seed, number, 5)
+    groups = enumerate_groups((0, 1, 2))
+    pairs = HiddenMembers(
+        np.array([at for at, _ in hidden], dtype=int),
+        np.array([who for _, who in hidden], dtype=int),
+    )
+    found = leaks(rounds, z.tolist(), spread=1.5, error=error, among=(0, 1, 2), hidden=pairs)
+    p = [one.tail(value / 1.5, 0) for one, value in zip(found, z, strict=True)]
+    named = [(groups[at], who) for at, who in hidden]
+    slow = plain(rounds, z, 1.5, error, among=(0, 1, 2), hidden=named)
+    assert p == pytest.approx(slow, rel=1e-9, abs=1e-300)
+
+
+def test_a_marked_client_that_two_others_hide():
+    # a, b and c are marked and show 10; c's estimate holds a and b with the wrong sign, so shows 0.
+    # d, who is innocent, holds 0.2 of a and 0.3 of c, and answers at once.
+    shares = [[0, 0, 0, 0], [0, 0, 0, 0], [-0.4, -0.4, 0, 0], [0.2, 0, 0.3, 0]]
+    scores = [10.0, 10.0, 0.0, 10.0]
+    quiet = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4)
+    assert quiet[3].tail(10.0, 0) < 1e-3  # 0.2 of a is too little: accused
+    groups = groups_of(4, among=(0, 1, 3))
+    seen = np.ones(4, bool)
+    evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
+    pairs = hidden_members([np.array(shares)], [seen], groups, evidence)
+    assert [[*np.flatnonzero(m)] for m in pairs.members(groups)] == [[0, 1, 2], [0, 1, 2, 3]]
+    found = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, hidden=pairs)
+    assert found[3].tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
+    # a and b hold nothing of anybody: they are as sure as before.
+    assert found[0].tail(10.0, 0) == found[1].tail(10.0, 0) == quiet[0].tail(10.0, 0)
 
 
 @settings(max_examples=25, deadline=None)
