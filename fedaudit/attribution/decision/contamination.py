@@ -5,9 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from fedaudit.attribution.decision.hidden_marks import HiddenMarks
+from fedaudit.attribution.decision.mixtures import coefficient_mixture, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from fedaudit.metrics.attribution.contamination import (
         LeakDistribution,
         RoundEvidence,
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
         RoundShares,
     )
     from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
-    from fedaudit.metrics.attribution.mixture import Mixture
 
 Pair = tuple[str, str]
 """A client and a mark."""
@@ -31,6 +35,7 @@ def client_leak_distributions(
     client: str,
     shown: "Mapping[str, Mapping[str, MarkEvidence]]",
     responses: "Sequence[TestResponse]",
+    hidden: HiddenMarks,
 ) -> "dict[str, tuple[LeakDistribution, ...]]":
     """Return the distributions of what a client's Z takes from others, under each of the marks."""
     if not shown:
@@ -47,7 +52,10 @@ def client_leak_distributions(
     marks = []
     for mark, by_client in shown.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
-        marks.append(_others_marks(scores, client, mark, others, nested_groups(others, strength)))
+        groups = {
+            group: hidden.factor_probabilities(group) for group in nested_groups(others, strength)
+        }
+        marks.append(_others_marks(scores, client, mark, others, groups))
     spreads = [by_client[client].spread for by_client in shown.values()]
     distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
     return dict(zip(shown, distributions, strict=True))
@@ -68,7 +76,7 @@ def contamination_hypotheses(
     import numpy as np
 
     from fedaudit.metrics.attribution import known_contamination
-    from fedaudit.metrics.attribution.hidden_members import hidden_members
+    from fedaudit.metrics.attribution.hidden_marks import hidden_members
     from fedaudit.metrics.attribution.marked_groups import (
         MAX_ENUMERATED_CLIENTS,
         candidate_clients,
@@ -148,20 +156,23 @@ def _others_marks(
     client: str,
     mark: str,
     others: "Mapping[str, MarkEvidence]",
-    groups: "Sequence[Group]",
+    groups: "Mapping[Group, npt.NDArray[np.float64]]",
 ) -> "list[RoundEvidence]":
-    """Return how the other participants of each of a client's rounds show a mark."""
+    """Return how the other participants of each of a client's rounds show a mark.
+
+    `groups` has for each group of them how likely it hides how much of its mark.
+    """
     import numpy as np
 
     from fedaudit.metrics.attribution.contamination import RoundEvidence
 
     rounds = []
+    candidates = max(groups, key=len, default=())
     for r in scores.rounds:
         if client in r.clients:
             names = other_participants(r, client)
             beyond = [_shown_score(r, name, mark, others[name]) for name in names]
             table = [[name in group for name in names] for group in groups]
-            candidates = groups[-1] if groups else ()
             alone = [[name == candidate for name in names] for candidate in candidates]
             rounds.append(
                 RoundEvidence(
@@ -169,28 +180,7 @@ def _others_marks(
                     groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
                     alone=np.array(alone, dtype=np.float64).reshape(len(alone), len(names)),
                     errors=np.array([others[name].signal_share for name in names]),
+                    factors=np.array(list(groups.values())),
                 )
             )
     return rounds
-
-
-def other_participants(round_scores: RoundScores, client: str) -> list[str]:
-    """Return the other participants of a round, in order."""
-    return sorted(name for name in round_scores.clients if name != client)
-
-
-def coefficient_mixture(
-    round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
-) -> "Mixture":
-    """Return what is known of how much a client's estimate holds of the others, by `names`."""
-    from fedaudit.metrics.attribution.mixture import Mixture
-
-    weight = weights.get(client, 1.0)
-    return Mixture(
-        weights=tuple(weights.get(name, 1.0) / weight for name in names),
-        strength=round_scores.strength.get(client, 1.0),
-        others=round_scores.others,
-        pairs=round_scores.pairs,
-        limit=round_scores.limit,
-        rule=round_scores.rule(len(names) + 1),
-    )

@@ -20,6 +20,7 @@ from fedaudit.attribution.decision.contamination import (
     client_leak_distributions,
     contamination_hypotheses,
 )
+from fedaudit.attribution.decision.hidden_marks import HiddenMarks
 from fedaudit.attribution.scores import Scores
 from fedaudit.metrics.attribution import stouffer
 
@@ -156,6 +157,7 @@ def chances_of(
         return chances
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
+    hidden = HiddenMarks(scores)
     for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
         for client in dict.fromkeys(client for client, _ in z):
             marks = [
@@ -164,7 +166,7 @@ def chances_of(
                 if name == client and chances[client, mark].p_value(z[client, mark]) <= up_to
             ]
             distributions = client_leak_distributions(
-                scores, client, {mark: shown[mark] for mark in marks}, responses
+                scores, client, {mark: shown[mark] for mark in marks}, responses, hidden
             )
             for mark, mark_distributions in distributions.items():
                 chances[client, mark] = replace(
@@ -190,7 +192,7 @@ def _with_known_sets(
     """
     from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
 
-    found = {}
+    found, hidden = {}, HiddenMarks(scores)
     for client, leak, complete in contamination_hypotheses(
         scores, mark, shown, _null_marks(chances, mark), shares, error
     ):
@@ -198,7 +200,9 @@ def _with_known_sets(
             continue
         others: Sequence[LeakDistribution] = ()
         if not complete:
-            others = client_leak_distributions(scores, client, {mark: shown}, TEST_RESPONSES)[mark]
+            others = client_leak_distributions(
+                scores, client, {mark: shown}, TEST_RESPONSES, hidden
+            )[mark]
         found[client, mark] = replace(chances[client, mark], leak_distributions=(leak, *others))
     return found
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
+from fedaudit.metrics.attribution.hidden_marks import CLOSE, FACTORS
 from fedaudit.metrics.attribution.mixture import Mixture
 
 Array = npt.NDArray[np.float64]
@@ -32,8 +33,6 @@ LEAST_ERROR = 0.5
 """An error of fewer steps of the grid makes no difference."""
 DIRECT = 10**7
 """Products above which a sum's distribution is by Fourier transform."""
-CLOSE = 1e-9
-"""Shares that differ by no more are the same."""
 
 Leak = tuple[int, Array]
 """The first step of a grid, and the probabilities from there on."""
@@ -79,6 +78,9 @@ class RoundEvidence:
     errors: Array
     """By how much each score may be off by chance, in standard deviations of one: which share of it
     counts as a mark."""
+    factors: Array
+    """How likely a marked update shows so many times what any member of a group does in its own
+    estimates: (groups, FACTORS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _leaks(
     `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
     """
     end = float(FARTHEST * STEPS)
-    most = float(np.rint(min(shown.scores.max() * scale, end)))
+    answers = np.rint(np.minimum(shown.scores.max() * scale * np.array(FACTORS), end))
     draws = np.clip(draws, -end, end)  # of masks beyond measure, squares overflow
     # What others show may come from one of them: in proportion, all count or one alone.
     sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
@@ -186,9 +188,11 @@ def _leaks(
                     np.maximum(amount, response.minimum), np.where(counts, off_by, 0.0)
                 )
         else:
-            for share in shares.T:
-                reached = share >= response.start - CLOSE
-                yield _at_once(np.maximum(steps[reached], most), len(steps), largest_error)
+            for share, factors in zip(shares.T, shown.factors, strict=True):
+                reached = steps[share >= response.start - CLOSE]
+                likely = factors > 0
+                at_once = np.maximum(reached, answers[likely, None])
+                yield _at_once(at_once, factors[likely], len(steps), largest_error)
 
 
 def _counted(responses: Array) -> Leak:
@@ -238,22 +242,25 @@ def _rounded(deviation: float) -> float:
     return float(f"{deviation:.2g}") if deviation >= LEAST_ERROR else 0.0
 
 
-def _at_once(responses: Array, count: int, error: float) -> Leak:
+def _at_once(responses: Array, weights: Array, count: int, error: float) -> Leak:
     """Return the distribution where some of `count` designs answer at once, and the others nothing.
 
-    What the marked client shows is measured, and off by chance.
+    `responses` are these answers, (weights, designs), each as likely as its weight. What the marked
+    client shows is measured, and off by chance.
     """
-    if not len(responses):
+    if not responses.size:
         return 0, np.ones(1)
-    first, probabilities = _counted(responses)
+    whole = responses.astype(np.int64)
+    first = int(whole.min())
+    likely = np.repeat(weights, responses.shape[1])
     kernel = _kernel(round(error, 3))
-    first, probabilities = first - len(kernel) // 2, _convolved(probabilities, kernel)
+    counted = np.asarray(np.bincount(whole.ravel() - first, likely), dtype=np.float64)
+    probabilities = _convolved(counted / count, kernel)
+    first -= len(kernel) // 2
     low, high = min(first, 0), max(first + len(probabilities), 1)
     distribution = np.zeros(high - low)
-    distribution[first - low : first - low + len(probabilities)] = probabilities * (
-        len(responses) / count
-    )
-    distribution[-low] += 1 - len(responses) / count
+    distribution[first - low : first - low + len(probabilities)] = probabilities
+    distribution[-low] += 1 - float(likely.sum()) / count
     return low, distribution
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.metrics.attribution.contamination import CLOSE, TEST_RESPONSES
-from fedaudit.metrics.attribution.hidden_members import HiddenMembers
+from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
+from fedaudit.metrics.attribution.hidden_marks import CLOSE, HiddenMembers
 
 Array = npt.NDArray[np.float64]
 

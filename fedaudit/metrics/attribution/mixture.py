@@ -140,6 +140,8 @@ class Mixture:
 
 @lru_cache(maxsize=512)
 def _draws(mixture: Mixture) -> Array:
+    if not mixture.weights:
+        return np.zeros((NEAREST, 0))
     if (designs := mixture.designs()) is not None:
         return designs.nearest_in_strength(mixture.strength)
     weights = np.array(mixture.weights)

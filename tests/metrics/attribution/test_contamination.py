@@ -24,13 +24,17 @@ def moments(distribution):
     return mean, float(distribution.probabilities @ distribution.values**2) - mean**2
 
 
-def others(scores, groups=None, signal_share=0.0, alone=()):
+def others(scores, groups=None, signal_share=0.0, alone=(), factors=(1, *[0] * 6)):
     """Return what others show; everybody who shows anything is marked, unless groups are given."""
     scores = np.array(scores, dtype=float)
     members = [scores > 0] if groups is None else groups
     errors = np.where(scores > 0, signal_share, 0.0)
     return RoundEvidence(
-        scores, np.array(members, dtype=bool), np.array(alone).reshape(-1, len(scores)), errors
+        scores,
+        np.array(members, dtype=bool),
+        np.array(alone).reshape(-1, len(scores)),
+        errors,
+        np.array([factors] * len(members)),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-from fedaudit.metrics.attribution.hidden_members import HiddenMembers, hidden_members
+from fedaudit.metrics.attribution.hidden_marks import HiddenMembers, hidden_members
 from fedaudit.metrics.attribution.known_contamination import (
     GAINS,
     MIN_BOOSTED_Z,

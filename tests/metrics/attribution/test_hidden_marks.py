@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution.hidden_members import hidden_members
+from fedaudit.metrics.attribution.hidden_marks import hidden_members
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
 
