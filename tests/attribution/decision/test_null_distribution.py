@@ -159,28 +159,58 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
     assert kstest([NullDistribution(()).p_value(one) for one in real], "uniform").pvalue < 1e-6
 
 
-def test_of_more_candidates_than_groups_are_made_of_the_right_one_may_be_missing():
-    """Twelve innocent clients hold 0.4 of a marked one's update, answer at once, and are first."""
-    names = [f"c{n:02}" for n in range(24)]
-    shows = [14.5] * 12 + [13.5] * 3 + [0.0] * 9
-    held = {who: {names[12 + n % 3]: 0.4 if n < 12 else 0.0} for n, who in enumerate(names)}
-    one_round = RoundScores(
-        round=1,
-        reference={"m": score(0.0)},
-        clients={who: {"m": score(z)} for who, z in zip(names, shows, strict=True)},
-        strength=dict.fromkeys(names, 1.2),
-        effective=dict.fromkeys(names, 1.0),
-        others=12,
-        pairs=5,
-        limit=0.4,
-    )
-    found = Scores(
+def single_round(shows, *, others, strength):
+    """Return the scores of one round under one mark, by the clients' Z."""
+    return Scores(
         run="r",
         base="b",
         aggregation="fedit",
-        clients=tuple(names),
+        clients=tuple(shows),
         marks={"m": "kgw"},
         dimension=1,
-        rounds=(one_round,),
+        rounds=(
+            RoundScores(
+                round=1,
+                reference={"m": score(0.0)},
+                clients={who: {"m": score(z)} for who, z in shows.items()},
+                strength=dict.fromkeys(shows, strength),
+                effective=dict.fromkeys(shows, 1.0),
+                others=others,
+                pairs=5,
+                limit=0.4,
+            ),
+        ),
     )
+
+
+def test_of_more_candidates_than_groups_are_made_of_the_right_one_may_be_missing():
+    """Twelve innocent clients hold 0.4 of a marked one's update, answer at once, and are first."""
+    names = [f"c{n:02}" for n in range(24)]
+    shows = dict(zip(names, [14.5] * 12 + [13.5] * 3 + [0.0] * 9, strict=True))
+    held = {who: {names[12 + n % 3]: 0.4 if n < 12 else 0.0} for n, who in enumerate(names)}
+    found = single_round(shows, others=12, strength=1.2)
     assert not {*names[:12]} & decide(found, shares={1: held}).flagged.keys()
+
+
+NAMES = [f"c{n}" for n in range(10)]
+
+
+def test_marked_clients_may_hide_a_part_of_each_others_marks():
+    """Where the sets are not known: an innocent client that shows all of it is not accused."""
+    # Each of three estimates holds 0.6 of their mark: the whole is 14, and c9 answers at once.
+    shows = dict.fromkeys(NAMES, 0.0) | {"c0": 8.4, "c1": 8.4, "c2": 8.4, "c9": 14.0}
+    assert not decide(single_round(shows, others=5, strength=0.8)).flagged
+    # What is no multiple of what the others show that hiding explains is not theirs.
+    loud = shows | {"c9": 60.0}
+    assert decide(single_round(loud, others=5, strength=0.8)).flagged.keys() == {"c9"}
+
+
+def test_marked_clients_may_hide_each_others_marks():
+    """Where the sets are known: nor is one that takes a part from a client whose mark is hidden."""
+    shows = dict.fromkeys(NAMES, 0.0) | {"c0": 14.0, "c1": 14.0, "c9": 14.0}
+    held = {who: dict.fromkeys(NAMES, 0.0) for who in NAMES}
+    held["c9"] |= {"c0": 0.2, "c2": 0.2}
+    found = single_round(shows, others=5, strength=0.8)
+    assert "c9" in decide(found, shares={1: held}).flagged
+    held["c2"] |= {"c0": -0.4, "c1": -0.4}  # it shows 0.2 of its mark
+    assert decide(found, shares={1: held}).flagged.keys() == {"c0", "c1"}

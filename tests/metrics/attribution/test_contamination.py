@@ -81,6 +81,19 @@ def test_an_answer_at_once_by_hand():
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
 
 
+def test_an_answer_at_once_of_a_mark_that_others_hide():
+    # As likely as not the marked client's estimate holds half of its mark: a whole one shows 6.
+    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
+    hiding = [others([3.0, 0.0], factors=(0.5, 0, 0, 0, 0, 0.5, 0))]
+    half = leak_distributions([one], [hiding], [1.0])[0][3]
+    reached = half.probabilities[half.values > 0].sum()
+    assert reached == pytest.approx(0.5, abs=0.05)
+    values = dict(zip(half.values, half.probabilities, strict=True))
+    assert {at: p for at, p in values.items() if p} == pytest.approx(
+        {0.0: 1 - reached, 3.0: reached / 2, 6.0: reached / 2}
+    )
+
+
 def answered(distribution, held, shown, group):
     """What a test answers to what one estimate holds, in plain words."""
     amount = float(np.dot(held, shown))
