@@ -111,10 +111,8 @@ def _round(
     updates = learned + rng.standard_normal(learned.shape) + rng.standard_normal(NUMBERS) / 2
     for at in (0, 3) if way == SPLIT else (0,):
         updates[at] = WAYS[way](updates[at], rng)
-    m, limit = federations.design(CLIENTS, 5, federations.LIMIT)
-    held = federations.held(
-        rng, np.arange(CLIENTS), federations.designs(CLIENTS, m, 5, limit), np.ones(CLIENTS)
-    )
+    kind = Federation(name="", clients=CLIENTS)
+    settings, held = federations.drawn(rng, kind, CLIENTS)
     known[number] = federations.share_table(names, held)
     estimates = updates + held @ updates
     z = estimates @ marks.T / NOISE
@@ -131,9 +129,7 @@ def _round(
         },
         strength=dict(zip(names, np.square(held).sum(axis=1).round(2).tolist(), strict=True)),
         effective=dict.fromkeys(names, 1.0),
-        others=m,
-        pairs=5,
-        limit=limit,
+        **settings,
     )
 
 

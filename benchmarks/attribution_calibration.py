@@ -1,7 +1,7 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
     python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
-        [--tau 4] [--grid] [--only PART_OF_A_NAME]
+        [--tau 4] [--grid] [--shared] [--only PART_OF_A_NAME]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
@@ -9,9 +9,10 @@ innocent clients' p-values up to 1 and 5 %, with two standard errors (over feder
 in which a marked client is flagged by a mark that it has not; marked clients that are flagged by
 their own.
 
---grid varies everything together: the size of the federation, S, rounds, weights and who takes
-part, in 540 kinds. It ends in a line for each law of answers, over all its kinds. --seed draws
-other federations: what was decided by trial was tried on seed 7.
+--shared asks for sets that a round's estimates share, in the kinds of equal weights and of the
+usual limit. --grid varies everything together: the size of the federation, S, rounds, weights and
+who takes part, in 540 kinds. It ends in a line for each law of answers, over all its kinds. --seed
+draws other federations: what was decided by trial was tried on seeds 7 and 9.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from itertools import islice, product
 from zlib import crc32
 
 import numpy as np
-from federations import Federation, federation
+from federations import LIMIT, Federation, federation
 
 from fedaudit.attribution.decision.decision import verdicts
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
@@ -193,6 +194,9 @@ def main() -> None:
     parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
     parser.add_argument("--tau", type=float, default=THRESHOLD, help="in S")
     parser.add_argument("--grid", action="store_true", help="everything varies together")
+    parser.add_argument(
+        "--shared", action="store_true", help="a round's estimates share their sets"
+    )
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     print(
@@ -201,6 +205,8 @@ def main() -> None:
         "| --- | --: | --: | --: | --: | --: | --: |"
     )
     kinds = [one for one in (grid() if given.grid else scenarios()) if given.only in one.name]
+    if given.shared:
+        kinds = [replace(one, shared=True) for one in kinds if not one.heavy and one.limit == LIMIT]
     found = blocks(
         kinds,
         given.federations,

@@ -13,14 +13,15 @@ update is one of:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.attribution.server import defaults
-from fedaudit.metrics.attribution import subset_design
+from fedaudit.attribution.server import defaults, shared_defaults
+from fedaudit.metrics.attribution import shared_sets, subset_design
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 NULLS = 256
 SIGNAL = 14.0
@@ -28,6 +29,8 @@ SIGNAL = 14.0
 LIMIT = 0.4
 POOL = 20_000
 """Accepted designs that a federation's are drawn from, other than those that the decision knows."""
+SYSTEMS = 50
+"""As many systems of shared sets, likewise; each may be dealt to clients in any order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,8 @@ class Federation:
     limit: float = LIMIT
     scale: float = 1.0
     """What the first marked client multiplies its update with."""
+    shared: bool = False
+    """Whether a round's estimates share their sets, which is for equal weights here."""
 
 
 Shares = dict[int, dict[str, dict[str, float]]]
@@ -104,8 +109,8 @@ def _round(
 ) -> RoundScores:
     size = max(4, round(one.present * one.clients))
     here = np.sort(rng.choice(one.clients, size=size, replace=False))
-    m, limit = design(size, one.pairs, one.limit)
-    shares = held(rng, here, designs(size, m, one.pairs, limit), weights)
+    settings, coefficients = drawn(rng, one, size)
+    shares = coefficients * weights[here] / weights[here][:, None]
     known[number] = share_table([names[at] for at in here.tolist()], shares)
     luck = common[here] + rng.standard_normal(common[here].shape) * (1 - one.repeat) ** 0.5
     each = one.signal / one.rounds**0.5
@@ -123,10 +128,25 @@ def _round(
         clients=found,
         strength={names[at]: max(0.01, round(own, 2)) for at, own in zip(here, rho, strict=True)},
         effective=dict.fromkeys(found, 1.0),
-        others=m,
-        pairs=one.pairs,
-        limit=limit,
+        **settings,
     )
+
+
+def drawn(
+    rng: np.random.Generator, one: Federation, size: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Return a round's settings, and c of its estimates, (size, size)."""
+    if one.shared:
+        rule = shared_rule(size)
+        order, pool = rng.permutation(size), shared_designs(rule)
+        settings = {"protocol": "shared", "sets": rule.sets, "threshold": rule.threshold}
+        settings |= {"limit": rule.limit}
+        return settings, pool[int(rng.integers(len(pool)))][np.ix_(order, order)]
+    m, limit = design(size, one.pairs, one.limit)
+    pool = designs(size, m, one.pairs, limit)
+    c = np.zeros((size, size))
+    c[~np.eye(size, dtype=bool)] = pool[rng.integers(len(pool), size=size)].ravel()
+    return {"others": m, "pairs": one.pairs, "limit": limit}, c
 
 
 def share_table(names: Sequence[str], shares: np.ndarray) -> dict[str, dict[str, float]]:
@@ -177,12 +197,21 @@ def designs(size: int, others: int, pairs: int, limit: float) -> np.ndarray:
     return np.concatenate(found)[:POOL]
 
 
-def held(
-    rng: np.random.Generator, here: np.ndarray, pool: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Return how much of each other's update each estimate holds, (size, size)."""
-    size = len(here)
-    c = np.zeros((size, size))
-    c[~np.eye(size, dtype=bool)] = pool[rng.integers(len(pool), size=size)].ravel()
-    own = weights[here]
-    return np.asarray(c * own / own[:, None])
+@lru_cache
+def shared_rule(size: int) -> SharedSetsRule:
+    """Return the rule that the tool draws a round's shared sets by, for so many clients."""
+    wanted = defaults.ProtocolSettings(others=0, pairs=0, limit=LIMIT, threshold=5)
+    kinds = {1: (size, True, 1.0)}
+    return shared_defaults.rules(shared_defaults.nearest(wanted, kinds), kinds)[1]
+
+
+@lru_cache
+def shared_designs(rule: SharedSetsRule) -> np.ndarray:
+    """Return c of whole rounds, (SYSTEMS, clients, clients), other than the decision knows."""
+    found = []
+    for search in shared_sets.searches(rule, np.random.default_rng(1_000), 10 * SYSTEMS):
+        if search.accepted:
+            found.append(shared_sets.masks(search.rows))
+        if len(found) == SYSTEMS:
+            break
+    return np.array(found)

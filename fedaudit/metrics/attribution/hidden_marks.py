@@ -20,8 +20,8 @@ CLOSE = 1e-9
 """Shares that differ by no more are the same."""
 SHOWING = 0.5
 """An estimate that holds less than this share of a mark in all may show nothing of it."""
-MAX_SHOWING = 0.5
-"""The largest share of its rounds in which a hidden client's estimates hold as much as that."""
+MAX_SHOWN = 0.5
+"""The largest share of its mark that a hidden client's estimates show on average over rounds."""
 FACTORS = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 3.0)
 """How many times as much as any marked client shows in its estimates an update of its own may."""
 
@@ -48,20 +48,21 @@ def hidden_members(
 ) -> HiddenMembers:
     """Return who else may be marked if the members of a group are: (groups, clients) before.
 
-    `shares` and `present` are those of the rounds, `evidence` is how the clients show the mark. In
-    at least half of its rounds the client's estimates hold too little of the mark to show it, and
-    in the others it shows no less than half of what the strongest client does, allowing for chance.
-    A client that belongs to some group as it is is not hidden.
+    `shares` and `present` are those of the rounds, `evidence` is how the clients show the mark. On
+    average over its rounds the client's estimates hold no more than half of a mark, where less than
+    half in a round counts as nothing; and it shows no less than half of what the strongest client
+    would with as much, allowing for chance. A client that belongs to some group as it is is not
+    hidden.
     """
     took = np.sum(present, axis=0)
     contents = (1 + groups.astype(np.float64) @ held.T for held in shares)
-    showing = sum(
-        (content >= SHOWING - CLOSE) * here for content, here in zip(contents, present, strict=True)
-    )
-    often = showing / np.maximum(took, 1)
+    shown = sum(
+        np.where(content >= SHOWING - CLOSE, np.minimum(content, 1.0), 0.0) * here
+        for content, here in zip(contents, present, strict=True)
+    ) / np.maximum(took, 1)
     most = max((one.mean for one in evidence), default=0.0)
     largest = np.array([one.largest for one in evidence])
-    possible = (largest >= MIN_SHARE_OF_STRONGEST * often * most) & (often <= MAX_SHOWING)
+    possible = (largest >= MIN_SHARE_OF_STRONGEST * shown * most) & (shown <= MAX_SHOWN + CLOSE)
     possible &= ~groups.any(axis=0)
     return HiddenMembers(*np.nonzero(possible))
 

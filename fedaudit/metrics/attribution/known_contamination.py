@@ -58,6 +58,14 @@ class ContaminationHypotheses:
 
 
 @dataclass(frozen=True, slots=True)
+class Answers:
+    """What estimates answer at once, by group, and its variance in chance's."""
+
+    scores: Array
+    variances: Array
+
+
+@dataclass(frozen=True, slots=True)
 class ClientStatistics:
     """The statistics of a federation's clients under one mark, each in the same order."""
 
@@ -179,22 +187,36 @@ def _moments(
     strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
     strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
     for round_shares in rounds:
-        separate_scores = _without_others(round_shares, groups)
-        answer = np.maximum(round_shares.scores, strengths)[strongest]
-        answer = np.maximum(
-            answer, separate_scores[np.arange(len(groups)), strongest]
-        ) * groups.any(axis=1)
-        mean, variance = _leaks(round_shares, separate_scores, answer, groups, hidden)
+        separate_scores, separate_variances = _without_others(round_shares, groups)
+        answers = _at_once(
+            np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1),
+            separate_scores[np.arange(len(groups)), strongest],
+            separate_variances[np.arange(len(groups)), strongest],
+        )
+        mean, variance = _leaks(round_shares, separate_scores, answers, groups, hidden)
         means += mean * (scale * round_shares.present)
         variances += variance * (round_shares.present / took)
     return means, variances
 
 
-def _without_others(round_shares: RoundShares, groups: npt.NDArray[np.bool_]) -> Array:
-    """Return what each member of a group shows by its own update, (groups, clients).
+def _at_once(shown: Array, separate: Array, variances: Array) -> Answers:
+    """Return answers at once like one member of each group: as it shows, or as by itself, if more.
+
+    What it shows by itself is off by the luck of all whose scores that is worked out from.
+    """
+    by_itself = separate > shown
+    return Answers(
+        np.where(by_itself, separate, shown), np.where(by_itself, np.maximum(variances, 1.0), 1.0)
+    )
+
+
+def _without_others(
+    round_shares: RoundShares, groups: npt.NDArray[np.bool_]
+) -> tuple[Array, Array]:
+    """Return what each member of a group shows by its own update, and its variance in chance's.
 
     Members' estimates hold each other's updates; answers in proportion are taken apart. What comes
-    out below nothing, or above the highest score, was not in proportion.
+    out below nothing, or above the highest score, was not in proportion. (groups, clients) each.
     """
     marked_indices = np.flatnonzero(groups.any(axis=0))
     members = groups[:, marked_indices]
@@ -204,26 +226,28 @@ def _without_others(round_shares: RoundShares, groups: npt.NDArray[np.bool_]) ->
         * members[:, None, :]
     )
     scores = (round_shares.scores[marked_indices] * members)[..., None]
-    try:
-        own = np.linalg.solve(np.eye(len(marked_indices)) + held, scores)[..., 0]
-    except np.linalg.LinAlgError:  # the estimates of some group do not tell their updates apart
-        own = scores[..., 0]
-    separate_scores = np.zeros(groups.shape)
+    equations = np.eye(len(marked_indices)) + held
+    # The estimates of some groups do not tell their updates apart: these show what they show.
+    equations[np.abs(np.linalg.det(equations)) < CLOSE] = np.eye(len(marked_indices))
+    solutions = np.linalg.inv(equations)
+    separate_scores, variances = np.zeros(groups.shape), np.ones(groups.shape)
+    own = (solutions @ scores)[..., 0]
     separate_scores[:, marked_indices] = np.clip(own, 0.0, round_shares.scores.max())
-    return separate_scores
+    variances[:, marked_indices] = np.square(solutions).sum(axis=-1)
+    return separate_scores, variances
 
 
 def _leaks(
     round_shares: RoundShares,
     separate_scores: Array,
-    answer_at_once: Array,
+    answers: Answers,
     groups: npt.NDArray[np.bool_],
     hidden: HiddenMembers,
 ) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 
     Of what members show, and what they show by their own updates (`separate_scores`), counts what
-    explains more. `answer_at_once` is by group.
+    explains more. `answers` are those at once, by group.
     """
     marked_indices = np.flatnonzero(groups.any(axis=0))
     held, members = (
@@ -238,24 +262,23 @@ def _leaks(
         )
         amounts += members[:, column, None] * shown
     chance, shares = members @ np.square(held.T), members @ held.T
-    at_once = np.maximum(amounts, answer_at_once[:, None])
+    at_once = np.maximum(amounts, answers.scores[:, None])
+    variances_at_once = np.broadcast_to(answers.variances[:, None], amounts.shape)
     leaks = []
     for response in TEST_RESPONSES:
         if response.start is None:
             counts = amounts >= response.minimum
             leaks.append((amounts * counts, chance * counts))
         else:
-            leaks.append(_from_start(response.start, shares, at_once))
+            reached = shares >= response.start - CLOSE
+            leaks.append((at_once * reached, variances_at_once * reached))
     for gain in GAINS:
-        boosted = np.clip(gain * amounts, 0.0, answer_at_once[:, None])
+        boosted = np.clip(gain * amounts, 0.0, answers.scores[:, None])
         leaks.append((boosted, np.minimum(1.0, gain**2 * chance) * (boosted > 0)))
     with_hidden = shares[hidden.groups] + round_shares.shares[:, hidden.clients].T
-    leaks += [_from_start(start, with_hidden, at_once[hidden.groups]) for start in STARTS]
+    at_once, variances_at_once = at_once[hidden.groups], variances_at_once[hidden.groups]
+    for start in STARTS:
+        reached = with_hidden >= start - CLOSE
+        leaks.append((at_once * reached, variances_at_once * reached))
     means, variances = zip(*leaks, strict=True)
     return np.concatenate(means), np.concatenate(variances)
-
-
-def _from_start(start: float, shares: Array, answer: Array) -> tuple[Array, Array]:
-    """Return leaks of answers at once from a share on, and their variances."""
-    reached = (shares >= start - CLOSE).astype(np.float64)
-    return answer * reached, reached

@@ -55,11 +55,12 @@ def test_against_plain_words(seed, count):
     for at, group in enumerate(groups):
         for who in range(3, 6):
             here = [r for r in range(count) if present[r][who]]
-            shows = [1 + shares[r][who][group].sum() >= 0.5 - 1e-12 for r in here]
-            often = sum(shows) / len(here) if here else 0.0
+            held = [1 + shares[r][who][group].sum() for r in here]
+            shows = [min(one, 1) if one >= 0.5 - 1e-12 else 0 for one in held]
+            mean = sum(shows) / len(here) if here else 0.0
             may = max(0.0, z[who]) + 2 * 1.5
-            least = 0.5 * often * max(one.mean for one in evidence)
-            if often <= 0.5 and may / took[who] ** 0.5 >= least:
+            least = 0.5 * mean * max(one.mean for one in evidence)
+            if mean <= 0.5 + 1e-12 and may / took[who] ** 0.5 >= least:
                 slow.append((at, who))
     assert found(shares, present, groups, evidence) == slow
 

@@ -90,13 +90,32 @@ def test_what_members_show_of_each_other_is_taken_out():
     z = [6.0, 8.0, 9.0]
     *_, c = leaks([one_round(shares, z)], z, spread=3.0, among=(0, 1))
     # c holds 0.2 of each: 0.4 together, and answers at once like b, that shows most. That is 10,
-    # but nobody is taken to show more than the highest score of all, 9.
+    # but nobody is taken to show more than the highest score of all, 9. b's own mark is
+    # (8 + 0.2 * 6) / 0.92, whose variance is 1.04 / 0.92^2.
     assert c.tail(3.0, 0) == pytest.approx(0.5)
-    assert c.tail(4.0, 0) == pytest.approx(tail(1 / math.sqrt(2)))
+    assert c.tail(4.0, 0) == pytest.approx(tail(1 / math.sqrt(1 + 1.04 / 0.92**2)))
     # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9).
     halved = [*shares[:2], [0.1, 0.1, 0]]
     *_, c = leaks([one_round(halved, z)], z, spread=3.0, among=(0, 1))
     assert c.tail(5.0, 0) == pytest.approx(tail((5 - 0.1 * 18 / 3) / math.sqrt(1.02)))
+
+
+def test_a_group_that_is_not_told_apart_leaves_others_as_they_are():
+    # Two shared sets of two clients: a and b hide half of each other's mark of 14, c and d hold a
+    # quarter of each. The four estimates together are not independent.
+    shares = [
+        [0, -0.5, 0.25, 0.25],
+        [-0.5, 0, 0.25, 0.25],
+        [0.25, 0.25, 0, -0.5],
+        [0.25, 0.25, -0.5, 0],
+    ]
+    scores = [7.0, 7.0, 14.0, 14.0]
+    assert np.linalg.matrix_rank(np.eye(4) + np.array(shares)) == 3
+    found = leaks([one_round(shares, scores)], scores, error=1e-4)
+    # a and b marked: c and d answer at once with all of the 14. And the other way around.
+    assert [one.tail(z, 0) for one, z in zip(found, scores, strict=True)] == pytest.approx(
+        [1.0, 1.0, 0.5001, 0.5001], abs=1e-3
+    )
 
 
 def test_a_hypothesis_that_leaves_somebody_unexplained_is_none():
@@ -210,7 +229,9 @@ def leak(one, who, group, law, most, hidden=()):
         return (amount, variance) if amount >= law.minimum else (0.0, 0.0)
     if sum(held[x] for x in (*group, *hidden)) < law.start - 1e-9:
         return 0.0, 0.0
-    return (max(amount, at_once) if group else 0.0), 1.0
+    by_itself = alone[member] > max(float(one.scores[member]), mean)
+    off = max(1.0, luck(one, group, member)) if by_itself else 1.0
+    return (max(amount, at_once) if group else 0.0), off
 
 
 def own_marks(one, group):
@@ -243,6 +264,12 @@ def drawn(seed, count, clients):
 
 
 ERRORS = st.sampled_from([0.0, 1e-6, 1e-3])
+
+
+def luck(one, group, member):
+    """Return the variance of what a member shows by itself, if that of each score is 1."""
+    matrix = np.array([[1.0 if a == b else one.shares[a][b] for b in group] for a in group])
+    return sum(float(x) ** 2 for x in np.linalg.inv(matrix)[group.index(member)])
 
 
 @settings(max_examples=25, deadline=None)
