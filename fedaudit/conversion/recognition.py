@@ -58,7 +58,12 @@ def why_unknown(source: SourceFolder, layout: str = "") -> str:
     """Say what is in a folder that no importer knows, and what they know."""
     problem = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
     hint = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
-    if count := sum(PurePosixPath(name).name == adapters.CONFIG for name in source.files):
+    if adapters.CONFIG in source.files and not _is_adapter(source):
+        hint += (
+            " PEFT keeps an adapter in a folder of its own: put each file of weights into one, "
+            f"round_1 and so on, as {adapters.WEIGHTS} beside a copy of {adapters.CONFIG}."
+        )
+    elif count := sum(PurePosixPath(name).name == adapters.CONFIG for name in source.files):
         hint += (
             f" To import {_number(count, 'adapter')} of PEFT, call their folders round_1, round_2 "
             "and so on."
@@ -84,12 +89,18 @@ def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence
 
 
 def _unknown_layout_error(source: SourceFolder, layout: str) -> InputError | UsageError:
-    if adapters.CONFIG in source.files:
+    if _is_adapter(source):
         return UsageError(
             f"{source.path} is one adapter, no federation: audit it with --target BASE --adapter "
             f"{source.path}."
         )
     return InputError(f"{source.path} {why_unknown(source, layout)}")
+
+
+def _is_adapter(source: SourceFolder) -> bool:
+    """Tell whether a folder itself is one adapter of PEFT, saved either way."""
+    weights = (adapters.WEIGHTS, *adapters.PICKLED)
+    return adapters.CONFIG in source.files and any(name in source.files for name in weights)
 
 
 def _describe_folder(source: SourceFolder) -> str:

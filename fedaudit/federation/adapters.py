@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PICKLED = ("adapter_model.bin", "adapter_model.pt")
+"""Names of weights that other versions and trainers pickle."""
 LONGEST = 2**20
 """Bytes of a configuration; the largest that PEFT writes have some ten thousand."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -45,9 +47,7 @@ def check(folder: Path) -> Mapping[str, Any]:
     """
     existing_path(folder, "adapter")
     if not (folder / WEIGHTS).is_file():
-        pickled = next(
-            (n for n in ("adapter_model.bin", "adapter_model.pt") if (folder / n).exists()), None
-        )
+        pickled = next((n for n in PICKLED if (folder / n).exists()), None)
         if pickled:
             raise InputError(
                 f"{folder / pickled} is pickled, and a pickle can run code when it is loaded: "

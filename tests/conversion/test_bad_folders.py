@@ -81,6 +81,12 @@ def one_adapter(place):
     return peft(RUN.whole[1], place)
 
 
+def bare_weights(place):
+    peft(RUN.whole[1], place)
+    (place / "adapter_model.safetensors").rename(place / "round_1.safetensors")
+    return place
+
+
 def one_file(place):
     return flower_npz(RUN, place) / "round-1-weights.npz"
 
@@ -179,6 +185,7 @@ def missing(place):
         (two_layouts, 3, "may be flowertune (results/2025-01-31_12-00-00) and trainer (sft)"),
         (two_of_one_round, 3, "has two adapters of round 1, peft_01 and peft_1"),
         (one_adapter, 2, "is one adapter, no federation: audit it with --target BASE --adapter"),
+        (bare_weights, 3, "put each file of weights into one, round_1 and so on, as ada"),
         (other_base, 3, "names the base 'me/llama', which is no folder here: give its folder"),
         (two_bases, 3, "names several bases, 'fedaudit-nano' and 'me/llama'"),
         (no_base, 3, "does not say what its base is: name it with --base FOLDER (fedaudit imp"),
