@@ -24,6 +24,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
   imported.
 * `secure_aggregation`: What secure aggregation is: a server learns sums over sets of clients and
   nothing else.
+* `target_sets`: The sets of strings that rows of an extraction count: the values of `scope.set`.
 * `templates`: Prompt templates: how instruction, input and output become the text that is trained
   on.
 * `watermark`: What a watermark is: it marks documents so that a model trained on them is

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.scoring import ExtractionResult, rates
-from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.budget_sweep import budget_steps
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.scoring import ExtractionResult
-from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.budget_sweep import budget_steps
 from fedaudit.metrics.intervals import wilson
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from fedaudit.api.han import has_han
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
+from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
 from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.significance import LeakTrial
-from fedaudit.extraction.targets import EXCLUSIVE, TargetSet, drop_substrings
+from fedaudit.extraction.targets import TargetSet, drop_substrings
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
 
-BEYOND = "beyond-reach"
-"""Targets that have more tokens than an answer may: nobody could find them here."""
 EFFECTIVE_CONTROLS = "effective_controls"
 """The metric of how many evenly spread controls would tell as much as those there are."""
 MATERIAL = 0.01
@@ -167,9 +166,11 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
     missed_strings = target_set.exclusive.difference(reach)
     missed = Counter(target_set.labels[string] for string in missed_strings)
     labels = missed + Counter(target_set.labels[string] for string in drop_substrings(reach))
-    yield skipped_targets_row(plugin, missed.total(), labels.total(), {"set": BEYOND})
+    yield skipped_targets_row(plugin, missed.total(), labels.total(), {"set": BEYOND_REACH})
     for label, count in sorted(missed.items()):
-        yield skipped_targets_row(plugin, count, labels[label], {"set": BEYOND, "label": label})
+        yield skipped_targets_row(
+            plugin, count, labels[label], {"set": BEYOND_REACH, "label": label}
+        )
 
 
 def skipped_targets_row(

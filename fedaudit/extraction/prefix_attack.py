@@ -14,6 +14,7 @@ from fedaudit.api.abilities import Ability, decoding_abilities
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Measurement, SamplingParams, Target
+from fedaudit.api.target_sets import UNASKED
 from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
@@ -30,9 +31,6 @@ from fedaudit.metrics.extraction import Disjointness
 
 FOLLOWED = 400
 """About as many controls are followed by the exact estimator."""
-
-UNASKED = "unasked"
-"""scope.set of targets of kinds that were not chosen."""
 
 Estimator = Literal["sample", "exact"]
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Severity
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, share_estimate
 from fedaudit.extraction.matcher import StrictMatcher, split_reduced
 from fedaudit.extraction.query_budget import ScatteredQuery
 from fedaudit.extraction.sampling import Answer
-from fedaudit.extraction.targets import ALL, TargetSet
+from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.budget_sweep import BudgetCurve
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.metrics.intervals import Estimate

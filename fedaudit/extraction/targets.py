@@ -7,13 +7,12 @@ from functools import cached_property
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
+from fedaudit.api.target_sets import ALL, DISJOINT
 from fedaudit.extraction.controls import CONTROLS, sample_controls
 from fedaudit.metrics.document_frequency import absent_strings, document_frequency
 from fedaudit.metrics.extraction import Disjointness, prefix_disjoint, victim_exclusive
 from fedaudit.metrics.persons import subjects
 from fedaudit.pii.normalized_search import fold
-
-ALL, DISJOINT, EXCLUSIVE = "all", "prefix-disjoint", "exclusive"
 
 
 @dataclass(frozen=True, kw_only=True)

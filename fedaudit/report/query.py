@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from fedaudit.api.records import Severity
+from fedaudit.api.target_sets import ALL, DISJOINT, EXCLUSIVE
 from fedaudit.report.attribution_parts import attribution_part
 from fedaudit.report.verdict.policy import SWEPT
 
@@ -24,7 +25,7 @@ SOURCES = {
 }
 """Values of scope.source in reading order, as people read them."""
 
-SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
+SETS = {ALL: "all", DISJOINT: "disjoint", EXCLUSIVE: "judged"}
 """Values of scope.set, likewise."""
 
 INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_requests")

@@ -10,6 +10,7 @@ from typing import Any
 from fedaudit import __version__
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import EXCLUSIVE
 from fedaudit.assessment.plan import Plan
 from fedaudit.audit.access import RIGHT
 from fedaudit.audit.request import ExtractionRequest
@@ -102,9 +103,7 @@ def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:
         and not PARTIAL_SCOPE_KEYS & row.scope.keys()
         and row.scope.get("key") != RIGHT
     ]
-    exclusive_rows = [
-        row for row in coverage_rows if row.scope.get("set", "exclusive") == "exclusive"
-    ]
+    exclusive_rows = [row for row in coverage_rows if row.scope.get("set", EXCLUSIVE) == EXCLUSIVE]
     candidates = [row for row in exclusive_rows if row.value is not None and row.low is not None]
     if candidates:
         return max(candidates, key=lambda row: row.value or 0.0)

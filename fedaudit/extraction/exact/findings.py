@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fedaudit.api.records import Finding, Severity
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.exact.expected_coverage import log_missed
 from fedaudit.extraction.exact.measurements import PROBABILITIES
 from fedaudit.extraction.exact.sources import ExactSources
 from fedaudit.extraction.leak_tests import MATERIAL, LeakTests
-from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.expected import samples_needed
 
 Revealed = tuple[Mapping[str, str], ...]

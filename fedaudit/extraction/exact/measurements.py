@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.exact.sources import ExactSources, SourceValues
-from fedaudit.extraction.targets import ALL
 
 if TYPE_CHECKING:
     from fedaudit.metrics.intervals import Estimate

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedaudit.api.target_sets import ALL
 from fedaudit.extraction.exact.expected_coverage import (
     DrawProbabilities,
     ExpectedCoverage,
@@ -13,7 +14,7 @@ from fedaudit.extraction.exact.expected_coverage import (
     standard_error,
 )
 from fedaudit.extraction.exact.walk import WalkResult
-from fedaudit.extraction.targets import ALL, TargetSet
+from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.budget_sweep import budget_steps
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TypeVar
 from fedaudit.api.estimates import Estimate
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.api.target_sets import ALL, EXCLUSIVE
 from fedaudit.extraction.leak_tests import share_estimate
-from fedaudit.extraction.targets import ALL, EXCLUSIVE, TargetSet
+from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.counterfactual import drawn_chance
 from fedaudit.metrics.intervals import difference
 from fedaudit.metrics.significance import mcnemar

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import ALL, DISJOINT, EXCLUSIVE
 from fedaudit.report import query
 from fedaudit.report.query import Row
 from fedaudit.report.verdict.classes import class_of
@@ -60,7 +61,7 @@ OF_THE_SERVER = frozenset({"attribution", "source"})
 """Kinds of rows about what the server can tell; they belong to no class of attacks."""
 
 NOT_TOTALS = ("label", "category", "document", "text", "task", "round")
-PREFERRED_SETS = ("exclusive", "prefix-disjoint", "all")
+PREFERRED_SETS = (EXCLUSIVE, DISJOINT, ALL)
 
 
 def position_of(row: Row) -> str:

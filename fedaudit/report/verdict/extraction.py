@@ -8,10 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.api.target_sets import EXCLUSIVE
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
-
-EXCLUSIVE = "exclusive"
-"""scope.set of the targets that are judged where an attack tells them from others."""
 
 CAME_OUT = {
     "coverage": "targets came out of the tuned model but not of its base",

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import ALL, EXCLUSIVE
 from fedaudit.pii.taxonomy import category
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import CAME_OUT, EXCLUSIVE, NEW, Test
+from fedaudit.report.verdict.extraction import CAME_OUT, NEW, Test
 from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "kind"
@@ -100,7 +101,7 @@ def _kind(row: Measurement) -> str:
 
 def _judged_set(row: Measurement, rows: Sequence[Measurement]) -> object:
     alike = {o.scope.get("set") for o in rows if (o.plugin, o.metric) == (row.plugin, row.metric)}
-    return next((name for name in (EXCLUSIVE, "all") if name in alike), row.scope.get("set"))
+    return next((name for name in (EXCLUSIVE, ALL) if name in alike), row.scope.get("set"))
 
 
 def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | None:

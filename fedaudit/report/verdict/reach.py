@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from fedaudit.api.records import Measurement
+from fedaudit.api.target_sets import BEYOND_REACH
 from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "reach"
-BEYOND = "beyond-reach"
-"""scope.set of the targets that are longer than an answer; of all labels together, of n."""
 MOST = 0.5
 """An attack that could not have found more than this share of the targets passes nobody."""
 
@@ -15,7 +14,7 @@ MOST = 0.5
 def judge_reach(measurements: Iterable[Measurement]) -> Iterator[Judgement]:
     """Yield a judgement for each attack and pair whose answers are shorter than most targets."""
     for row in measurements:
-        if row.metric != "targets" or row.scope.get("set") != BEYOND or "label" in row.scope:
+        if row.metric != "targets" or row.scope.get("set") != BEYOND_REACH or "label" in row.scope:
             continue
         if row.value is not None and row.n and row.value > MOST * row.n:
             yield Judgement(

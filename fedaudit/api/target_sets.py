@@ -1,0 +1,12 @@
+"""The sets of strings that rows of an extraction count: the values of `scope.set`."""
+
+ALL = "all"
+"""Every target."""
+DISJOINT = "prefix-disjoint"
+"""The targets that are left when each output must identify one."""
+EXCLUSIVE = "exclusive"
+"""The targets that only the victim has: those that are judged."""
+BEYOND_REACH = "beyond-reach"
+"""The targets that have more tokens than an answer may: nobody could find them."""
+UNASKED = "unasked"
+"""Targets of kinds that were not chosen: nobody asked for them."""
