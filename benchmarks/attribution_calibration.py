@@ -12,8 +12,8 @@ their own.
 --shared asks for sets that a round's estimates share, in the kinds of equal weights and of the
 usual limit. --grid varies everything together: the size of the federation, S, rounds, weights and
 who takes part, in 540 kinds. It ends in a line for each law of answers, over all its kinds. --seed
-draws other federations: what was decided by trial was tried on seeds 7 and 9. OMP_NUM_THREADS=1 keeps
-numpy from sharing its small products among threads, which takes twice as long on a busy machine.
+draws other federations: what was decided by trial was tried on seeds 7 and 9. OMP_NUM_THREADS=1
+keeps numpy from sharing small products among threads, which takes twice as long beside other work.
 """
 
 import argparse

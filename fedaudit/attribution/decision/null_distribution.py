@@ -9,7 +9,7 @@ where the sets are known, `metrics.attribution.known_contamination`.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -147,64 +147,51 @@ def chances_of(
     """
     chances = _chance_distributions(scores, z)
     shown = _shown_marks(scores, z, chances)
+    pairs = list(z)
     if shares is not None:
-        worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
-        for mark in dict.fromkeys(mark for _, mark in worth):
-            clients = {client for client, name in worth if name == mark}
-            chances |= _with_known_sets(
-                scores, mark, clients, shown[mark], chances, shares, error=error
-            )
-        return chances
+        pairs = _add_known_leaks(chances, scores, z, shown, shares, error=error, up_to=up_to)
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
-    hidden = HiddenMarks(scores)
+    before, hidden = dict(chances), HiddenMarks(scores)
     for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
-        for client in dict.fromkeys(client for client, _ in z):
-            marks = [
-                mark
-                for name, mark in z
-                if name == client and chances[client, mark].p_value(z[client, mark]) <= up_to
-            ]
-            distributions = client_leak_distributions(
-                scores, client, {mark: shown[mark] for mark in marks}, responses, hidden
-            )
-            for mark, mark_distributions in distributions.items():
+        pairs = [pair for pair in pairs if chances[pair].p_value(z[pair]) <= up_to]
+        for client in dict.fromkeys(client for client, _ in pairs):
+            marks = {mark: shown[mark] for name, mark in pairs if name == client}
+            found = client_leak_distributions(scores, client, marks, responses, hidden)
+            for mark, leaks in found.items():
+                chance = before[client, mark]
                 chances[client, mark] = replace(
-                    chances[client, mark], leak_distributions=mark_distributions
+                    chance, leak_distributions=(*chance.leak_distributions, *leaks)
                 )
     return chances
 
 
-def _with_known_sets(
+def _add_known_leaks(
+    chances: dict[Pair, NullDistribution],
     scores: Scores,
-    mark: str,
-    clients: Collection[str],
-    shown: "Mapping[str, MarkEvidence]",
-    chances: Mapping[Pair, NullDistribution],
+    z: Mapping[Pair, float],
+    shown: "Mapping[str, Mapping[str, MarkEvidence]]",
     shares: Shares,
     *,
     error: float,
-) -> dict[Pair, NullDistribution]:
-    """Return the distributions of these clients under a mark where the sets are known.
+    up_to: float,
+) -> list[Pair]:
+    """Add what Z may take from others where the sets are known; return the pairs left open.
 
     Where more clients may be marked than groups can be made of, the right group may be missing:
-    what can be said without the sets counts as well.
+    what can be said without the sets must explain a Z, too.
     """
-    from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-
-    found, hidden = {}, HiddenMarks(scores)
-    for client, leak, complete in contamination_hypotheses(
-        scores, mark, shown, _null_marks(chances, mark), shares, error
-    ):
-        if client not in clients:
-            continue
-        others: Sequence[LeakDistribution] = ()
-        if not complete:
-            others = client_leak_distributions(
-                scores, client, {mark: shown}, TEST_RESPONSES, hidden
-            )[mark]
-        found[client, mark] = replace(chances[client, mark], leak_distributions=(leak, *others))
-    return found
+    left_open = []
+    worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
+    for mark in dict.fromkeys(mark for _, mark in worth):
+        hypotheses = contamination_hypotheses(
+            scores, mark, shown[mark], _null_marks(chances, mark), shares, error
+        )
+        for client, leak, complete in hypotheses:
+            if (client, mark) in worth:
+                chances[client, mark] = replace(chances[client, mark], leak_distributions=(leak,))
+                left_open += [(client, mark)] * (not complete)
+    return left_open
 
 
 def _shown_marks(
