@@ -10,9 +10,6 @@ from fedaudit.attribution.decision.mixtures import coefficient_mixture, other_pa
 from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from fedaudit.metrics.attribution.contamination import (
         LeakDistribution,
         RoundEvidence,
@@ -43,19 +40,21 @@ def client_leak_distributions(
     from fedaudit.metrics.attribution import contamination
     from fedaudit.metrics.attribution.marked_groups import nested_groups
 
+    rounds, strength = [r for r in scores.rounds if client in r.clients], _strength(scores)
     mixtures = [
         coefficient_mixture(r, client, other_participants(r, client), scores.weights)
-        for r in scores.rounds
-        if client in r.clients
+        for r in rounds
     ]
-    strength = _strength(scores)
     marks = []
     for mark, by_client in shown.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
-        groups = {
-            group: hidden.factor_probabilities(group) for group in nested_groups(others, strength)
-        }
-        marks.append(_others_marks(scores, client, mark, others, groups))
+        groups = nested_groups(others, strength)
+        marks.append(
+            [
+                _others_marks(r, client, mark, others=others, groups=groups, hidden=hidden)
+                for r in rounds
+            ]
+        )
     spreads = [by_client[client].spread for by_client in shown.values()]
     distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
     return dict(zip(shown, distributions, strict=True))
@@ -95,9 +94,11 @@ def contamination_hypotheses(
         null_marks=[null_marks[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
-    hidden = hidden_members(
-        [r.shares for r in rounds], [r.present for r in rounds], members, list(shown.values())
-    )
+    shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
+    hidden = [
+        hidden_members(shares_by_round, present, members, list(shown.values()), start)
+        for start in known_contamination.STARTS
+    ]
     leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error, hidden)
     for name, leak in zip(names, leaks, strict=True):
         yield name, leak, len(candidates) <= MAX_ENUMERATED_CLIENTS
@@ -152,35 +153,28 @@ def _strength(scores: Scores) -> float:
 
 
 def _others_marks(
-    scores: Scores,
+    round_scores: RoundScores,
     client: str,
     mark: str,
+    *,
     others: "Mapping[str, MarkEvidence]",
-    groups: "Mapping[Group, npt.NDArray[np.float64]]",
-) -> "list[RoundEvidence]":
-    """Return how the other participants of each of a client's rounds show a mark.
-
-    `groups` has for each group of them how likely it hides how much of its mark.
-    """
+    groups: "Sequence[Group]",
+    hidden: HiddenMarks,
+) -> "RoundEvidence":
+    """Return how the other participants of one of a client's rounds show a mark."""
     import numpy as np
 
     from fedaudit.metrics.attribution.contamination import RoundEvidence
 
-    rounds = []
-    candidates = max(groups, key=len, default=())
-    for r in scores.rounds:
-        if client in r.clients:
-            names = other_participants(r, client)
-            beyond = [_shown_score(r, name, mark, others[name]) for name in names]
-            table = [[name in group for name in names] for group in groups]
-            alone = [[name == candidate for name in names] for candidate in candidates]
-            rounds.append(
-                RoundEvidence(
-                    scores=np.array(beyond, dtype=np.float64),
-                    groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
-                    alone=np.array(alone, dtype=np.float64).reshape(len(alone), len(names)),
-                    errors=np.array([others[name].signal_share for name in names]),
-                    factors=np.array(list(groups.values())),
-                )
-            )
-    return rounds
+    names = other_participants(round_scores, client)
+    beyond = [_shown_score(round_scores, name, mark, others[name]) for name in names]
+    table = [[name in group for name in names] for group in groups]
+    candidates = groups[-1] if groups else ()
+    alone = [[name == candidate for name in names] for candidate in candidates]
+    return RoundEvidence(
+        scores=np.array(beyond, dtype=np.float64),
+        groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
+        alone=np.array(alone, dtype=np.float64).reshape(len(alone), len(names)),
+        errors=np.array([others[name].signal_share for name in names]),
+        factors=np.array([hidden.factor_probabilities(round_scores, group) for group in groups]),
+    )

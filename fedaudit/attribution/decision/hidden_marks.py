@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedaudit.attribution.decision.mixtures import coefficient_mixture, other_participants
-from fedaudit.attribution.scores import RoundScores, Scores
+from fedaudit.attribution.scores import RoundScores
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,41 +18,40 @@ if TYPE_CHECKING:
 class HiddenMarks:
     """How likely groups of a federation's clients hide how much of a mark that they share."""
 
-    scores: Scores
-    found: "dict[Group, npt.NDArray[np.float64]]" = field(default_factory=dict)
-    """Of the groups so far: most clients' Z are explained by the same ones."""
+    weights: Mapping[str, float]
+    found: "dict[tuple[int, Group], npt.NDArray[np.float64]]" = field(default_factory=dict)
+    """Of the rounds and groups so far: most clients' Z are explained by the same ones."""
 
-    def factor_probabilities(self, group: "Group") -> "npt.NDArray[np.float64]":
-        """Return how likely the mark is worth each of FACTORS times what any member shows."""
-        if group not in self.found:
-            self.found[group] = self._factor_probabilities(group)
-        return self.found[group]
+    def factor_probabilities(
+        self, round_scores: RoundScores, group: "Group"
+    ) -> "npt.NDArray[np.float64]":
+        """Return how likely a marked update shows each of HIDING_FACTORS times what the group does.
 
-    def _factor_probabilities(self, group: "Group") -> "npt.NDArray[np.float64]":
+        Of the members that took part in the round: others hide nothing in it.
+        """
+        present = tuple(sorted(name for name in group if name in round_scores.clients))
+        if (key := (round_scores.round, present)) not in self.found:
+            self.found[key] = self._factor_probabilities(round_scores, present)
+        return self.found[key]
+
+    def _factor_probabilities(
+        self, round_scores: RoundScores, members: "Group"
+    ) -> "npt.NDArray[np.float64]":
         import numpy as np
 
         from fedaudit.metrics.attribution.hidden_marks import factor_probabilities
 
-        contents = []
-        for member in group:
-            rng = np.random.default_rng(0)  # a round's design says nothing about another's
-            held = [
-                rng.permutation(_content(r, member, group, self.scores.weights))
-                for r in self.scores.rounds
-                if member in r.clients
-            ]
-            least = min(map(len, held))
-            contents.append(np.mean([drawn[:least] for drawn in held], axis=0))
-        independent = all(r.rule(2) is None for r in self.scores.rounds)
-        return factor_probabilities(contents, independent=independent)
+        contents = [np.ones(1)]
+        if len(members) > 1:
+            contents = [self._content(round_scores, name, members) for name in members]
+        return factor_probabilities(contents, independent=round_scores.rule(len(members)) is None)
 
+    def _content(
+        self, round_scores: RoundScores, member: str, members: "Group"
+    ) -> "npt.NDArray[np.float64]":
+        """Return draws of how much of the members' mark the estimate of one holds, (draws,)."""
+        import numpy as np
 
-def _content(
-    round_scores: RoundScores, member: str, group: "Group", weights: Mapping[str, float]
-) -> "npt.NDArray[np.float64]":
-    """Return draws of how much of a group's mark a member's estimate holds, (draws,)."""
-    import numpy as np
-
-    names = other_participants(round_scores, member)
-    draws = coefficient_mixture(round_scores, member, names, weights).draws()
-    return np.asarray(1 + draws[:, [name in group for name in names]].sum(axis=1))
+        names = other_participants(round_scores, member)
+        draws = coefficient_mixture(round_scores, member, names, self.weights).draws()
+        return np.asarray(1 + draws[:, [name in members for name in names]].sum(axis=1))

@@ -152,7 +152,7 @@ def chances_of(
         pairs = _add_known_leaks(chances, scores, z, shown, shares, error=error, up_to=up_to)
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
-    before, hidden = dict(chances), HiddenMarks(scores)
+    before, hidden = dict(chances), HiddenMarks(scores.weights)
     for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
         pairs = [pair for pair in pairs if chances[pair].p_value(z[pair]) <= up_to]
         for client in dict.fromkeys(client for client, _ in pairs):

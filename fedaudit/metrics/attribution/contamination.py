@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.metrics.attribution.hidden_marks import CLOSE, FACTORS
+from fedaudit.metrics.attribution.hidden_marks import CLOSE, HIDING_FACTORS
 from fedaudit.metrics.attribution.mixture import Mixture
 
 Array = npt.NDArray[np.float64]
@@ -80,7 +80,7 @@ class RoundEvidence:
     counts as a mark."""
     factors: Array
     """How likely a marked update shows so many times what any member of a group does in its own
-    estimates: (groups, FACTORS)."""
+    estimate: (groups, HIDING_FACTORS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,8 @@ def _leaks(
     `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
     """
     end = float(FARTHEST * STEPS)
-    answers = np.rint(np.minimum(shown.scores.max() * scale * np.array(FACTORS), end))
+    times = np.array(HIDING_FACTORS)
+    answers = np.rint(np.minimum(shown.scores.max() * scale * times, end))
     draws = np.clip(draws, -end, end)  # of masks beyond measure, squares overflow
     # What others show may come from one of them: in proportion, all count or one alone.
     sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
@@ -192,7 +193,8 @@ def _leaks(
                 reached = steps[share >= response.start - CLOSE]
                 likely = factors > 0
                 at_once = np.maximum(reached, answers[likely, None])
-                yield _at_once(at_once, factors[likely], len(steps), largest_error)
+                weights, deviations = factors[likely] / len(steps), largest_error * times[likely]
+                yield _at_once(at_once, weights, np.minimum(deviations, end / ERROR_REACH))
 
 
 def _counted(responses: Array) -> Leak:
@@ -210,21 +212,47 @@ def _in_proportion(responses: Array, deviations: Array) -> Leak:
     if deviations.max(initial=0.0) < LEAST_ERROR:
         return _counted(responses)
     order = np.argsort(deviations, kind="stable")
-    parts = [
-        (*_counted(responses[rows]), _kernel(_rounded(deviations[rows[-1]])), len(rows))
-        for rows in np.array_split(order, ERROR_GROUPS)
-        if len(rows)
-    ]
-    low = min(first - len(kernel) // 2 for first, _, kernel, _ in parts)
-    high = max(
-        first + len(own) + len(kernel) - 1 - len(kernel) // 2 for first, own, kernel, _ in parts
+    return _mixed(
+        [
+            (_counted(responses[rows]), _rounded(deviations[rows[-1]]), len(rows) / len(responses))
+            for rows in np.array_split(order, ERROR_GROUPS)
+            if len(rows)
+        ]
     )
-    distribution = np.zeros(high - low)
-    for first, own, kernel, count in parts:
-        start = first - len(kernel) // 2 - low
-        distribution[start : start + len(own) + len(kernel) - 1] += _convolved(own, kernel) * (
-            count / len(responses)
+
+
+def _at_once(responses: Array, weights: Array, deviations: Array) -> Leak:
+    """Return the distribution where some designs answer at once, and the others nothing.
+
+    `responses` are these answers, (weights, designs), each as likely as its weight. What the marked
+    client shows is measured, and off by chance, and so are its multiples.
+    """
+    count = responses.shape[1]
+    if not count:
+        return 0, np.ones(1)
+    parts = [
+        (_counted(row), round(deviation, 3), weight * count)
+        for row, weight, deviation in zip(
+            responses, weights.tolist(), deviations.tolist(), strict=True
         )
+    ]
+    nothing = max(0.0, 1 - float(weights.sum()) * count)
+    return _mixed([*parts, ((0, np.ones(1)), 0.0, nothing)])
+
+
+def _mixed(parts: Sequence[tuple[Leak, float, float]]) -> Leak:
+    """Return a mixture: distributions, each off by a normal error of so many steps, by weight."""
+    kernels = [_kernel(error) for _, error, _ in parts]
+    low = min(
+        first - len(kernel) // 2 for ((first, _), _, _), kernel in zip(parts, kernels, strict=True)
+    )
+    sums = [
+        (first - len(kernel) // 2 - low, weight * _convolved(own, kernel))
+        for ((first, own), _, weight), kernel in zip(parts, kernels, strict=True)
+    ]
+    distribution = np.zeros(max(start + len(own) for start, own in sums))
+    for start, own in sums:
+        distribution[start : start + len(own)] += own
     return low, distribution
 
 
@@ -240,28 +268,6 @@ def _convolved(first: Array, second: Array) -> Array:
 def _rounded(deviation: float) -> float:
     """Return an error of which few are told apart, so that what it makes is kept: 1 % at most."""
     return float(f"{deviation:.2g}") if deviation >= LEAST_ERROR else 0.0
-
-
-def _at_once(responses: Array, weights: Array, count: int, error: float) -> Leak:
-    """Return the distribution where some of `count` designs answer at once, and the others nothing.
-
-    `responses` are these answers, (weights, designs), each as likely as its weight. What the marked
-    client shows is measured, and off by chance.
-    """
-    if not responses.size:
-        return 0, np.ones(1)
-    whole = responses.astype(np.int64)
-    first = int(whole.min())
-    likely = np.repeat(weights, responses.shape[1])
-    kernel = _kernel(round(error, 3))
-    counted = np.asarray(np.bincount(whole.ravel() - first, likely), dtype=np.float64)
-    probabilities = _convolved(counted / count, kernel)
-    first -= len(kernel) // 2
-    low, high = min(first, 0), max(first + len(probabilities), 1)
-    distribution = np.zeros(high - low)
-    distribution[first - low : first - low + len(probabilities)] = probabilities
-    distribution[-low] += 1 - float(likely.sum()) / count
-    return low, distribution
 
 
 @lru_cache(maxsize=1024)

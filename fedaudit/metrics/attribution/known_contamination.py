@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fedaudit.metrics.attribution import stouffer
 from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
 from fedaudit.metrics.attribution.hidden_marks import CLOSE, HiddenMembers
+from fedaudit.metrics.attribution.own_marks import OwnMarks, own_marks
 
 Array = npt.NDArray[np.float64]
 
@@ -27,7 +28,9 @@ HYPOTHESES = len(TEST_RESPONSES) + len(GAINS)
 """Ways of answering that are tried for each group."""
 STARTS = tuple(response.start for response in TEST_RESPONSES if response.start is not None)
 """Shares of a mark from which tests may answer at once."""
-NOBODY_HIDDEN = HiddenMembers(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+NOBODY_HIDDEN = tuple(
+    HiddenMembers(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)) for _ in STARTS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +86,19 @@ def contamination_hypotheses(
     clients: ClientStatistics,
     groups: npt.NDArray[np.bool_],
     error: float,
-    hidden: HiddenMembers = NOBODY_HIDDEN,
+    hidden: Sequence[HiddenMembers] = NOBODY_HIDDEN,
 ) -> list[ContaminationHypotheses]:
     """Return what each client's Z takes from the others under one mark.
 
     `groups` says who belongs to each group, (groups, clients), that of nobody among them, `hidden`
-    who may belong to some of them without showing it: these groups answer at once, or who is hidden
-    would show by how much. `error` is the chance that the right hypothesis is left out, because
+    who may belong to some of them without showing it, for each of STARTS: only answers at once
+    hide somebody. `error` is the chance that the right hypothesis is left out, because
     somebody innocent has a Z that is too high even under it.
     """
     means, variances = _moments(rounds, clients.spreads, groups, hidden)
-    members = np.vstack([np.tile(groups, (HYPOTHESES, 1)), *[hidden.members(groups)] * len(STARTS)])
+    members = np.vstack(
+        [np.tile(groups, (HYPOTHESES, 1)), *(one.members(groups) for one in hidden)]
+    )
     deviations = clients.z / clients.spreads
     unexplained = np.zeros(members.shape, dtype=bool)
     for client in np.flatnonzero(groups.any(axis=0)).tolist():
@@ -173,7 +178,7 @@ def _moments(
     rounds: Sequence[RoundShares],
     spreads: Array,
     groups: npt.NDArray[np.bool_],
-    hidden: HiddenMembers,
+    hidden: Sequence[HiddenMembers],
 ) -> tuple[Array, Array]:
     """Return means and variances of all leaks, (hypotheses, clients), with somebody hidden last.
 
@@ -181,73 +186,48 @@ def _moments(
     """
     took = np.sum([round_shares.present for round_shares in rounds], axis=0)
     scale = 1 / (spreads * took**0.5)
-    count = HYPOTHESES * len(groups) + len(STARTS) * len(hidden.groups)
+    count = HYPOTHESES * len(groups) + sum(len(one.groups) for one in hidden)
     means = np.zeros((count, len(spreads)))
     variances = np.zeros_like(means)
     strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
     strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
     for round_shares in rounds:
-        separate_scores, separate_variances = _without_others(round_shares, groups)
-        answers = _at_once(
-            np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1),
-            separate_scores[np.arange(len(groups)), strongest],
-            separate_variances[np.arange(len(groups)), strongest],
-        )
-        mean, variance = _leaks(round_shares, separate_scores, answers, groups, hidden)
+        own = own_marks(round_shares.shares, round_shares.scores, groups)
+        shown = np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1)
+        answers = _answers(shown, own, groups, strongest)
+        mean, variance = _leaks(round_shares, own, answers, groups, hidden)
         means += mean * (scale * round_shares.present)
         variances += variance * (round_shares.present / took)
     return means, variances
 
 
-def _at_once(shown: Array, separate: Array, variances: Array) -> Answers:
+def _answers(
+    shown: Array, own: OwnMarks, groups: npt.NDArray[np.bool_], strongest: npt.NDArray[np.intp]
+) -> Answers:
     """Return answers at once like one member of each group: as it shows, or as by itself, if more.
 
     What it shows by itself is off by the luck of all whose scores that is worked out from.
     """
-    by_itself = separate > shown
+    each, variances = np.arange(len(groups)), np.ones(groups.shape)
+    variances[:, groups.any(axis=0)] = own.variances
+    by_itself = own.scores[each, strongest]
     return Answers(
-        np.where(by_itself, separate, shown), np.where(by_itself, np.maximum(variances, 1.0), 1.0)
+        np.maximum(shown, by_itself),
+        np.where(by_itself > shown, np.maximum(variances[each, strongest], 1.0), 1.0),
     )
-
-
-def _without_others(
-    round_shares: RoundShares, groups: npt.NDArray[np.bool_]
-) -> tuple[Array, Array]:
-    """Return what each member of a group shows by its own update, and its variance in chance's.
-
-    Members' estimates hold each other's updates; answers in proportion are taken apart. What comes
-    out below nothing, or above the highest score, was not in proportion. (groups, clients) each.
-    """
-    marked_indices = np.flatnonzero(groups.any(axis=0))
-    members = groups[:, marked_indices]
-    held = (
-        round_shares.shares[np.ix_(marked_indices, marked_indices)]
-        * members[:, :, None]
-        * members[:, None, :]
-    )
-    scores = (round_shares.scores[marked_indices] * members)[..., None]
-    equations = np.eye(len(marked_indices)) + held
-    # The estimates of some groups do not tell their updates apart: these show what they show.
-    equations[np.abs(np.linalg.det(equations)) < CLOSE] = np.eye(len(marked_indices))
-    solutions = np.linalg.inv(equations)
-    separate_scores, variances = np.zeros(groups.shape), np.ones(groups.shape)
-    own = (solutions @ scores)[..., 0]
-    separate_scores[:, marked_indices] = np.clip(own, 0.0, round_shares.scores.max())
-    variances[:, marked_indices] = np.square(solutions).sum(axis=-1)
-    return separate_scores, variances
 
 
 def _leaks(
     round_shares: RoundShares,
-    separate_scores: Array,
+    own: OwnMarks,
     answers: Answers,
     groups: npt.NDArray[np.bool_],
-    hidden: HiddenMembers,
+    hidden: Sequence[HiddenMembers],
 ) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 
-    Of what members show, and what they show by their own updates (`separate_scores`), counts what
-    explains more. `answers` are those at once, by group.
+    Of what members show, and what they show by their own updates, counts what explains more; and
+    so do the variances of both. `answers` are those at once, by group.
     """
     marked_indices = np.flatnonzero(groups.any(axis=0))
     held, members = (
@@ -258,12 +238,14 @@ def _leaks(
     for column, member in enumerate(marked_indices.tolist()):
         shown = np.maximum(
             held[:, column] * round_shares.scores[member],
-            held[:, column] * separate_scores[:, member, None],
+            held[:, column] * own.scores[:, member, None],
         )
         amounts += members[:, column, None] * shown
-    chance, shares = members @ np.square(held.T), members @ held.T
+    shares = members @ held.T
+    chance = np.maximum(members @ np.square(held.T), own.leak_variances(members[:, None, :] * held))
     at_once = np.maximum(amounts, answers.scores[:, None])
-    variances_at_once = np.broadcast_to(answers.variances[:, None], amounts.shape)
+    variances_at_once = np.where(amounts > answers.scores[:, None], np.maximum(chance, 1.0), 1.0)
+    variances_at_once = np.maximum(variances_at_once, answers.variances[:, None])
     leaks = []
     for response in TEST_RESPONSES:
         if response.start is None:
@@ -275,10 +257,8 @@ def _leaks(
     for gain in GAINS:
         boosted = np.clip(gain * amounts, 0.0, answers.scores[:, None])
         leaks.append((boosted, np.minimum(1.0, gain**2 * chance) * (boosted > 0)))
-    with_hidden = shares[hidden.groups] + round_shares.shares[:, hidden.clients].T
-    at_once, variances_at_once = at_once[hidden.groups], variances_at_once[hidden.groups]
-    for start in STARTS:
-        reached = with_hidden >= start - CLOSE
-        leaks.append((at_once * reached, variances_at_once * reached))
+    for start, one in zip(STARTS, hidden, strict=True):
+        reached = shares[one.groups] + round_shares.shares[:, one.clients].T >= start - CLOSE
+        leaks.append((at_once[one.groups] * reached, variances_at_once[one.groups] * reached))
     means, variances = zip(*leaks, strict=True)
     return np.concatenate(means), np.concatenate(variances)

@@ -24,7 +24,7 @@ def moments(distribution):
     return mean, float(distribution.probabilities @ distribution.values**2) - mean**2
 
 
-def others(scores, groups=None, signal_share=0.0, alone=(), factors=(1, *[0] * 6)):
+def others(scores, groups=None, signal_share=0.0, alone=(), factors=(1, *[0] * 7)):
     """Return what others show; everybody who shows anything is marked, unless groups are given."""
     scores = np.array(scores, dtype=float)
     members = [scores > 0] if groups is None else groups
@@ -84,7 +84,7 @@ def test_an_answer_at_once_by_hand():
 def test_an_answer_at_once_of_a_mark_that_others_hide():
     # As likely as not the marked client's estimate holds half of its mark: a whole one shows 6.
     one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    hiding = [others([3.0, 0.0], factors=(0.5, 0, 0, 0, 0, 0.5, 0))]
+    hiding = [others([3.0, 0.0], factors=(0.5, 0, 0, 0, 0, 0.5, 0, 0))]
     half = leak_distributions([one], [hiding], [1.0])[0][3]
     reached = half.probabilities[half.values > 0].sum()
     assert reached == pytest.approx(0.5, abs=0.05)

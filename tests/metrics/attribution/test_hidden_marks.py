@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution.hidden_marks import (
-    FACTORS,
+    HIDING_FACTORS,
     factor_probabilities,
     hidden_members,
 )
@@ -17,8 +17,8 @@ def groups_of(count, among):
     return np.array([[who in group for who in range(count)] for group in enumerate_groups(among)])
 
 
-def found(shares, present, groups, evidence):
-    pairs = hidden_members(shares, present, groups, evidence)
+def found(shares, present, groups, evidence, start=0.5):
+    pairs = hidden_members(shares, present, groups, evidence, start)
     return list(zip(pairs.groups.tolist(), pairs.clients.tolist(), strict=True))
 
 
@@ -42,8 +42,8 @@ def test_by_hand():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
-def test_against_plain_words(seed, count):
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([0.35, 0.5, 0.75]))
+def test_against_plain_words(seed, count, start):
     rng = np.random.default_rng(seed)
     shares = [rng.choice([-0.4, -0.2, 0.0, 0.2], size=(6, 6)) for _ in range(count)]
     present = [rng.random(6) < 0.8 for _ in range(count)]
@@ -54,20 +54,21 @@ def test_against_plain_words(seed, count):
     slow = []
     for at, group in enumerate(groups):
         for who in range(3, 6):
+            edge = max(start, 0.5) - 1e-12
             here = [r for r in range(count) if present[r][who]]
             held = [1 + shares[r][who][group].sum() for r in here]
-            shows = [min(one, 1) if one >= 0.5 - 1e-12 else 0 for one in held]
+            shows = [min(one, 1) if one >= edge else 0 for one in held]
             mean = sum(shows) / len(here) if here else 0.0
             may = max(0.0, z[who]) + 2 * 1.5
             least = 0.5 * mean * max(one.mean for one in evidence)
             if mean <= 0.5 + 1e-12 and may / took[who] ** 0.5 >= least:
                 slow.append((at, who))
-    assert found(shares, present, groups, evidence) == slow
+    assert found(shares, present, groups, evidence, start) == slow
 
 
 def test_nobody_shows_anything():
     nobody = [MarkEvidence(0.0, 1.0, 1)] * 2
-    pairs = hidden_members([np.zeros((2, 2))], [np.ones(2, bool)], groups_of(2, ()), nobody)
+    pairs = hidden_members([np.zeros((2, 2))], [np.ones(2, bool)], groups_of(2, ()), nobody, 0.5)
     assert len(pairs.groups) == 0
     assert pairs.members(groups_of(2, ())).shape == (0, 2)
 
@@ -76,16 +77,16 @@ def test_how_much_a_group_hides_by_hand():
     # a's estimates hold all of the mark or 0.6 of it, b's all or 0.8: both less in a quarter of
     # all cases, and then 0.8 shows. A whole one is 1.25 times as much, of the factors 1.3.
     both = [np.array([1.0, 0.6]), np.array([1.0, 0.8])]
-    alike = dict(zip(FACTORS, factor_probabilities(both, independent=True), strict=True))
+    alike = dict(zip(HIDING_FACTORS, factor_probabilities(both, independent=True), strict=True))
     assert {factor: p for factor, p in alike.items() if p} == {1.0: 0.75, 1.3: 0.25}
     # If they hold less at the same time, then in half of all cases.
-    same = dict(zip(FACTORS, factor_probabilities(both, independent=False), strict=True))
+    same = dict(zip(HIDING_FACTORS, factor_probabilities(both, independent=False), strict=True))
     assert {factor: p for factor, p in same.items() if p} == {1.0: 0.5, 1.3: 0.5}
     # What is left of next to nothing is not told apart.
     nothing = factor_probabilities([np.array([0.01, -0.4])], independent=True)
-    assert dict(zip(FACTORS, nothing, strict=True))[3.0] == pytest.approx(1)
+    assert dict(zip(HIDING_FACTORS, nothing, strict=True))[5.0] == pytest.approx(1)
     alone = factor_probabilities([np.ones(5)], independent=True)
-    assert alone.tolist() == [1.0, *[0.0] * 6]
+    assert alone.tolist() == [1.0, *[0.0] * 7]
 
 
 CONTENTS = st.lists(st.lists(st.floats(-1, 2), min_size=1, max_size=9), min_size=1, max_size=5)

@@ -94,10 +94,13 @@ def test_what_members_show_of_each_other_is_taken_out():
     # (8 + 0.2 * 6) / 0.92, whose variance is 1.04 / 0.92^2.
     assert c.tail(3.0, 0) == pytest.approx(0.5)
     assert c.tail(4.0, 0) == pytest.approx(tail(1 / math.sqrt(1 + 1.04 / 0.92**2)))
-    # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9).
+    # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9), which is
+    # 0.12 / 0.92 of a's score and 0.14 / 0.92 of b's.
     halved = [*shares[:2], [0.1, 0.1, 0]]
     *_, c = leaks([one_round(halved, z)], z, spread=3.0, among=(0, 1))
-    assert c.tail(5.0, 0) == pytest.approx(tail((5 - 0.1 * 18 / 3) / math.sqrt(1.02)))
+    assert c.tail(5.0, 0) == pytest.approx(
+        tail((5 - 0.1 * 18 / 3) / math.sqrt(1 + (0.12**2 + 0.14**2) / 0.92**2))
+    )
 
 
 def test_a_group_that_is_not_told_apart_leaves_others_as_they_are():
@@ -219,7 +222,7 @@ def leak(one, who, group, law, most, hidden=()):
     shown = [s if x != who else 0.0 for x, s in enumerate(one.scores)]
     alone = own_marks(one, group)
     amount = sum(max(held[x] * shown[x], held[x] * alone[x]) for x in group)
-    variance = sum(held[x] ** 2 for x in group)
+    variance = max(sum(held[x] ** 2 for x in group), luck(one, group, [held[x] for x in group]))
     member, mean = most
     at_once = max(float(one.scores[member]), mean, alone[member])
     if law in GAINS:
@@ -230,8 +233,8 @@ def leak(one, who, group, law, most, hidden=()):
     if sum(held[x] for x in (*group, *hidden)) < law.start - 1e-9:
         return 0.0, 0.0
     by_itself = alone[member] > max(float(one.scores[member]), mean)
-    off = max(1.0, luck(one, group, member)) if by_itself else 1.0
-    return (max(amount, at_once) if group else 0.0), off
+    off = max(1.0, luck(one, group, [x == member for x in group])) if by_itself else 1.0
+    return (max(amount, at_once) if group else 0.0), max(off, variance if amount > at_once else 0)
 
 
 def own_marks(one, group):
@@ -266,10 +269,12 @@ def drawn(seed, count, clients):
 ERRORS = st.sampled_from([0.0, 1e-6, 1e-3])
 
 
-def luck(one, group, member):
-    """Return the variance of what a member shows by itself, if that of each score is 1."""
+def luck(one, group, held):
+    """Return the variance of what is held of members' own marks, if that of each score is 1."""
+    if not group:
+        return 0.0
     matrix = np.array([[1.0 if a == b else one.shares[a][b] for b in group] for a in group])
-    return sum(float(x) ** 2 for x in np.linalg.inv(matrix)[group.index(member)])
+    return sum(float(x) ** 2 for x in np.array(held, dtype=float) @ np.linalg.inv(matrix))
 
 
 @settings(max_examples=25, deadline=None)
@@ -290,7 +295,7 @@ def test_against_plain_words_with_somebody_hidden(seed, number, error, hidden):
         np.array([at for at, _ in hidden], dtype=int),
         np.array([who for _, who in hidden], dtype=int),
     )
-    found = leaks(rounds, z.tolist(), spread=1.5, error=error, among=(0, 1, 2), hidden=pairs)
+    found = leaks(rounds, z.tolist(), spread=1.5, error=error, among=(0, 1, 2), hidden=[pairs] * 3)
     p = [one.tail(value / 1.5, 0) for one, value in zip(found, z, strict=True)]
     named = [(groups[at], who) for at, who in hidden]
     slow = plain(rounds, z, 1.5, error, among=(0, 1, 2), hidden=named)
@@ -307,9 +312,11 @@ def test_a_marked_client_that_two_others_hide():
     groups = groups_of(4, among=(0, 1, 3))
     seen = np.ones(4, bool)
     evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
-    pairs = hidden_members([np.array(shares)], [seen], groups, evidence)
+    pairs = hidden_members([np.array(shares)], [seen], groups, evidence, 0.5)
     assert [[*np.flatnonzero(m)] for m in pairs.members(groups)] == [[0, 1, 2], [0, 1, 2, 3]]
-    found = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, hidden=pairs)
+    found = leaks(
+        [one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, hidden=[pairs] * 3
+    )
     assert found[3].tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
     # a and b hold nothing of anybody: they are as sure as before.
     assert found[0].tail(10.0, 0) == found[1].tail(10.0, 0) == quiet[0].tail(10.0, 0)
