@@ -94,6 +94,19 @@ def test_an_answer_at_once_of_a_mark_that_others_hide():
     )
 
 
+def test_a_multiple_of_what_is_shown_is_off_by_as_many_errors():
+    # Somebody shows 8, off by 1, and a whole mark would be twice that.
+    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
+    twice = (0, 0, 0, 0, 0, 1, 0, 0)
+    shown = [others([8.0, 0.0], [[True, False]], signal_share=1.0, factors=twice)]
+    at_once = leak_distributions([one], [shown], [1.0])[0][2]
+    reached = (one.draws()[:, 0] > 0).mean()
+    mean, variance = moments(at_once)
+    assert mean == pytest.approx(16 * reached)
+    # 16 with an error of 2, or nothing.
+    assert variance + mean**2 == pytest.approx(reached * (16**2 + 2**2), rel=0.001)
+
+
 def answered(distribution, held, shown, group):
     """What a test answers to what one estimate holds, in plain words."""
     amount = float(np.dot(held, shown))

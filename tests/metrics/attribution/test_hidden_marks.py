@@ -41,6 +41,32 @@ def test_by_hand():
     assert found(both, [seen, absent], groups, twice) == [(3, 2)]
 
 
+def test_tests_that_answer_late_show_less():
+    # c's estimate holds 0.6 of the mark of a and c: too little for a test that answers from 0.75.
+    shares = np.array([[0, 0], [-0.4, 0]])
+    evidence, seen = [MarkEvidence(z, 1.0, 1) for z in (10.0, 0.0)], np.ones(2, bool)
+    groups = groups_of(2, (0,))
+    assert found([shares], [seen], groups, evidence, 0.5) == []
+    assert found([shares], [seen], groups, evidence, 0.75) == [(1, 1)]
+
+
+def test_a_client_that_shows_an_update_many_times_is_no_measure():
+    # c's estimates hold 0.2 and 0.6 of the mark of a and c: 0.3 on average, it shows 1.6 of 10.
+    rounds = [np.array([[0, 0, 0], [0, 0, 0], [held, 0, 0]]) for held in (-0.8, -0.4)]
+    seen, groups = [np.ones(3, bool)] * 2, groups_of(3, (0, 1))
+
+    def hidden(loud, shares):
+        z = [10.0, loud, 0.3]
+        evidence = [MarkEvidence(2**0.5 * one, 1.0, 2) for one in z]
+        return (1, 2) in found(shares, seen, groups, evidence)
+
+    assert hidden(10.0, rounds)
+    assert not hidden(50.0, rounds)
+    # b's estimate holds five times a's update, which is how it shows so much.
+    rounds = [one + np.array([[0, 0, 0], [5, 0, 0], [0, 0, 0]]) for one in rounds]
+    assert hidden(50.0, rounds)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([0.35, 0.5, 0.75]))
 def test_against_plain_words(seed, count, start):
