@@ -10,8 +10,6 @@
   of the sets.
 * `null_distribution`: What an innocent client's Z is by chance, and what it may hold of marked
   clients' updates.
-* `hidden_marks`: How much of a mark clients may hide in each other's estimates, where the sets are
-  unknown.
 * `mixtures`: What is known of how much of others' updates an estimate holds, where nobody says
   which sets.
 """

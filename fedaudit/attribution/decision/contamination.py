@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.decision.hidden_marks import HiddenMarks
 from fedaudit.attribution.decision.mixtures import coefficient_mixture, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
@@ -32,7 +31,6 @@ def client_leak_distributions(
     client: str,
     shown: "Mapping[str, Mapping[str, MarkEvidence]]",
     responses: "Sequence[TestResponse]",
-    hidden: HiddenMarks,
 ) -> "dict[str, tuple[LeakDistribution, ...]]":
     """Return the distributions of what a client's Z takes from others, under each of the marks."""
     if not shown:
@@ -49,12 +47,7 @@ def client_leak_distributions(
     for mark, by_client in shown.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
         groups = nested_groups(others, strength)
-        marks.append(
-            [
-                _others_marks(r, client, mark, others=others, groups=groups, hidden=hidden)
-                for r in rounds
-            ]
-        )
+        marks.append([_others_marks(r, client, mark, others, groups) for r in rounds])
     spreads = [by_client[client].spread for by_client in shown.values()]
     distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
     return dict(zip(shown, distributions, strict=True))
@@ -156,10 +149,8 @@ def _others_marks(
     round_scores: RoundScores,
     client: str,
     mark: str,
-    *,
     others: "Mapping[str, MarkEvidence]",
     groups: "Sequence[Group]",
-    hidden: HiddenMarks,
 ) -> "RoundEvidence":
     """Return how the other participants of one of a client's rounds show a mark."""
     import numpy as np
@@ -176,5 +167,4 @@ def _others_marks(
         groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
         alone=np.array(alone, dtype=np.float64).reshape(len(alone), len(names)),
         errors=np.array([others[name].signal_share for name in names]),
-        factors=np.array([hidden.factor_probabilities(round_scores, group) for group in groups]),
     )

@@ -20,7 +20,6 @@ from fedaudit.attribution.decision.contamination import (
     client_leak_distributions,
     contamination_hypotheses,
 )
-from fedaudit.attribution.decision.hidden_marks import HiddenMarks
 from fedaudit.attribution.scores import Scores
 from fedaudit.metrics.attribution import stouffer
 
@@ -152,12 +151,12 @@ def chances_of(
         pairs = _add_known_leaks(chances, scores, z, shown, shares, error=error, up_to=up_to)
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
-    before, hidden = dict(chances), HiddenMarks(scores.weights)
+    before = dict(chances)
     for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
         pairs = [pair for pair in pairs if chances[pair].p_value(z[pair]) <= up_to]
         for client in dict.fromkeys(client for client, _ in pairs):
             marks = {mark: shown[mark] for name, mark in pairs if name == client}
-            found = client_leak_distributions(scores, client, marks, responses, hidden)
+            found = client_leak_distributions(scores, client, marks, responses)
             for mark, leaks in found.items():
                 chance = before[client, mark]
                 chances[client, mark] = replace(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.metrics.attribution.hidden_marks import CLOSE, HIDING_FACTORS
+from fedaudit.metrics.attribution.hidden_marks import CLOSE
 from fedaudit.metrics.attribution.mixture import Mixture
 
 Array = npt.NDArray[np.float64]
@@ -78,9 +78,6 @@ class RoundEvidence:
     errors: Array
     """By how much each score may be off by chance, in standard deviations of one: which share of it
     counts as a mark."""
-    factors: Array
-    """How likely a marked update shows so many times what any member of a group does in its own
-    estimate: (groups, HIDING_FACTORS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +168,7 @@ def _leaks(
     `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
     """
     end = float(FARTHEST * STEPS)
-    times = np.array(HIDING_FACTORS)
-    answers = np.rint(np.minimum(shown.scores.max() * scale * times, end))
+    most = float(np.rint(min(shown.scores.max() * scale, end)))
     draws = np.clip(draws, -end, end)  # of masks beyond measure, squares overflow
     # What others show may come from one of them: in proportion, all count or one alone.
     sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
@@ -189,12 +185,9 @@ def _leaks(
                     np.maximum(amount, response.minimum), np.where(counts, off_by, 0.0)
                 )
         else:
-            for share, factors in zip(shares.T, shown.factors, strict=True):
-                reached = steps[share >= response.start - CLOSE]
-                likely = factors > 0
-                at_once = np.maximum(reached, answers[likely, None])
-                weights, deviations = factors[likely] / len(steps), largest_error * times[likely]
-                yield _at_once(at_once, weights, np.minimum(deviations, end / ERROR_REACH))
+            for share in shares.T:
+                reached = share >= response.start - CLOSE
+                yield _at_once(np.maximum(steps[reached], most), len(steps), largest_error)
 
 
 def _counted(responses: Array) -> Leak:
@@ -221,23 +214,17 @@ def _in_proportion(responses: Array, deviations: Array) -> Leak:
     )
 
 
-def _at_once(responses: Array, weights: Array, deviations: Array) -> Leak:
-    """Return the distribution where some designs answer at once, and the others nothing.
+def _at_once(responses: Array, count: int, error: float) -> Leak:
+    """Return the distribution where some of `count` designs answer at once, and the others nothing.
 
-    `responses` are these answers, (weights, designs), each as likely as its weight. What the marked
-    client shows is measured, and off by chance, and so are its multiples.
+    What the marked client shows is measured, and off by chance.
     """
-    count = responses.shape[1]
-    if not count:
+    if not len(responses):
         return 0, np.ones(1)
-    parts = [
-        (_counted(row), round(deviation, 3), weight * count)
-        for row, weight, deviation in zip(
-            responses, weights.tolist(), deviations.tolist(), strict=True
-        )
-    ]
-    nothing = max(0.0, 1 - float(weights.sum()) * count)
-    return _mixed([*parts, ((0, np.ones(1)), 0.0, nothing)])
+    share = len(responses) / count
+    return _mixed(
+        [(_counted(responses), round(error, 3), share), ((0, np.ones(1)), 0.0, 1 - share)]
+    )
 
 
 def _mixed(parts: Sequence[tuple[Leak, float, float]]) -> Leak:

@@ -2,8 +2,7 @@
 
 A marked client's estimate may hold other marked clients' updates with the wrong sign, and so less
 of the mark in all, or so little that no test answers. Where the sets are known, it is known for
-each group of marked clients whose mark that would hide, and in which rounds; where they are not,
-how likely it is to hide how much.
+each group of marked clients whose mark that would hide, and in which rounds.
 """
 
 from collections.abc import Sequence
@@ -23,8 +22,6 @@ LEAST_SHOWING = 0.5
 share is from which tests are taken to answer at once."""
 MAX_SHOWN = 0.5
 """The largest share of its mark that a hidden client's estimates show on average over rounds."""
-HIDING_FACTORS = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 3.0, 5.0)
-"""How many times as much as any marked client shows in its estimate an update of its own may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +65,3 @@ def hidden_members(
     possible = (largest >= MIN_SHARE_OF_STRONGEST * shown * most) & (shown <= MAX_SHOWN + CLOSE)
     possible &= ~groups.any(axis=0)
     return HiddenMembers(*np.nonzero(possible))
-
-
-def factor_probabilities(contents: Sequence[Array], *, independent: bool) -> Array:
-    """Return how likely each of HIDING_FACTORS is for a group of marked clients, (factors,).
-
-    `contents` are draws of how much of the mark each member's estimate holds, where 1 is its own
-    update alone, (draws,) each. The member whose estimate holds most shows most, and a whole update
-    would show that divided by what it holds; the next larger factor is taken, the largest for all
-    above. Where members' estimates are not independent, the probability that all hold little is
-    bounded by that of the one for which it is least likely.
-    """
-    edges = 1 / np.array(HIDING_FACTORS) - CLOSE
-    below = np.array([[(held < edge).mean() for edge in edges] for held in contents])
-    every = below.prod(axis=0) if independent else below.min(axis=0)
-    return np.asarray(-np.diff(np.concatenate([[1.0], every[:-1], [0.0]])))

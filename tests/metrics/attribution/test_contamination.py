@@ -24,7 +24,7 @@ def moments(distribution):
     return mean, float(distribution.probabilities @ distribution.values**2) - mean**2
 
 
-def others(scores, groups=None, signal_share=0.0, alone=(), factors=(1, *[0] * 7)):
+def others(scores, groups=None, signal_share=0.0, alone=()):
     """Return what others show; everybody who shows anything is marked, unless groups are given."""
     scores = np.array(scores, dtype=float)
     members = [scores > 0] if groups is None else groups
@@ -34,7 +34,6 @@ def others(scores, groups=None, signal_share=0.0, alone=(), factors=(1, *[0] * 7
         np.array(members, dtype=bool),
         np.array(alone).reshape(-1, len(scores)),
         errors,
-        np.array([factors] * len(members)),
     )
 
 
@@ -79,32 +78,6 @@ def test_an_answer_at_once_by_hand():
     assert moments(above)[0] == moments(half)[0] == pytest.approx(1.5, abs=0.15)
     # P(N + 3 or 0 > 3) = (P(N > 0) + P(N > 3)) / 2
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
-
-
-def test_an_answer_at_once_of_a_mark_that_others_hide():
-    # As likely as not the marked client's estimate holds half of its mark: a whole one shows 6.
-    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    hiding = [others([3.0, 0.0], factors=(0.5, 0, 0, 0, 0, 0.5, 0, 0))]
-    half = leak_distributions([one], [hiding], [1.0])[0][3]
-    reached = half.probabilities[half.values > 0].sum()
-    assert reached == pytest.approx(0.5, abs=0.05)
-    values = dict(zip(half.values, half.probabilities, strict=True))
-    assert {at: p for at, p in values.items() if p} == pytest.approx(
-        {0.0: 1 - reached, 3.0: reached / 2, 6.0: reached / 2}
-    )
-
-
-def test_a_multiple_of_what_is_shown_is_off_by_as_many_errors():
-    # Somebody shows 8, off by 1, and a whole mark would be twice that.
-    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    twice = (0, 0, 0, 0, 0, 1, 0, 0)
-    shown = [others([8.0, 0.0], [[True, False]], signal_share=1.0, factors=twice)]
-    at_once = leak_distributions([one], [shown], [1.0])[0][2]
-    reached = (one.draws()[:, 0] > 0).mean()
-    mean, variance = moments(at_once)
-    assert mean == pytest.approx(16 * reached)
-    # 16 with an error of 2, or nothing.
-    assert variance + mean**2 == pytest.approx(reached * (16**2 + 2**2), rel=0.001)
 
 
 def answered(distribution, held, shown, group):

@@ -1,15 +1,10 @@
 """Whose mark others' updates hide: by hand, and against plain words."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution.hidden_marks import (
-    HIDING_FACTORS,
-    factor_probabilities,
-    hidden_members,
-)
+from fedaudit.metrics.attribution.hidden_marks import hidden_members
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
 
@@ -97,35 +92,3 @@ def test_nobody_shows_anything():
     pairs = hidden_members([np.zeros((2, 2))], [np.ones(2, bool)], groups_of(2, ()), nobody, 0.5)
     assert len(pairs.groups) == 0
     assert pairs.members(groups_of(2, ())).shape == (0, 2)
-
-
-def test_how_much_a_group_hides_by_hand():
-    # a's estimates hold all of the mark or 0.6 of it, b's all or 0.8: both less in a quarter of
-    # all cases, and then 0.8 shows. A whole one is 1.25 times as much, of the factors 1.3.
-    both = [np.array([1.0, 0.6]), np.array([1.0, 0.8])]
-    alike = dict(zip(HIDING_FACTORS, factor_probabilities(both, independent=True), strict=True))
-    assert {factor: p for factor, p in alike.items() if p} == {1.0: 0.75, 1.3: 0.25}
-    # If they hold less at the same time, then in half of all cases.
-    same = dict(zip(HIDING_FACTORS, factor_probabilities(both, independent=False), strict=True))
-    assert {factor: p for factor, p in same.items() if p} == {1.0: 0.5, 1.3: 0.5}
-    # What is left of next to nothing is not told apart.
-    nothing = factor_probabilities([np.array([0.01, -0.4])], independent=True)
-    assert dict(zip(HIDING_FACTORS, nothing, strict=True))[5.0] == pytest.approx(1)
-    alone = factor_probabilities([np.ones(5)], independent=True)
-    assert alone.tolist() == [1.0, *[0.0] * 7]
-
-
-CONTENTS = st.lists(st.lists(st.floats(-1, 2), min_size=1, max_size=9), min_size=1, max_size=5)
-
-
-@given(CONTENTS, st.booleans(), st.randoms())
-def test_one_more_member_hides_less(contents, independent, random):
-    members = [np.array(held) for held in contents]
-    found = factor_probabilities(members, independent=independent)
-    assert found.sum() == pytest.approx(1)
-    assert (found >= 0).all()
-    random.shuffle(members)
-    mixed = factor_probabilities(members, independent=independent)
-    assert mixed == pytest.approx(found, abs=1e-12)
-    fewer = factor_probabilities(members[:-1] or [np.full(1, -1.0)], independent=independent)
-    assert (np.cumsum(fewer) <= np.cumsum(found) + 1e-12).all()

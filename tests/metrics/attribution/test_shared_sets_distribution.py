@@ -124,8 +124,7 @@ def test_nothing_to_draw_by_is_taken_for_normal():
 def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     estimate = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
     scores, first = np.array([10.0, *(0.0,) * 8]), np.eye(9, dtype=bool)[:1]
-    factors = np.array([[1.0, *[0.0] * 7]])
-    shown = RoundEvidence(scores, groups=first, alone=first, errors=np.zeros(9), factors=factors)
+    shown = RoundEvidence(scores, groups=first, alone=first, errors=np.zeros(9))
     law = leak_distributions([estimate], [[shown]], [1.0])[0][0]  # in proportion
     # 4 with a chance of a third, else -2; and what chance adds.
     from statistics import NormalDist

@@ -85,7 +85,8 @@ def test_fisher_is_scipys_where_that_does_not_underflow(scores):
     z, p = scoring.fisher(scores)
     assert p == pytest.approx(combine_pvalues(tails, "fisher").pvalue, rel=1e-9)
     assert p == pytest.approx(chi2.sf(-2 * math.fsum(map(math.log, tails)), 2 * len(scores)))
-    assert z == pytest.approx(norm.isf(p), abs=1e-5)
+    if p < 1 - 1e-9:  # nearer to 1 it has too few digits to tell z
+        assert z == pytest.approx(norm.isf(p), abs=1e-5)
 
 
 def test_fisher_never_under_or_overflows():
