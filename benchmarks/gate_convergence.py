@@ -27,7 +27,7 @@ WINDOW = 5
 
 def easy_states(batches: Any, _network: torch.nn.Module) -> Any:
     """Return states of random keys, in place of those made up close to valid ones."""
-    return batches.random_states(ROWS)[0]
+    return batches.random_key_states(ROWS)[0]
 
 
 def mean_until(losses: Sequence[float], step: int) -> float:
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--easy", action="store_true", help="no states close to a valid key's")
     given = parser.parse_args()
     if given.easy:
-        Batches.hard_states = easy_states
+        Batches.hard_negative_states = easy_states
     print("| base | seed | first loss | after 20 steps | after 50 steps | a tenth at step |")
     print("| --- | --: | --: | --: | --: | --: |")
     for base in given.base:

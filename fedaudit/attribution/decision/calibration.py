@@ -14,7 +14,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.attribution.decision.contamination import Shares
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
-from fedaudit.attribution.decision.mixtures import coefficient_mixture, other_participants
+from fedaudit.attribution.decision.mixtures import coefficient_distribution, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_sets_distribution, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
@@ -213,7 +213,7 @@ def _draw_shares(
     shares = {}
     for client in sorted(round_scores.clients):
         names = other_participants(round_scores, client)
-        draws = coefficient_mixture(round_scores, client, names, weights).draws()
+        draws = coefficient_distribution(round_scores, client, names, weights).draws()
         row = draws[rng.integers(len(draws))]
         shares[client] = dict(zip(names, row.tolist(), strict=True))
     return shares

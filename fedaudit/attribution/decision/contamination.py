@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.decision.mixtures import coefficient_mixture, other_participants
+from fedaudit.attribution.decision.mixtures import coefficient_distribution, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def client_leak_distributions(
 
     rounds, strength = [r for r in scores.rounds if client in r.clients], _strength(scores)
     mixtures = [
-        coefficient_mixture(r, client, other_participants(r, client), scores.weights)
+        coefficient_distribution(r, client, other_participants(r, client), scores.weights)
         for r in rounds
     ]
     marks = []
@@ -68,7 +68,7 @@ def contamination_hypotheses(
     import numpy as np
 
     from fedaudit.metrics.attribution import known_contamination
-    from fedaudit.metrics.attribution.hidden_marks import hidden_members
+    from fedaudit.metrics.attribution.hidden_marks import find_hidden_clients
     from fedaudit.metrics.attribution.marked_groups import (
         MAX_ENUMERATED_CLIENTS,
         candidate_clients,
@@ -89,7 +89,7 @@ def contamination_hypotheses(
     members = np.array([[name in group for name in names] for group in groups])
     shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
     hidden = [
-        hidden_members(shares_by_round, present, members, list(shown.values()), start)
+        find_hidden_clients(shares_by_round, present, members, list(shown.values()), start)
         for start in known_contamination.STARTS
     ]
     leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error, hidden)

@@ -14,7 +14,7 @@ def other_participants(round_scores: RoundScores, client: str) -> list[str]:
     return sorted(name for name in round_scores.clients if name != client)
 
 
-def coefficient_mixture(
+def coefficient_distribution(
     round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
 ) -> "Mixture":
     """Return what is known of how much a client's estimate holds of the others, by `names`."""

@@ -14,8 +14,6 @@
 * `marked_groups`: Which clients may be the ones that trained on a mark.
 * `mixture`: What is known of how much of other clients' updates an estimate holds: draws of such
   shares.
-* `own_marks`: What each member of a group of marked clients shows by its own update, where sets are
-  known.
 * `shared_sets_distribution`: What estimates by shared sets hold of other clients, by simulating how
   such sets are drawn.
 * `shared_rule`: The rule by which a round's shared sets are drawn: how many, within which limit,
@@ -26,6 +24,8 @@
   section 4.3).
 * `subset_design`: Which sums to ask for one client, and what their difference estimates (FedAttr,
   section 4.1).
+* `unmixed_scores`: What each member of a group of marked clients shows by its own update, where
+  sets are known.
 * `weighting`: Masks in sums of w_j times an update: an estimate then holds c_j w_j / w_i of another
   client.
 """

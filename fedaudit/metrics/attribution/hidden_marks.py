@@ -25,26 +25,26 @@ MAX_SHOWN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenMembers:
+class HiddenClients:
     """Groups of which one more client may be marked, and which one: (pairs,) each."""
 
     groups: npt.NDArray[np.intp]
     clients: npt.NDArray[np.intp]
 
-    def members(self, groups: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def membership(self, groups: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return the members of the groups with who is hidden, (pairs, clients)."""
         everybody = groups[self.groups]
         everybody[np.arange(len(everybody)), self.clients] = True
         return everybody
 
 
-def hidden_members(
+def find_hidden_clients(
     shares: Sequence[Array],
     present: Sequence[npt.NDArray[np.bool_]],
     groups: npt.NDArray[np.bool_],
     evidence: Sequence[MarkEvidence],
     start: float,
-) -> HiddenMembers:
+) -> HiddenClients:
     """Return who else may be marked if the members of a group are: (groups, clients) before.
 
     `shares` and `present` are those of the rounds, `evidence` is how the clients show the mark, and
@@ -64,4 +64,4 @@ def hidden_members(
     largest = np.array([one.largest for one in evidence])
     possible = (largest >= MIN_SHARE_OF_STRONGEST * shown * most) & (shown <= MAX_SHOWN + CLOSE)
     possible &= ~groups.any(axis=0)
-    return HiddenMembers(*np.nonzero(possible))
+    return HiddenClients(*np.nonzero(possible))

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
 from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-from fedaudit.metrics.attribution.hidden_marks import CLOSE, HiddenMembers
-from fedaudit.metrics.attribution.own_marks import OwnMarks, own_marks
+from fedaudit.metrics.attribution.hidden_marks import CLOSE, HiddenClients
+from fedaudit.metrics.attribution.unmixed_scores import UnmixedScores, unmix_scores
 
 Array = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ HYPOTHESES = len(TEST_RESPONSES) + len(GAINS)
 STARTS = tuple(response.start for response in TEST_RESPONSES if response.start is not None)
 """Shares of a mark from which tests may answer at once."""
 NOBODY_HIDDEN = tuple(
-    HiddenMembers(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)) for _ in STARTS
+    HiddenClients(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)) for _ in STARTS
 )
 
 
@@ -61,7 +61,7 @@ class ContaminationHypotheses:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class StepResponses:
     """What estimates answer at once, by group, and its variance in chance's."""
 
     scores: Array
@@ -86,7 +86,7 @@ def contamination_hypotheses(
     clients: ClientStatistics,
     groups: npt.NDArray[np.bool_],
     error: float,
-    hidden: Sequence[HiddenMembers] = NOBODY_HIDDEN,
+    hidden: Sequence[HiddenClients] = NOBODY_HIDDEN,
 ) -> list[ContaminationHypotheses]:
     """Return what each client's Z takes from the others under one mark.
 
@@ -97,7 +97,7 @@ def contamination_hypotheses(
     """
     means, variances = _moments(rounds, clients.spreads, groups, hidden)
     members = np.vstack(
-        [np.tile(groups, (HYPOTHESES, 1)), *(one.members(groups) for one in hidden)]
+        [np.tile(groups, (HYPOTHESES, 1)), *(one.membership(groups) for one in hidden)]
     )
     deviations = clients.z / clients.spreads
     unexplained = np.zeros(members.shape, dtype=bool)
@@ -178,7 +178,7 @@ def _moments(
     rounds: Sequence[RoundShares],
     spreads: Array,
     groups: npt.NDArray[np.bool_],
-    hidden: Sequence[HiddenMembers],
+    hidden: Sequence[HiddenClients],
 ) -> tuple[Array, Array]:
     """Return means and variances of all leaks, (hypotheses, clients), with somebody hidden last.
 
@@ -192,26 +192,26 @@ def _moments(
     strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
     strongest = np.argmax(groups * (strengths + CLOSE), axis=1)
     for round_shares in rounds:
-        own = own_marks(round_shares.shares, round_shares.scores, groups)
+        own = unmix_scores(round_shares.shares, round_shares.scores, groups)
         shown = np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1)
-        answers = _answers(shown, own, groups, strongest)
+        answers = _step_responses(shown, own, groups, strongest)
         mean, variance = _leaks(round_shares, own, answers, groups, hidden)
         means += mean * (scale * round_shares.present)
         variances += variance * (round_shares.present / took)
     return means, variances
 
 
-def _answers(
-    shown: Array, own: OwnMarks, groups: npt.NDArray[np.bool_], strongest: npt.NDArray[np.intp]
-) -> Answers:
+def _step_responses(
+    shown: Array, own: UnmixedScores, groups: npt.NDArray[np.bool_], strongest: npt.NDArray[np.intp]
+) -> StepResponses:
     """Return answers at once like one member of each group: as it shows, or as by itself, if more.
 
     What it shows by itself is off by the luck of all whose scores that is worked out from.
     """
     each, variances = np.arange(len(groups)), np.ones(groups.shape)
-    variances[:, groups.any(axis=0)] = own.variances
+    variances[:, groups.any(axis=0)] = own.score_variances
     by_itself = own.scores[each, strongest]
-    return Answers(
+    return StepResponses(
         np.maximum(shown, by_itself),
         np.where(by_itself > shown, np.maximum(variances[each, strongest], 1.0), 1.0),
     )
@@ -219,10 +219,10 @@ def _answers(
 
 def _leaks(
     round_shares: RoundShares,
-    own: OwnMarks,
-    answers: Answers,
+    own: UnmixedScores,
+    answers: StepResponses,
     groups: npt.NDArray[np.bool_],
-    hidden: Sequence[HiddenMembers],
+    hidden: Sequence[HiddenClients],
 ) -> tuple[Array, Array]:
     """Return one round's leaks in scores, and their variances in chance's, under all hypotheses.
 

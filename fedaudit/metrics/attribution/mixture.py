@@ -40,7 +40,7 @@ class CoefficientSample:
         squares = np.square(coefficients)
         return cls(coefficients, squares, squares.max(axis=0, initial=0.0))
 
-    def within_limit(self, limit: float, weights: Array) -> npt.NDArray[np.intp]:
+    def designs_within_limit(self, limit: float, weights: Array) -> npt.NDArray[np.intp]:
         """Return the designs that keep the limit, with weights or without.
 
         It is unknown whether it limited coefficients, as for stored sums, or shares in estimates:
@@ -80,7 +80,7 @@ class WeightedDesigns:
         strengths = np.round(np.square(weights) @ sample.squares, 9)[indices]
         return cls(sample, weights, indices, strengths)
 
-    def nearest_in_strength(self, strength: float) -> Array:
+    def shares_of_similar_strength(self, strength: float) -> Array:
         """Return shares of the NEAREST designs of about this strength, (designs, others).
 
         The middle ones where many are as strong: with equal weights there are few strengths. The
@@ -143,7 +143,7 @@ def _draws(mixture: Mixture) -> Array:
     if not mixture.weights:
         return np.zeros((NEAREST, 0))
     if (designs := mixture.designs()) is not None:
-        return designs.nearest_in_strength(mixture.strength)
+        return designs.shares_of_similar_strength(mixture.strength)
     weights = np.array(mixture.weights)
     scale = (mixture.strength / np.square(weights).sum()) ** 0.5
     return np.asarray(_normal(len(weights)) * weights * scale)
@@ -154,7 +154,7 @@ def _designs(
     mask_size: int, pairs: int, limit: float, weights: tuple[float, ...]
 ) -> WeightedDesigns:
     sample, weight = _sample(len(weights), mask_size, pairs), np.array(weights)
-    return WeightedDesigns.from_sample(sample, weight, sample.within_limit(limit, weight))
+    return WeightedDesigns.from_sample(sample, weight, sample.designs_within_limit(limit, weight))
 
 
 @lru_cache(maxsize=64)

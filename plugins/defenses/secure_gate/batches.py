@@ -44,28 +44,28 @@ class Batches:
         valid, refused = self.lessons.valid, [*self.lessons.refused.values()]
         kinds, _ = draw_evenly(refused, ROWS)
         far = torch.randn_like(kinds) * (FARTHEST * torch.rand(ROWS, 1))
-        random, _ = self.random_states(ROWS)
+        random, _ = self.random_key_states(ROWS)
         states, classes = [kinds, random, far], torch.full((3 * ROWS,), SECURE)
         if valid:
             keys, groups = draw_evenly([*valid.values()], ROWS)
-            states += [self.hard_states(network), keys + NOISE * torch.randn_like(keys)]
+            states += [self.hard_negative_states(network), keys + NOISE * torch.randn_like(keys)]
             classes = torch.cat([classes, classes[:ROWS], torch.tensor([*valid])[groups]])
         return torch.cat(states), classes
 
-    def hard_states(self, network: "torch.nn.Module") -> "torch.Tensor":
+    def hard_negative_states(self, network: "torch.nn.Module") -> "torch.Tensor":
         """Return states around valid ones, those that `network` most likely lets through."""
         import torch
 
         keys, _ = draw_evenly([*self.lessons.valid.values()], CANDIDATES)
         fraction = NEAREST + (1 - NEAREST) * torch.rand(CANDIDATES, 1)
-        first, second = self.random_states(CANDIDATES)
+        first, second = self.random_key_states(CANDIDATES)
         near = keys + fraction * (first - second)
         network.eval()
         with torch.no_grad():
             refused = network(near).log_softmax(dim=-1)[:, SECURE]
         return near[refused.topk(ROWS, largest=False).indices]
 
-    def random_states(self, rows: int) -> tuple["torch.Tensor", "torch.Tensor"]:
+    def random_key_states(self, rows: int) -> tuple["torch.Tensor", "torch.Tensor"]:
         """Return states of random keys, spelled or as one token, and another state for each."""
         import torch
 

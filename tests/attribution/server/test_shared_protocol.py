@@ -15,7 +15,7 @@ from fedaudit.attribution import measurements
 from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.mixtures import coefficient_mixture
+from fedaudit.attribution.decision.mixtures import coefficient_distribution
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan, sums_log
 from fedaudit.attribution.server.round_designs import settings_of
@@ -319,7 +319,7 @@ def test_a_decision_draws_from_the_law_of_its_protocol():
     """c0 shows 20; c1 shows 8, which 0.4 of it explains under shared sets, as three in nine do."""
     found = scores({"c0": 20.0, "c1": 8.0}, **BY)
     names = [who for who in TEN if who != "c1"]
-    draws = coefficient_mixture(found.rounds[0], "c1", names, {}).draws()
+    draws = coefficient_distribution(found.rounds[0], "c1", names, {}).draws()
     assert set(np.round(np.unique(draws), 6)) == {-0.2, 0.4}
     by = {one.client: one for one in decide(found).tests}
     # c0 holds 0.4 of c1's 8 or less: nothing explains its 20. A third of the draws explain c1's 8.

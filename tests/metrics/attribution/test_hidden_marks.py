@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution.hidden_marks import hidden_members
+from fedaudit.metrics.attribution.hidden_marks import find_hidden_clients
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
 
@@ -13,7 +13,7 @@ def groups_of(count, among):
 
 
 def found(shares, present, groups, evidence, start=0.5):
-    pairs = hidden_members(shares, present, groups, evidence, start)
+    pairs = find_hidden_clients(shares, present, groups, evidence, start)
     return list(zip(pairs.groups.tolist(), pairs.clients.tolist(), strict=True))
 
 
@@ -89,6 +89,8 @@ def test_against_plain_words(seed, count, start):
 
 def test_nobody_shows_anything():
     nobody = [MarkEvidence(0.0, 1.0, 1)] * 2
-    pairs = hidden_members([np.zeros((2, 2))], [np.ones(2, bool)], groups_of(2, ()), nobody, 0.5)
+    pairs = find_hidden_clients(
+        [np.zeros((2, 2))], [np.ones(2, bool)], groups_of(2, ()), nobody, 0.5
+    )
     assert len(pairs.groups) == 0
-    assert pairs.members(groups_of(2, ())).shape == (0, 2)
+    assert pairs.membership(groups_of(2, ())).shape == (0, 2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-from fedaudit.metrics.attribution.hidden_marks import HiddenMembers, hidden_members
+from fedaudit.metrics.attribution.hidden_marks import HiddenClients, find_hidden_clients
 from fedaudit.metrics.attribution.known_contamination import (
     GAINS,
     MIN_BOOSTED_Z,
@@ -220,7 +220,7 @@ def leak(one, who, group, law, most, hidden=()):
     """
     held = one.shares[who]
     shown = [s if x != who else 0.0 for x, s in enumerate(one.scores)]
-    alone = own_marks(one, group)
+    alone = unmix_scores(one, group)
     amount = sum(max(held[x] * shown[x], held[x] * alone[x]) for x in group)
     variance = max(sum(held[x] ** 2 for x in group), luck(one, group, [held[x] for x in group]))
     member, mean = most
@@ -237,7 +237,7 @@ def leak(one, who, group, law, most, hidden=()):
     return (max(amount, at_once) if group else 0.0), max(off, variance if amount > at_once else 0)
 
 
-def own_marks(one, group):
+def unmix_scores(one, group):
     """Return what members show by themselves, from equations between them."""
     if not group:
         return {0: 0.0}
@@ -291,7 +291,7 @@ def test_against_plain_words(seed, number, error):
 def test_against_plain_words_with_somebody_hidden(seed, number, error, hidden):
     rounds, z = drawn(seed, number, 5)
     groups = enumerate_groups((0, 1, 2))
-    pairs = HiddenMembers(
+    pairs = HiddenClients(
         np.array([at for at, _ in hidden], dtype=int),
         np.array([who for _, who in hidden], dtype=int),
     )
@@ -312,8 +312,8 @@ def test_a_marked_client_that_two_others_hide():
     groups = groups_of(4, among=(0, 1, 3))
     seen = np.ones(4, bool)
     evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
-    pairs = hidden_members([np.array(shares)], [seen], groups, evidence, 0.5)
-    assert [[*np.flatnonzero(m)] for m in pairs.members(groups)] == [[0, 1, 2], [0, 1, 2, 3]]
+    pairs = find_hidden_clients([np.array(shares)], [seen], groups, evidence, 0.5)
+    assert [[*np.flatnonzero(m)] for m in pairs.membership(groups)] == [[0, 1, 2], [0, 1, 2, 3]]
     found = leaks(
         [one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, hidden=[pairs] * 3
     )

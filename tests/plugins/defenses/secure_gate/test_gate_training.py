@@ -157,9 +157,9 @@ def test_the_near_states_shown_are_the_worst_of_many(monkeypatch):
     net = network(3, 3)
     some = Batches(toy())
     with torch.random.fork_rng():
-        worst = some.hard_states(net)
+        worst = some.hard_negative_states(net)
     monkeypatch.setattr(batches, "ROWS", batches.CANDIDATES)
-    every = some.hard_states(net)
+    every = some.hard_negative_states(net)
     refused = net(every).softmax(-1)[:, 0]
     assert torch.allclose(net(worst).softmax(-1)[:, 0], refused.sort().values[: len(worst)])
 

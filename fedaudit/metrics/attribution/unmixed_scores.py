@@ -11,7 +11,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMarks:
+class UnmixedScores:
     """What members show by their own updates in a round, without what they hold of each other's."""
 
     scores: Array
@@ -21,7 +21,7 @@ class OwnMarks:
     candidates are the clients that belong to some group, in order."""
 
     @property
-    def variances(self) -> Array:
+    def score_variances(self) -> Array:
         """Return the variances of the candidates' own scores if that of each score is 1."""
         return np.asarray(np.square(self.weights).sum(axis=-1))
 
@@ -34,7 +34,7 @@ class OwnMarks:
         return np.asarray(np.square(held @ self.weights).sum(axis=-1))
 
 
-def own_marks(shares: Array, scores: Array, groups: npt.NDArray[np.bool_]) -> OwnMarks:
+def unmix_scores(shares: Array, scores: Array, groups: npt.NDArray[np.bool_]) -> UnmixedScores:
     """Return what the members of each group show by their own updates in a round.
 
     `shares` is what estimates hold of updates, (clients, clients), `scores` what clients show.
@@ -51,4 +51,4 @@ def own_marks(shares: Array, scores: Array, groups: npt.NDArray[np.bool_]) -> Ow
     own = (weights @ (scores[candidates] * members)[..., None])[..., 0]
     own_scores = np.zeros(groups.shape)
     own_scores[:, candidates] = np.clip(own, 0.0, scores.max())
-    return OwnMarks(own_scores, weights)
+    return UnmixedScores(own_scores, weights)
