@@ -102,9 +102,17 @@ class Statement:
     """Whether the claim stays open where the intervals of both values overlap, or one has none: the
     order may be chance. By default true for two measured values, and false against a number; where
     it is true, a value whose interval holds the number leaves the claim open."""
+    paired: bool = False
+    """Whether the two values are of the same federations, so that the seeds' differences are judged
+    in place of two intervals: the claim stays open where their 95 % interval holds 0, and with a
+    single seed, which has none."""
     something: bool = False
     """Whether the claim stays open where both sides are 0: nothing was found on either, which does
     not tell which has more."""
+
+    def __post_init__(self) -> None:
+        if self.paired and (self.apart is not None or not isinstance(self.right, Select)):
+            raise ValueError("paired is for two measured values, and goes without apart.")
 
     @property
     def open_where_they_overlap(self) -> bool:

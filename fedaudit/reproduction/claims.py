@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from fedaudit.api.records import Claim, Measurement
 from fedaudit.config.profile import Profile, Published, Select, Statement
+from fedaudit.metrics.replication import mean_margins
 
 Measured = Mapping[str, Sequence[Measurement]]
 """Variant -> its measurements."""
@@ -23,6 +25,7 @@ OVERLAP = "the intervals overlap"
 CONTAINMENT = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
 NO_INTERVAL = "what is measured has no interval to judge the order by"
+ONE_SEED = "one seed has no interval of the difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +48,25 @@ class _Side:
         return replace(self, number=factor * self.number + margin, interval=interval)
 
 
-def check_claims(profile: Profile, measured: Measured) -> list[Claim]:
+def check_claims(
+    profile: Profile, measured: Measured, by_seed: Sequence[Measured] = ()
+) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run neither holds nor fails.
 
     Nor does one of two measured values with intervals that overlap, or without an interval, unless
-    it says `apart = false`.
+    it says `apart = false`. A `paired` one is judged by the differences in `by_seed`, what each
+    seed measured, where `measured` has the means over seeds.
     """
-    return [_claim(statement, measured) for statement in profile.claims]
+    return [_claim(statement, measured, by_seed) for statement in profile.claims]
 
 
-def _claim(statement: Statement, measured: Measured) -> Claim:
-    holds, detail = _outcome(
-        statement, _side(statement.left, measured), _side(statement.right, measured)
-    )
+def _claim(statement: Statement, measured: Measured, by_seed: Sequence[Measured]) -> Claim:
+    left, right = (_side(side, measured) for side in (statement.left, statement.right))
+    if statement.paired and left.number is not None and right.number is not None:
+        holds, detail = _paired_outcome(statement, by_seed)
+        detail = f"{_comparison(statement, left, right)}; {detail}"
+    else:
+        holds, detail = _outcome(statement, left, right)
     return Claim(
         id=statement.id,
         source=statement.source,
@@ -67,12 +76,43 @@ def _claim(statement: Statement, measured: Measured) -> Claim:
     )
 
 
+def _paired_outcome(statement: Statement, by_seed: Sequence[Measured]) -> tuple[bool | None, str]:
+    """Return whether the seeds' mean difference of both sides is surely on one side of 0.
+
+    The interval of 95 % is Student's t over the differences. What both sides have in common (the
+    federation, its records) moves neither their difference nor it.
+    """
+    differences = []
+    for measured in by_seed:
+        left = _side(statement.left, measured)
+        bound = _side(statement.right, measured).scaled(statement.factor, statement.margin)
+        if left.number is None or bound.number is None:
+            return None, left.reason or bound.reason
+        differences.append(left.number - bound.number)
+    unknown = [None] * len(differences)
+    margins = (
+        mean_margins(differences, unknown, unknown, same_records=False) if differences else None
+    )
+    if margins is None:
+        return None, ONE_SEED
+    mean, margin = fmean(differences), margins[0]
+    low, high = mean - margin, mean + margin
+    at_low, at_high = (_COMPARE[statement.compare](end, 0.0) for end in (low, high))
+    detail = f"the difference is {mean:.4g} [{low:.4g}, {high:.4g}] over seeds"
+    return (at_low if at_low == at_high else None), detail
+
+
+def _comparison(statement: Statement, left: _Side, right: _Side) -> str:
+    bound = right.scaled(statement.factor, statement.margin)
+    return f"{left.number:.4g} {statement.compare} {bound.number:.4g}"
+
+
 def _outcome(statement: Statement, left: _Side, right: _Side) -> tuple[bool | None, str]:
     """Return whether a claim holds, None where it stays open, and the numbers or the reason."""
     bound = right.scaled(statement.factor, statement.margin)
     if left.number is None or right.number is None or bound.number is None:
         return None, left.reason or right.reason
-    detail = f"{left.number:.4g} {statement.compare} {bound.number:.4g}"
+    detail = _comparison(statement, left, right)
     if statement.something and left.number == right.number == 0:
         return None, f"{detail}; {NOTHING}"
     holds = _COMPARE[statement.compare](left.number, bound.number)

@@ -221,7 +221,9 @@ def _result(
             seed: {claim.id: claim for claim in check_claims(profile, table)}
             for seed, table in by_seed.items()
         }
-        claims = claims_with_seed_counts(check_claims(profile, measured), claims_by_seed)
+        claims = claims_with_seed_counts(
+            check_claims(profile, measured, list(by_seed.values())), claims_by_seed
+        )
         limits.append(describe_seeds(list(by_seed), profile.tuned_seeds))
     return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),

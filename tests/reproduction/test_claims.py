@@ -1,3 +1,5 @@
+from statistics import fmean
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,6 +166,66 @@ def test_nothing_on_both_sides_can_leave_a_claim_open():
     assert outcome(**one, something=True) is True
     assert outcome(left=side("zero", "tuned"), right=side("a", "tuned"), compare=">=",
                    something=True, apart=False) is False  # fmt: skip
+
+
+def paired(pairs, **claim):
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "paired": True}
+    tables = [
+        {
+            name: [row("coverage", value, value / 2, 2 * value, source="tuned", set="all")]
+            for name, value in zip("ab", pair, strict=True)
+        }
+        for pair in pairs
+    ]
+    means = {
+        name: [row("coverage", fmean(values), 0.0, 1.0, source="tuned", set="all")]
+        for name, values in zip("ab", zip(*pairs, strict=True), strict=True)
+    }
+    [found] = check_claims(profile(**{**sides, "compare": "<=", **claim}), means, tables)
+    return found
+
+
+def test_paired_values_are_judged_by_the_differences_of_the_seeds():
+    # 0.9, 0.7, 0.8 against 1, 0.9, 0.9: differences -0.1, -0.2, -0.1, mean -0.4/3, sd 0.1/sqrt(3);
+    # t(2) is 4.30265, so the margin is 4.30265 * 0.1 / 3 = 0.14342 and the interval holds 0.
+    pairs = [(0.9, 1.0), (0.7, 0.9), (0.8, 0.9)]
+    found = paired(pairs)
+    assert found.holds is None
+    assert found.detail == (
+        "0.8 <= 0.9333; the difference is -0.1333 [-0.2768, 0.01009] over seeds"
+    )
+    # 1.2 times the right side: -0.3, -0.38, -0.28, surely below 0, and surely not above.
+    assert paired(pairs, factor=1.2).holds is True
+    assert paired(pairs, factor=1.2, compare=">=").holds is False
+    assert paired(pairs[:1]).holds is None
+    assert paired(pairs[:1]).detail == "0.9 <= 1; one seed has no interval of the difference"
+
+
+def test_a_pair_that_a_seed_lacks_leaves_the_claim_open():
+    full = {name: ROWS[name] for name in "ab"}
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "compare": ">"}
+    claim = profile(**sides, paired=True)
+    [found] = check_claims(claim, ROWS, [full, {"a": ROWS["a"]}])
+    assert (found.holds, found.detail) == (None, "0.2 > 0.1; not measured in this run")
+    [alone] = check_claims(claim, {"a": ROWS["a"]}, [full])
+    assert (alone.holds, alone.detail) == (None, "not measured in this run")
+
+
+@pytest.mark.parametrize("more", [{"apart": False}, {"right": 0.5}])
+def test_paired_is_for_two_measured_values_alone(more):
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "compare": ">"}
+    with pytest.raises(UsageError, match="two measured values"):
+        profile(**{**sides, "paired": True, **more})
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)), min_size=2, max_size=6),
+    st.sampled_from([">", "<"]),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_the_seeds_does_not_matter_to_pairs(pairs, compare, shuffler):
+    other = shuffler.sample(pairs, len(pairs))
+    assert paired(pairs, compare=compare).holds == paired(other, compare=compare).holds
 
 
 @given(
