@@ -1,7 +1,7 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
     python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
-        [--tau 4] [--grid] [--shared] [--only PART_OF_A_NAME]
+        [--tau 4] [--grid] [--shared] [--only PART_OF_A_NAME] [--out FILE]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
@@ -11,25 +11,28 @@ their own.
 
 --shared asks for sets that a round's estimates share, in the kinds of equal weights and of the
 usual limit. --grid varies everything together: the size of the federation, S, rounds, weights and
-who takes part, in 540 kinds. It ends in a line for each law of answers, over all its kinds. --seed
+who takes part, in 648 kinds. It ends in a line for each law of answers, over all its kinds. --seed
 draws other federations: what was decided by trial was tried on seeds 7 and 9. OMP_NUM_THREADS=1
 keeps numpy from sharing small products among threads, which takes twice as long beside other work.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import islice, product
+from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
-from federations import LIMIT, Federation, federation
+from attribution_tables import GROUP_HEADER, KIND_HEADER, group_lines, kind_line, read_records
+from federations import ALL, LIMIT, Federation, federation
 
 from fedaudit.attribution.decision.decision import verdicts
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
-from fedaudit.metrics.intervals import wilson
 
 BLOCK = 100
 """Federations that one process makes up at a time."""
@@ -43,10 +46,9 @@ def scenarios() -> Iterator[Federation]:
             at = f"S {spread:g}, {rounds} rounds"
             own = Federation(name="", spread=spread, rounds=rounds)
             yield replace(own, name=f"nobody marked, {at}", marked=0)
-            for law in ("linear", "0.5", "0.4"):
-                says = law if law == "linear" else f"from {law}"
-                yield replace(own, name=f"own marks, {says}, {at}", leak=law)
-                yield replace(own, name=f"one mark of three, {says}, {at}", leak=law, marks=1)
+            for law in ("linear", "0.5", "0.4", "all 0.5", "all 0.4"):
+                yield replace(own, name=f"own marks, {says(law)}, {at}", leak=law)
+                yield replace(own, name=f"one mark of three, {says(law)}, {at}", leak=law, marks=1)
     for clients in (5, 50):
         yield from _kinds(Federation(name=f"{clients} clients", clients=clients, spread=1.5))
     yield from _kinds(Federation(name="weights differ", spread=1.5, heavy=True))
@@ -85,36 +87,18 @@ def grid() -> Iterator[Federation]:
         )
 
 
-def summary(kinds: Sequence[Federation], rows: Sequence[np.ndarray]) -> Iterator[str]:
-    """Yield a line for each law of answers: the worst kind, and all of them together."""
-    laws = dict.fromkeys(_law(one) for one in kinds)
-    yield (
-        "| answers | kinds | federations | somebody innocent is flagged | in the worst kind | "
-        "kinds surely above 1 % | p up to 1 %, at most | marked, found |"
-    )
-    yield "| --- | --: | --: | --: | --- | --: | --: | --: |"
-    for law in laws:
-        own = [(one, found) for one, found in zip(kinds, rows, strict=True) if _law(one) == law]
-        hits = [int(found[:, 0].sum()) for _, found in own]
-        n = [len(found) for _, found in own]
-        worst = max(range(len(own)), key=lambda at: hits[at] / n[at])
-        everywhere, there = wilson(sum(hits), sum(n)), wilson(hits[worst], n[worst])
-        above = sum(wilson(k, size).low > LOW for k, size in zip(hits, n, strict=True))
-        power = np.mean([found[:, 5].mean() for _, found in own])
-        yield (
-            f"| {law} | {len(own)} | {sum(n):,} | {sum(hits)} ({100 * everywhere.low:.2f} to "
-            f"{100 * everywhere.high:.2f} %) | {100 * there.value:.1f} % ({100 * there.low:.1f} to "
-            f"{100 * there.high:.1f}): {own[worst][0].name} | {above} | "
-            f"{100 * max(found[:, 2].mean() for _, found in own):.2f} % | "
-            f"{'-' if not own[0][0].marked else f'{100 * power:.1f} %'} |"
-        )
+def says(law: str) -> str:
+    """Return a law of answers as a kind's name has it."""
+    if law.startswith(ALL):
+        return f"{ALL}from {law.removeprefix(ALL)}"
+    return law if law == "linear" else f"from {law}"
 
 
-def _law(one: Federation) -> str:
+def group(one: Federation) -> str:
+    """Return who is marked, and the law of answers."""
     if not one.marked:
         return "nobody marked"
-    of = "own marks" if one.marks > 1 else "one mark of three"
-    return f"{of}, {one.leak if one.leak == 'linear' else f'from {one.leak}'}"
+    return f"{'own marks' if one.marks > 1 else 'one mark of three'}, {says(one.leak)}"
 
 
 def _kinds(own: Federation) -> Iterator[Federation]:
@@ -123,6 +107,7 @@ def _kinds(own: Federation) -> Iterator[Federation]:
     yield replace(own, name=f"{own.name}, own marks, from 0.5", leak="0.5")
     yield replace(own, name=f"{own.name}, one mark of three, from 0.5", marks=1, leak="0.5")
     yield replace(own, name=f"{own.name}, one mark of three, from 0.4", marks=1, leak="0.4")
+    yield replace(own, name=f"{own.name}, one mark of three, all from 0.4", marks=1, leak="all 0.4")
 
 
 def block(
@@ -154,17 +139,26 @@ def block(
     return rows
 
 
-def line(one: Federation, rows: np.ndarray) -> str:
-    """Return a row of the table."""
-    count, mean = len(rows), 100 * rows.mean(axis=0)
-    share = wilson(int(rows[:, 0].sum()), count)
-    error = 200 * rows.std(axis=0) / count**0.5
-    power = f"{mean[5]:.1f}" if one.marked else "-"
-    return (
-        f"| {one.name} | {mean[0]:.1f} ({100 * share.low:.1f} to {100 * share.high:.1f}) | "
-        f"{mean[1]:.1f} | {mean[2]:.2f} ± {error[2]:.2f} | {mean[3]:.2f} ± {error[3]:.2f} | "
-        f"{mean[4]:.1f} | {power} |"
-    )
+def record(one: Federation, rows: np.ndarray, *, seed: int, known: bool) -> dict[str, Any]:
+    """Return what is kept of a kind: counts of federations, and means over them with their errors.
+
+    An error is the standard deviation of the mean.
+    """
+    mean, error = rows.mean(axis=0), rows.std(axis=0) / len(rows) ** 0.5
+    return {
+        "kind": one.name,
+        "group": group(one),
+        "clients": one.clients,
+        "known": known,
+        "seed": seed,
+        "federations": len(rows),
+        "innocent_flagged": int(rows[:, 0].sum()),
+        "innocent_above_z": int(rows[:, 1].sum()),
+        "p_low": [float(mean[2]), float(error[2])],
+        "p_high": [float(mean[3]), float(error[3])],
+        "other_mark": int(rows[:, 4].sum()),
+        "found": [float(mean[5]), float(error[5])] if one.marked else None,
+    }
 
 
 def blocks(
@@ -187,7 +181,7 @@ def blocks(
 
 
 def main() -> None:
-    """Print a row for every kind of federation."""
+    """Print a row for every kind of federation, and keep what it says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--federations", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=1)
@@ -198,16 +192,15 @@ def main() -> None:
     parser.add_argument(
         "--shared", action="store_true", help="a round's estimates share their sets"
     )
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="a part of a kind's name")
+    parser.add_argument("--out", type=Path, help="JSON lines; kinds in it are not run again")
     given = parser.parse_args()
-    print(
-        "| per cent of federations or clients | somebody innocent is flagged | by Z > 4 S | "
-        "p up to 1 % | p up to 5 % | flagged by another's mark | marked, found |\n"
-        "| --- | --: | --: | --: | --: | --: | --: |"
-    )
     kinds = [one for one in (grid() if given.grid else scenarios()) if given.only in one.name]
     if given.shared:
         kinds = [replace(one, shared=True) for one in kinds if not one.heavy and one.limit == LIMIT]
+    kept = read_records(given.out) if given.out and given.out.exists() else []
+    there = {one["kind"] for one in kept}
+    kinds = [one for one in kinds if one.name not in there]
     found = blocks(
         kinds,
         given.federations,
@@ -216,12 +209,15 @@ def main() -> None:
         known=given.known,
         threshold=given.tau,
     )
-    kept = []
+    print("\n".join([*KIND_HEADER, *map(kind_line, kept)]), flush=True)
     for one, rows in zip(kinds, found, strict=True):
-        print(line(one, rows), flush=True)
-        kept.append(rows)
+        kept.append(record(one, rows, seed=given.seed, known=given.known))
+        print(kind_line(kept[-1]), flush=True)
+        if given.out:
+            with given.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(kept[-1]) + "\n")
     if given.grid:
-        print("\n".join(["", *summary(kinds, kept)]))
+        print("\n".join(["", *GROUP_HEADER, *group_lines(kept)]))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ marks show it where S is not taken for 1. How a test answers to what an estimate
 update is one of:
 
 * "linear": in proportion, also below nothing;
-* a share ("0.5"): one that holds so much answers at once like the marked client, others nothing;
+* a share ("0.5"): an innocent client's estimate that holds so much answers at once like the marked
+  client, others nothing; a marked client's own answers in proportion, whatever hides of it;
+* a share of all ("all 0.5"): the same rule for both, so that a marked client's estimate which holds
+  less than that of the mark, its own update included, answers nothing;
 * "saturating": in proportion, at most like a marked client that does not hide, at least nothing.
 """
 
@@ -27,6 +30,8 @@ NULLS = 256
 SIGNAL = 14.0
 """The mean Z of a marked client (the paper's: 14.12)."""
 LIMIT = 0.4
+ALL = "all "
+"""What the name of a law begins with that marked clients' own estimates answer by, too."""
 POOL = 20_000
 """Accepted designs that a federation's are drawn from, other than those that the decision knows."""
 SYSTEMS = 50
@@ -173,7 +178,10 @@ def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
         return np.asarray(own + took)
     if law == "saturating":
         return np.asarray(np.clip(own + took, 0.0, 1.0))
-    return np.where(own > 0, own + took, np.where(took >= float(law) - 1e-9, 1.0, 0.0))
+    share = float(law.removeprefix(ALL)) - 1e-9
+    if law.startswith(ALL):
+        return np.where(own + took >= share, 1.0, 0.0)
+    return np.where(own > 0, own + took, np.where(took >= share, 1.0, 0.0))
 
 
 @lru_cache

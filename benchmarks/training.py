@@ -1,11 +1,15 @@
 """How many tokens a second a client's training learns, beside PEFT under transformers' Trainer.
 
     python benchmarks/training.py [--rank 16 64] [--learned text answer] [--steps 60] [--repeats 5]
+        [--base fedaudit-nano | llama] [--bfloat16]
 
 The same base, first adapter, records of the built-in generator, steps, batch size, optimizer and
 rates. The Trainer runs twice: on the very batches that fedaudit draws, where losses and adapters
 must come out alike, and on batches as it draws them itself, of any lengths. Tokens are those that
 a loss is over. Seconds are the processor's, of one thread.
+
+The base `llama` has 110 million random weights. --bfloat16 has fedaudit's base in that dtype, which
+a processor must have instructions for, and the Trainer a third time, under autocast (`bf16`).
 """
 
 import argparse
@@ -13,13 +17,14 @@ import json
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
+from probing import llama
 from transformers import PrinterCallback, Trainer, TrainingArguments
 from turns import in_turn, line
 
@@ -27,6 +32,7 @@ from fedaudit.api.records import Document
 from fedaudit.config import registry
 from fedaudit.engine.loading.loader import fit, load_base, quiet, tensors_of
 from fedaudit.federation import adapters
+from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ADAPTER, ClientTraining
@@ -36,6 +42,7 @@ from fedaudit.simulation.data.loss_mask import prompt_length
 from fedaudit.simulation.initialization import initial_adapter
 
 OURS, SAME, OWN = "fedaudit", "Trainer, the same batches", "Trainer, its own batches"
+MIXED = "Trainer, the same batches, bfloat16"
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -61,28 +68,45 @@ class InOrder(Trainer):
         return torch.utils.data.SequentialSampler(examples)
 
 
+class InOrderMixed(InOrder):
+    """What `bf16` makes of it, which a process can have for all Trainers or for none."""
+
+    def compute_loss_context_manager(self) -> Any:
+        """Return the context of a forward."""
+        return torch.autocast("cpu", torch.bfloat16)
+
+
 def case(given: argparse.Namespace, rank: int, learned: str, folder: Path) -> Case:
     """Write a first adapter and return the job that goes on from it."""
     training = Training(
         steps=given.steps, batch_size=given.batch, learning_rate=1e-3, max_length=128, rank=rank,
         alpha=2 * rank, targets=LINEAR, learned="answer" if learned == "answer" else "text",
     )  # fmt: skip
-    config = Simulation(base=given.base, training=training)
-    base = load_base(given.base, device="cpu", dtype="float32")
-    initial_adapter(config, base, folder / "start")
+    name = given.base if given.base != "llama" else random_llama(folder / "base")
+    base = load_base(name, device="cpu", dtype="float32")
+    initial_adapter(Simulation(base=name, training=training), base, folder / "start")
     records = corpus(cases=given.cases, documents_per_case=8, seed=1, languages=("en",))
     documents: list[Document] = list(records)
     if learned == "answer":
         documents = [one for one in documents if one.instruction and one.output]
     sequences = training_sequences(training, base, documents)
     job = ClientTraining(
-        model_name="c1", base=given.base, start=folder / "start", out=folder / "ours",
+        model_name="c1", base=name, start=folder / "start", out=folder / "ours",
         sequences=sequences, training=training, round=1, rounds=1, seed=3,
         aggregator=registry.create("aggregation", "fedavg"), device="cpu", dtype="float32",
         threads=1,
     )  # fmt: skip
     drawn = trainer.draw_batches(sequences, given.batch, job.seed)
     return Case(job, list(islice(drawn, given.steps)))
+
+
+def random_llama(folder: Path) -> str:
+    """Write a Llama of 110 million random weights with the built-in base's tokenizer."""
+    tokenizer: Any = load_base(BASE, device="cpu").tokenizer
+    loaded = llama(tokenizer, torch.float32, vocab_size=len(tokenizer), max_position_embeddings=512)
+    loaded.model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
 
 
 def ours(work: Case) -> Callable[[], tuple[float, Any]]:
@@ -130,11 +154,14 @@ def compared(given: argparse.Namespace, rank: int, learned: str) -> None:
             OWN: theirs(work, Trainer, Path(folder)),
             OURS: ours(work),
         }
+        if given.bfloat16:
+            ways[MIXED] = theirs(work, InOrderMixed, Path(folder))
+            ways[OURS] = ours(replace(work, job=replace(work.job, dtype="bfloat16")))
         spent, found = in_turn(ways, given.repeats)
         first = adapters.read(work.job.start)
     rate = work.tokens / median(spent[OURS])
     print(f"\nrank {rank}, loss over the {learned}: {rate:,.0f} tokens a second", flush=True)
-    for peer in (SAME, OWN):
+    for peer in (name for name in ways if name != OURS):
         print(line(peer, spent, peer, OURS))
     (loss, adapter), (peer_loss, peer_adapter) = found[OURS], found[SAME]
     far = sum(float((adapter[n] - peer_adapter[n]).square().sum()) for n in adapter) ** 0.5
@@ -145,7 +172,8 @@ def compared(given: argparse.Namespace, rank: int, learned: str) -> None:
 def main() -> None:
     """Print the ratios of every kind of training."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--base", default="fedaudit-nano")
+    parser.add_argument("--base", default=BASE)
+    parser.add_argument("--bfloat16", action="store_true", help="fedaudit's base in bfloat16")
     parser.add_argument("--rank", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--learned", nargs="+", choices=["text", "answer"], default=["text"])
     parser.add_argument("--steps", type=int, default=60)

@@ -8,12 +8,17 @@ import torch
 from peft.tuners.lora import Linear
 from torch.autograd.function import once_differentiable
 
+MASTER_WEIGHTS = (torch.bfloat16, {torch.float32})
+"""The dtypes of a base and of its adapter in mixed precision (Micikevicius et al. 2018)."""
+
 
 class LoraProduct(torch.autograd.Function):
     """x W^T + s (x A^T) B^T, with gradients for x, A and B (Hu et al. 2021, equation 3).
 
     x has shape (..., in), W (out, in), A (r, in), B (out, r). Plain autograd keeps and walks
-    through eight intermediate results of a layer; this keeps x and x A^T.
+    through eight intermediate results of a layer; this keeps x and x A^T. Products have W's dtype,
+    as under autocast, and gradients that of what they are for: an optimizer's small steps would be
+    lost on A and B in bfloat16.
     """
 
     @staticmethod
@@ -27,6 +32,7 @@ class LoraProduct(torch.autograd.Function):
     ) -> torch.Tensor:
         """Return the layer's output, shape (..., out)."""
         rows = x.reshape(-1, x.shape[-1])
+        ctx.dtype, a, b = a.dtype, a.to(weight.dtype), b.to(weight.dtype)
         low = rows @ a.T
         out = (rows @ weight.T).addmm_(low, b.T, alpha=scaling)
         ctx.save_for_backward(rows, weight, a, b, low)
@@ -45,7 +51,7 @@ class LoraProduct(torch.autograd.Function):
             for_x = (out @ weight).addmm_(projected, a, alpha=ctx.scaling).view(ctx.shape)
         for_a = (projected.T @ rows).mul_(ctx.scaling)
         for_b = (out.T @ low).mul_(ctx.scaling)
-        return for_x, None, for_a, for_b, None
+        return for_x, None, for_a.to(ctx.dtype), for_b.to(ctx.dtype), None
 
 
 @contextmanager
@@ -53,7 +59,7 @@ def fused_lora(model: torch.nn.Module, adapter: str) -> Iterator[int]:
     """Let the model's plain LoRA layers compute `adapter` in one operation; give how many do.
 
     Others go on as PEFT has them: with dropout, DoRA and other variants, quantised bases, mixed
-    dtypes.
+    dtypes other than a base in bfloat16 with an adapter in float32.
     """
     modules = (module for module in model.modules() if isinstance(module, Linear))
     layers = [layer for layer in modules if _is_plain(layer, adapter)]
@@ -67,7 +73,7 @@ def fused_lora(model: torch.nn.Module, adapter: str) -> Iterator[int]:
 
 
 def _is_plain(layer: Linear, adapter: str) -> bool:
-    """Return whether a layer is x W^T + b + s (x A^T) B^T, in one dtype, and nothing else."""
+    """Return whether a layer is x W^T + b + s (x A^T) B^T and nothing else, in dtypes for that."""
     if type(layer) is not Linear or type(layer.base_layer) is not torch.nn.Linear:
         return False
     if layer.active_adapters != [adapter] or layer.merged or layer.disable_adapters:
@@ -75,11 +81,11 @@ def _is_plain(layer: Linear, adapter: str) -> bool:
     if adapter not in layer.lora_A or adapter in layer.lora_variant:
         return False
     a, b = layer.lora_A[adapter], layer.lora_B[adapter]
-    dtypes = {layer.base_layer.weight.dtype, a.weight.dtype, b.weight.dtype}
+    dtype, adapter_dtypes = layer.base_layer.weight.dtype, {a.weight.dtype, b.weight.dtype}
     return (
         type(a) is type(b) is torch.nn.Linear
         and a.bias is b.bias is None
-        and len(dtypes) == 1
+        and (adapter_dtypes == {dtype} or (dtype, adapter_dtypes) == MASTER_WEIGHTS)
         and isinstance(layer.lora_dropout[adapter], torch.nn.Identity)
     )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import kstest
+from single_round import single_round
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
@@ -159,28 +160,7 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
     assert kstest([NullDistribution(()).p_value(one) for one in real], "uniform").pvalue < 1e-6
 
 
-def single_round(shows, *, others, strength):
-    """Return the scores of one round under one mark, by the clients' Z."""
-    return Scores(
-        run="r",
-        base="b",
-        aggregation="fedit",
-        clients=tuple(shows),
-        marks={"m": "kgw"},
-        dimension=1,
-        rounds=(
-            RoundScores(
-                round=1,
-                reference={"m": score(0.0)},
-                clients={who: {"m": score(z)} for who, z in shows.items()},
-                strength=dict.fromkeys(shows, strength),
-                effective=dict.fromkeys(shows, 1.0),
-                others=others,
-                pairs=5,
-                limit=0.4,
-            ),
-        ),
-    )
+PAIRS = {"pairs": 5, "limit": 0.4}
 
 
 def test_of_more_candidates_than_groups_are_made_of_the_right_one_may_be_missing():
@@ -188,7 +168,7 @@ def test_of_more_candidates_than_groups_are_made_of_the_right_one_may_be_missing
     names = [f"c{n:02}" for n in range(24)]
     shows = dict(zip(names, [14.5] * 12 + [13.5] * 3 + [0.0] * 9, strict=True))
     held = {who: {names[12 + n % 3]: 0.4 if n < 12 else 0.0} for n, who in enumerate(names)}
-    found = single_round(shows, others=12, strength=1.2)
+    found = single_round(shows, strength=1.2, others=12, **PAIRS)
     assert not {*names[:12]} & decide(found, shares={1: held}).flagged.keys()
 
 
@@ -200,7 +180,7 @@ def test_marked_clients_may_hide_each_others_marks():
     shows = dict.fromkeys(NAMES, 0.0) | {"c0": 14.0, "c1": 14.0, "c9": 14.0}
     held = {who: dict.fromkeys(NAMES, 0.0) for who in NAMES}
     held["c9"] |= {"c0": 0.2, "c2": 0.2}
-    found = single_round(shows, others=5, strength=0.8)
+    found = single_round(shows, strength=0.8, others=5, **PAIRS)
     assert "c9" in decide(found, shares={1: held}).flagged
     held["c2"] |= {"c0": -0.4, "c1": -0.4}  # it shows 0.2 of its mark
     assert decide(found, shares={1: held}).flagged.keys() == {"c0", "c1"}

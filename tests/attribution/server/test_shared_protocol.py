@@ -6,17 +6,16 @@ import handmade
 import numpy as np
 import pytest
 import torch
+from single_round import single_round
 from test_weights import ABSENT, SIZES, coefficients
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.watermark import Score
 from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution import measurements
 from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.decision.mixtures import coefficient_distribution
-from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan, sums_log
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.federation import adapters
@@ -289,30 +288,10 @@ TEN = tuple(f"c{at}" for at in range(10))
 BY = {"protocol": "shared", "sets": 6, "limit": 0.4, "threshold": 5}
 
 
-def score(z):
-    return Score(z=z, p_value=0.5, n=1, hits=0, chance=0.5, null=())
-
-
 def scores(z, **settings):
     """Return one round's scores by client, of ten clients with rho 0.72."""
-    return Scores(
-        run="r",
-        base="b",
-        aggregation="fedit",
-        clients=TEN,
-        marks={"m": "kgw"},
-        dimension=8,
-        rounds=(
-            RoundScores(
-                round=1,
-                reference={"m": score(0.0)},
-                clients={who: {"m": score(z.get(who, 0.0))} for who in TEN},
-                strength=dict.fromkeys(TEN, 0.72),
-                effective=dict.fromkeys(TEN, 3.0),
-                **settings,
-            ),
-        ),
-    )
+    shows = dict.fromkeys(TEN, 0.0) | z
+    return single_round(shows, strength=0.72, effective=3.0, **settings)
 
 
 def test_a_decision_draws_from_the_law_of_its_protocol():

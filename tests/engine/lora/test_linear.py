@@ -94,11 +94,47 @@ def test_layers_of_another_kind_are_left_to_peft():
         assert count == 0
 
 
+def test_a_base_in_bfloat16_has_products_of_that_dtype_and_gradients_of_the_adapters():
+    torch.manual_seed(0)
+    weight = torch.randn(6, 8).bfloat16()
+    a, b = (torch.randn(size, requires_grad=True) for size in ((3, 8), (6, 3)))
+    x = torch.randn(2, 5, 8).bfloat16().requires_grad_()
+    out = LoraProduct.apply(x, weight, a, b, 0.5)
+    out.float().square().sum().backward()
+    exact_x, exact_a, exact_b = (t.detach().float().requires_grad_() for t in (x, a, b))
+    exact = exact_x @ weight.float().T + 0.5 * exact_x @ exact_a.T @ exact_b.T
+    exact.square().sum().backward()
+    assert (out.dtype, x.grad.dtype) == (torch.bfloat16, torch.bfloat16)
+    assert (a.grad.dtype, b.grad.dtype) == (torch.float32, torch.float32)
+    # A number in bfloat16 is off by up to 2^-9 of itself; sums of products by more.
+    torch.testing.assert_close(out.float(), exact, rtol=0.03, atol=0.1)
+    for found, expected in ((x, exact_x), (a, exact_a), (b, exact_b)):
+        far = (found.grad.float() - expected.grad).norm() / expected.grad.norm()
+        assert far < 0.02
+
+
+def test_a_model_in_bfloat16_learns_about_as_under_peft():
+    model = wrapped()
+    exact, _ = gradients(model)
+    for module in model.modules():
+        for name, weight in module.named_parameters(recurse=False):
+            if not weight.requires_grad:
+                setattr(module, name, torch.nn.Parameter(weight.bfloat16(), requires_grad=False))
+    loss, expected = gradients(model)
+    with fused_lora(model, "default") as count:
+        assert count == 14
+        fast, found = gradients(model)
+    assert fast == pytest.approx(loss, rel=0.01) == pytest.approx(exact, rel=0.01)
+    assert {gradient.dtype for gradient in found.values()} == {torch.float32}
+    whole = [torch.cat([g.flatten() for g in some.values()]) for some in (found, expected)]
+    assert torch.cosine_similarity(*whole, dim=0) > 0.999
+
+
 def test_mixed_dtypes_and_other_adapters_are_left_to_peft():
     model = wrapped()
     with fused_lora(model, "another") as count:
         assert count == 0
-    model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.to(torch.bfloat16)
+    model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.to(torch.float16)
     with fused_lora(model, "default") as count:
         assert count == 13
     model.merge_adapter()
