@@ -18,7 +18,7 @@ keeps numpy from sharing small products among threads, which takes twice as long
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,14 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from attribution_tables import GROUP_HEADER, KIND_HEADER, group_lines, kind_line, read_records
+from attribution_tables import (
+    GROUP_HEADER,
+    KIND_HEADER,
+    Record,
+    group_lines,
+    kind_line,
+    read_records,
+)
 from federations import ALL, LIMIT, Federation, federation
 
 from fedaudit.attribution.decision.decision import verdicts
@@ -139,19 +146,17 @@ def block(
     return rows
 
 
-def record(one: Federation, rows: np.ndarray, *, seed: int, known: bool) -> dict[str, Any]:
+def record(one: Federation, rows: np.ndarray, run: Mapping[str, Any]) -> Record:
     """Return what is kept of a kind: counts of federations, and means over them with their errors.
 
-    An error is the standard deviation of the mean.
+    An error is the standard deviation of the mean. `run` has the settings of all kinds.
     """
     mean, error = rows.mean(axis=0), rows.std(axis=0) / len(rows) ** 0.5
     return {
         "kind": one.name,
         "group": group(one),
         "clients": one.clients,
-        "known": known,
-        "seed": seed,
-        "federations": len(rows),
+        **run,
         "innocent_flagged": int(rows[:, 0].sum()),
         "innocent_above_z": int(rows[:, 1].sum()),
         "p_low": [float(mean[2]), float(error[2])],
@@ -198,7 +203,11 @@ def main() -> None:
     kinds = [one for one in (grid() if given.grid else scenarios()) if given.only in one.name]
     if given.shared:
         kinds = [replace(one, shared=True) for one in kinds if not one.heavy and one.limit == LIMIT]
+    run = {"known": given.known, "seed": given.seed, "federations": given.federations}
+    run |= {"tau": given.tau, "shared": given.shared}
     kept = read_records(given.out) if given.out and given.out.exists() else []
+    if any(one[name] != value for one in kept for name, value in run.items()):
+        parser.error(f"{given.out} is of other settings.")
     there = {one["kind"] for one in kept}
     kinds = [one for one in kinds if one.name not in there]
     found = blocks(
@@ -211,7 +220,7 @@ def main() -> None:
     )
     print("\n".join([*KIND_HEADER, *map(kind_line, kept)]), flush=True)
     for one, rows in zip(kinds, found, strict=True):
-        kept.append(record(one, rows, seed=given.seed, known=given.known))
+        kept.append(record(one, rows, run))
         print(kind_line(kept[-1]), flush=True)
         if given.out:
             with given.out.open("a", encoding="utf-8") as file:

@@ -176,17 +176,38 @@ class Profile:
         for scale, parent in self.like.items():
             if parent in self.like:
                 raise ValueError(f"like.{scale}: {parent} is itself like another scale.")
-        for name, count in Counter(variant.name for variant in self.study).items():
-            if count > 1:
-                raise ValueError(f"two variants of the study are named {name!r}.")
+        self._check_names()
         variants = {name for variant in self.study for name in (variant.name, variant.pool) if name}
         for claim in self.claims:
             for side in (claim.left, claim.right):
                 if isinstance(side, Select) and side.variant not in variants:
                     raise unknown_name_error(f"variant in claim {claim.id}", side.variant, variants)
+        for figure in self.figures:
+            if self.study and figure.variant and figure.variant not in variants:
+                raise unknown_name_error(
+                    f"variant in figure {figure.what}", figure.variant, variants
+                )
         if self.tradeoffs and sum(column.axis for column in self.tradeoffs) != 2:
             raise ValueError("two of the tradeoffs must be an axis of the Pareto front.")
         self.covered()
+
+    def _check_names(self) -> None:
+        """Refuse names that stand for two things, and scales that the profile does not have."""
+        names = {variant.name for variant in self.study}
+        for kind, entries in (
+            ("variants of the study are named", [variant.name for variant in self.study]),
+            ("claims have the id", [claim.id for claim in self.claims]),
+            ("tradeoffs have the title", [column.title for column in self.tradeoffs]),
+        ):
+            for name, count in Counter(entries).items():
+                if count > 1:
+                    raise ValueError(f"two {kind} {name!r}.")
+        for variant in self.study:
+            if variant.pool in names:
+                raise ValueError(f"the pool {variant.pool!r} has the name of a variant.")
+            for scale in {*variant.scale, *([variant.only] if variant.only else [])}:
+                if scale not in self.scale:
+                    raise unknown_name_error(f"scale of variant {variant.name}", scale, self.scale)
 
     def covered(self) -> PaperCoverage:
         """Return the list of the paper's tables and figures with what is here about each."""

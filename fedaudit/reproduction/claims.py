@@ -26,6 +26,9 @@ CONTAINMENT = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
 NO_INTERVAL = "what is measured has no interval to judge the order by"
 ONE_SEED = "one seed has no interval of the difference"
+NO_VARIATION = "the difference is the same with each seed, which gives it no interval"
+COUNTS = "counts are judged by their own intervals, not in pairs"
+SAME_RECORDS = "seeds of the same records do not show what records do to the difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class _Side:
     reason: str = ""
     exact: bool = False
     """Whether it is a number of the profile, and not measured."""
+    counted: bool = False
+    """Whether it is a share of a count."""
 
     def scaled(self, factor: float, margin: float) -> "_Side":
         """Return factor * side + margin."""
@@ -49,24 +54,38 @@ class _Side:
 
 
 def check_claims(
-    profile: Profile, measured: Measured, by_seed: Sequence[Measured] = ()
+    profile: Profile,
+    measured: Measured,
+    by_seed: Sequence[Measured] = (),
+    *,
+    same_records: bool = False,
 ) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run neither holds nor fails.
 
     Nor does one of two measured values with intervals that overlap, or without an interval, unless
     it says `apart = false`. A `paired` one is judged by the differences in `by_seed`, what each
-    seed measured, where `measured` has the means over seeds.
+    seed measured, where `measured` has the means over seeds, of the `same_records` or of others.
     """
-    return [_claim(statement, measured, by_seed) for statement in profile.claims]
+    return [_claim(statement, measured, by_seed, same_records) for statement in profile.claims]
 
 
-def _claim(statement: Statement, measured: Measured, by_seed: Sequence[Measured]) -> Claim:
+def check_claims_of_seed(profile: Profile, measured: Measured) -> list[Claim]:
+    """Return every claim as one seed of several has it alone: pairs by their numbers."""
+    alone = [
+        replace(statement, paired=False, apart=False) if statement.paired else statement
+        for statement in profile.claims
+    ]
+    return [_claim(statement, measured, (), same_records=False) for statement in alone]
+
+
+def _claim(
+    statement: Statement, measured: Measured, by_seed: Sequence[Measured], same_records: bool
+) -> Claim:
     left, right = (_side(side, measured) for side in (statement.left, statement.right))
-    if statement.paired and left.number is not None and right.number is not None:
-        holds, detail = _paired_outcome(statement, by_seed)
-        detail = f"{_comparison(statement, left, right)}; {detail}"
-    else:
-        holds, detail = _outcome(statement, left, right)
+    holds, detail = _outcome(statement, left, right)
+    if statement.paired and not detail.startswith(NOT_MEASURED) and NOTHING not in detail:
+        holds, paired_detail = _paired_outcome(statement, by_seed, same_records)
+        detail = f"{_comparison(statement, left, right)}; {paired_detail}"
     return Claim(
         id=statement.id,
         source=statement.source,
@@ -76,30 +95,36 @@ def _claim(statement: Statement, measured: Measured, by_seed: Sequence[Measured]
     )
 
 
-def _paired_outcome(statement: Statement, by_seed: Sequence[Measured]) -> tuple[bool | None, str]:
+def _paired_outcome(
+    statement: Statement, by_seed: Sequence[Measured], same_records: bool
+) -> tuple[bool | None, str]:
     """Return whether the seeds' mean difference of both sides is surely on one side of 0.
 
-    The interval of 95 % is Student's t over the differences. What both sides have in common (the
-    federation, its records) moves neither their difference nor it.
+    The interval of 95 % is Student's t over the differences, each of which holds what training,
+    records and chance do to it. It needs values of which no two differences are equal by luck, as
+    those of counts are, and records that are others with each seed.
     """
+    if same_records:
+        return None, SAME_RECORDS
     differences = []
     for measured in by_seed:
-        left = _side(statement.left, measured)
-        bound = _side(statement.right, measured).scaled(statement.factor, statement.margin)
+        left, right = (_side(side, measured) for side in (statement.left, statement.right))
+        bound = right.scaled(statement.factor, statement.margin)
         if left.number is None or bound.number is None:
             return None, left.reason or bound.reason
+        if left.counted or right.counted:
+            return None, COUNTS
         differences.append(left.number - bound.number)
     unknown = [None] * len(differences)
-    margins = (
-        mean_margins(differences, unknown, unknown, same_records=False) if differences else None
-    )
+    margins = mean_margins(differences, unknown, unknown, same_records=False) if by_seed else None
     if margins is None:
         return None, ONE_SEED
+    if not margins[0]:
+        return None, NO_VARIATION
     mean, margin = fmean(differences), margins[0]
     low, high = mean - margin, mean + margin
-    at_low, at_high = (_COMPARE[statement.compare](end, 0.0) for end in (low, high))
     detail = f"the difference is {mean:.4g} [{low:.4g}, {high:.4g}] over seeds"
-    return (at_low if at_low == at_high else None), detail
+    return (None if low <= 0 <= high else _COMPARE[statement.compare](mean, 0.0)), detail
 
 
 def _comparison(statement: Statement, left: _Side, right: _Side) -> str:
@@ -139,8 +164,9 @@ def _side(side: Select | float, measured: Measured) -> _Side:
         why = f": {row.reason}" if row and row.reason else " in this run"
         return _Side(None, reason=NOT_MEASURED + why)
     if row.low is None:
-        return _Side(row.value)
-    return _Side(row.value, (row.low, math.inf if row.high is None else row.high))
+        return _Side(row.value, counted=row.hits is not None)
+    interval = (row.low, math.inf if row.high is None else row.high)
+    return _Side(row.value, interval, counted=row.hits is not None)
 
 
 def find_row(

@@ -22,6 +22,8 @@ from fedaudit.system.files import atomic_text, read_json, sha256
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
+SPACY = ("meta.json", "config.cfg")
+"""Files at the top of spaCy's models."""
 FOLDER = "outcomes"
 """Where they are kept, beside the folder of federations."""
 
@@ -52,7 +54,7 @@ def outcome_path(variant: Variant, config: Simulation, folder: Path, redactor: "
         settings,
         config.sha256(),
         sha256(manifest_path) if manifest_path.is_file() else "",
-        [content for name in named if name and (content := _content(Path(name)))],
+        [content for name in named for path in _paths(name) if (content := _content(path))],
         hashlib.sha256(redactor.key).hexdigest(),
         code_sha256(),
     ]
@@ -70,12 +72,22 @@ def _texts(value: object) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+def _paths(name: str) -> Iterator[Path]:
+    """Yield the paths that a text may name, such as FOLDER in "de=spacy:FOLDER"."""
+    parts = {name, name.rpartition("=")[2], name.partition(":")[2], name.rpartition(":")[2]}
+    yield from (Path(part) for part in sorted(parts) if part)
+
+
 def _content(path: Path) -> object:
     """Return what tells the content of a file or of a model's folder; None for anything else."""
     try:
         if path.is_file():
             return sha256(path)
-        return fingerprints(path)[0] if (path / "config.json").is_file() else None
+        if (path / "config.json").is_file():
+            return fingerprints(path)[0]
+        if any((path / marker).is_file() for marker in SPACY):
+            return [(str(one.relative_to(path)), sha256(one)) for one in sorted(_files(path))]
+        return None
     except OSError:  # a text that is no path, such as one that is too long
         return None
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.intervals import wilson
@@ -42,11 +43,12 @@ def _no_share(row: Measurement) -> bool:
 def average_means(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
     """Return the mean over `over` of rows that are means themselves: of n things, without hits.
 
-    It is weighted by n. The interval is `mean_margins`', of independent values.
+    The interval is `mean_margins`', of independent values. Where one row has no number, neither
+    has the mean.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
-        if row.n and row.hits is None and row.value is not None and "clients" in row.scope:
+        if row.n and row.hits is None and "clients" in row.scope:
             groups.setdefault(_apart_from(row, over), []).append(row)
     return [_mean_of_means(same, over, name) for same in groups.values()]
 
@@ -70,18 +72,23 @@ def mean_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
 
 
 def _mean_of_means(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+    scope, n = {**rows[0].scope, over: name}, sum(row.n or 0 for row in rows)
+    if blind := [row for row in rows if row.value is None]:
+        reason = f"not measured at {blind[0].scope[over]}: {blind[0].reason or 'there was nothing'}"
+        nothing = replace(rows[0], value=None, low=None, high=None, n=n, scope=scope)
+        return replace(nothing, reason=reason)
     values = [row.value for row in rows if row.value is not None]
-    mean = _mean([(row.value, row.n or 0) for row in rows])
+    mean = fmean(values)
     below, above = mean_margins(
         values, [row.low for row in rows], [row.high for row in rows], same_records=False
     ) or (None, None)
     return replace(
         rows[0],
         value=mean,
-        low=None if mean is None or below is None else mean - below,
-        high=None if mean is None or above is None else mean + above,
-        n=sum(row.n or 0 for row in rows),
-        scope={**rows[0].scope, over: name},
+        low=None if below is None else mean - below,
+        high=None if above is None else mean + above,
+        n=n,
+        scope=scope,
     )
 
 

@@ -9,7 +9,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
-from fedaudit.reproduction.claims import check_claims, compare_figures
+from fedaudit.reproduction.claims import check_claims, check_claims_of_seed, compare_figures
 from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
 from fedaudit.reproduction.scheduler import default_jobs, run_tasks
@@ -21,6 +21,7 @@ from fedaudit.reproduction.seeds import (
     untuned_seeds,
 )
 from fedaudit.reproduction.variant import VariantTask, Watch
+from fedaudit.reproduction.variant_checks import check_variant
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
 from fedaudit.simulation.preparation import prepare
@@ -120,6 +121,7 @@ def run_study(
     )
     flat = [task for group in tasks.values() for task in group]
     for task in flat:  # refuse what cannot be trained before training anything
+        check_variant(task.variant, task.config)
         prepare(task.config, task.folder)
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
     outcomes_by_seed = {seed: [next(outcomes) for _ in group] for seed, group in tasks.items()}
@@ -218,11 +220,12 @@ def _result(
         )
         measured = measured_means(by_seed, same_records=same)
         claims_by_seed = {
-            seed: {claim.id: claim for claim in check_claims(profile, table)}
+            seed: {claim.id: claim for claim in check_claims_of_seed(profile, table)}
             for seed, table in by_seed.items()
         }
         claims = claims_with_seed_counts(
-            check_claims(profile, measured, list(by_seed.values())), claims_by_seed
+            check_claims(profile, measured, list(by_seed.values()), same_records=same),
+            claims_by_seed,
         )
         limits.append(describe_seeds(list(by_seed), profile.tuned_seeds))
     return StudyResult(

@@ -23,7 +23,7 @@ DIFFERENCES = frozenset({"tuned-not-base", "base-not-tuned", "beyond-held-out"})
 NOT_NEGATIVE = frozenset({
     "bleu", "bytes_sent", "edit_deviation", "edit_distance", "efficiency", "epsilon", "exposure",
     "flops", "kinds", "loss", "median_length", "overhead", "perplexity", "persons", "queries",
-    "queries_per_person", "vx_pii",
+    "queries_per_person", "seconds", "sets", "sums", "vx_pii",
 })  # fmt: skip
 """Metrics that are at least 0 and may be above 1."""
 
@@ -87,9 +87,11 @@ def _limits(rows: Sequence[Measurement]) -> tuple[float, float]:
     metric = rows[0].metric
     if metric == "rouge_l":
         return -1.0 if rows[0].scope.get("source") in DIFFERENCES else 0.0, 1.0
-    if metric in share_metrics() | {"auc"} or all(row.hits is not None for row in rows):
+    if metric in NOT_NEGATIVE:  # some of these have hits, more than n even
+        return 0.0, math.inf
+    if metric in share_metrics() | {"auc", "p_value"} or all(row.hits is not None for row in rows):
         return 0.0, 1.0
-    return 0.0 if metric in NOT_NEGATIVE else -math.inf, math.inf
+    return -math.inf, math.inf
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:

@@ -84,6 +84,8 @@ class JudgeSettings:
         return Endpoint(**asdict(self)) if self.url else None
 
 
+MOST_SEEDS = 2**32
+"""numpy's legacy generators, which scikit-learn takes, have no more."""
 MOST_CLIENTS = 100_000
 """Each has a name, a file and an adapter a round."""
 MOST_TURNS = 1_000_000
@@ -147,6 +149,8 @@ class Simulation:
     def __post_init__(self) -> None:
         if self.clients < 1 or self.rounds < 1:
             raise ValueError("clients and rounds must be at least 1.")
+        if not 0 <= self.seed < MOST_SEEDS:
+            raise ValueError(f"seed must be at least 0 and below {MOST_SEEDS:,}.")
         if self.clients > MOST_CLIENTS:
             raise ValueError(f"clients must be {MOST_CLIENTS:,} at most.")
         if not 0 < self.participation <= 1:

@@ -175,6 +175,41 @@ def test_a_broken_profile_is_an_input_error_that_names_file_and_fault(tmp_path, 
     assert caught.value.exit_code == 3
 
 
+CLAIM = {
+    "id": "c",
+    "source": "s",
+    "statement": "t",
+    "left": {"variant": "a", "metric": "loss"},
+    "compare": ">",
+}
+COLUMN = {"title": "loss", "metric": "loss", "axis": True}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"study": [{"name": "a", "pool": "a"}]}, "the pool 'a' has the name of a variant"),
+        ({"study": [{"name": "a"}], "claims": [CLAIM, CLAIM]}, "two claims have the id 'c'"),
+        ({"tradeoffs": [COLUMN, COLUMN]}, "two tradeoffs have the title 'loss'"),
+        ({"study": [{"name": "a", "only": "papr"}]}, "Did you mean 'paper'"),
+        ({"study": [{"name": "a", "scale": {"papr": {}}}]}, "Did you mean 'paper'"),
+        (
+            {
+                "study": [{"name": "first"}],
+                "figures": [
+                    {"source": "s", "what": "w", "metric": "m", "value": 1, "variant": "frist"}
+                ],
+            },
+            "Did you mean 'first'",
+        ),
+    ],
+    ids=["pool", "claim", "column", "only", "scale", "figure"],
+)
+def test_names_that_mean_two_things_or_nothing_are_refused(table, message):
+    with pytest.raises(UsageError, match=message):
+        profile.parse({"name": "mine", "scale": {"nano": {}, "paper": {}}, **table})
+
+
 def test_a_path_that_cannot_be_read_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"absent\.toml cannot be read as a profile"):
         load(str(tmp_path / "absent.toml"))

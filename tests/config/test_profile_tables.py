@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.config.profile import Published, Variant, load, parse
 from fedaudit.config.profile_tables import expand_figures, expand_study
 
-HEAD = 'name = "mine"\n[scale.nano]\nclients = 2\n'
+HEAD = 'name = "mine"\n[scale.nano]\nclients = 2\n[scale.paper]\n'
 
 MATRIX = """
 [[study]]

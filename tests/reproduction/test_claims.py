@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import parse
-from fedaudit.reproduction.claims import check_claims, compare_figures, find_row
+from fedaudit.reproduction.claims import (
+    check_claims,
+    check_claims_of_seed,
+    compare_figures,
+    find_row,
+)
 
 
 def row(metric, value, low, high, **scope):
@@ -199,6 +204,38 @@ def test_paired_values_are_judged_by_the_differences_of_the_seeds():
     assert paired(pairs, factor=1.2, compare=">=").holds is False
     assert paired(pairs[:1]).holds is None
     assert paired(pairs[:1]).detail == "0.9 <= 1; one seed has no interval of the difference"
+
+
+def test_a_seed_of_several_has_pairs_by_their_numbers():
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "paired": True}
+    [one] = check_claims_of_seed(profile(**sides, compare=">"), ROWS)
+    assert (one.holds, one.detail) == (True, "0.2 > 0.1; the intervals overlap")
+
+
+def test_pairs_that_show_no_chance_are_open():
+    """Differences that are equal by luck, of counts or of records that all seeds have."""
+    assert paired([(0.2, 0.1)] * 3, compare=">").holds is None
+    assert paired([(0.2, 0.1)] * 3, compare=">").detail.endswith("which gives it no interval")
+    assert paired([(0.0, 0.0)] * 3, something=True).detail.endswith("nothing about their order")
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "compare": ">="}
+    claim = profile(**sides, paired=True)
+    seeds = [
+        {"a": [counted(hits)], "b": [row("coverage", 0.1, 0, 1, source="tuned", set="all")]}
+        for hits in (5, 6, 7)
+    ]
+    [found] = check_claims(claim, ROWS, seeds)
+    assert (found.holds, found.detail) == (
+        None,
+        "0.2 >= 0.1; counts are judged by their own intervals, not in pairs",
+    )
+    [found] = check_claims(claim, ROWS, [ROWS, ROWS], same_records=True)
+    assert found.holds is None
+    assert found.detail.endswith("what records do to the difference")
+
+
+def counted(hits):
+    scope = {"source": "tuned", "set": "all"}
+    return Measurement.rate(hits, 11, kind="extraction", plugin="p", metric="coverage", scope=scope)
 
 
 def test_a_pair_that_a_seed_lacks_leaves_the_claim_open():

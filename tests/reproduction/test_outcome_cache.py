@@ -66,6 +66,21 @@ def test_a_file_that_an_option_names_is_part_of_what_it_depends_on(task, tmp_pat
     assert path_of(named) == first
 
 
+@pytest.mark.parametrize("name", ["{}", "spacy:{}", "de=spacy:{}", "de={}"])
+@pytest.mark.parametrize(("top", "weights"), [("config.json", "model.safetensors"),
+                                              ("meta.json", "ner/model")])  # fmt: skip
+def test_so_is_a_model_whose_loader_or_language_is_named_too(task, tmp_path, name, top, weights):
+    folder = tmp_path / "model"
+    (folder / weights).parent.mkdir(parents=True)
+    (folder / top).write_text("{}")
+    (folder / weights).write_bytes(b"one")
+    options = {"presidio": {"ner": name.format(folder)}}
+    named = replace(task, variant=replace(task.variant, options=options))
+    first = path_of(named)
+    (folder / weights).write_bytes(b"other")
+    assert path_of(named) != first
+
+
 def test_what_is_kept_is_read_to_the_last_bit_and_for_its_owner_alone(tmp_path):
     path = tmp_path / "outcomes/x.json"
     write_outcome(OUTCOME, path)

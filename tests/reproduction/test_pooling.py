@@ -110,3 +110,7 @@ def test_a_mean_of_means_has_students_interval_over_federations():
     assert (one.value, one.low) == (10.0, None)
     [own] = average_means([mean_z("f-3", 10.0, low=8.0, high=12.0)], "variant", "f")
     assert (own.low, own.high) == (8.0, 12.0)
+    blind = replace(three[1], value=None, reason="nobody is marked")
+    [nothing] = average_means([three[0], blind], "variant", "f")
+    assert (nothing.value, nothing.low, nothing.n) == (None, None, 6)
+    assert nothing.reason == "not measured at f-12.0: nobody is marked"

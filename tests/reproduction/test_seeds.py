@@ -87,7 +87,14 @@ def test_intervals_end_where_values_of_a_metric_do():
     assert ends("rouge_l", source="tuned") == (0, 1)
     assert ends("rouge_l", source="tuned-not-base") == pytest.approx((0.5 - half, 1))
     assert ends("loss") == pytest.approx((0, 0.5 + half))
+    assert ends("p_value") == (0, 1)
+    assert ends("seconds") == pytest.approx((0, 0.5 + half))
     assert ends("a plugin's own") == pytest.approx((0.5 - half, 0.5 + half))
+
+
+def test_what_has_hits_and_is_no_share_may_be_above_1():
+    found = mean(*(row(value, "efficiency", n=10, hits=16) for value in (1.5, 1.6)))
+    assert found.high > 2
 
 
 def test_a_share_is_never_above_1():
