@@ -1,6 +1,7 @@
 """What clients that hide, and servers that collude, do to attribution.
 
     python benchmarks/attribution_adversaries.py [--known] [--federations 400] [--jobs 1]
+        [--out FILE]
     python benchmarks/attribution_adversaries.py --collusion
 
 Updates are vectors: what a round's clients have in common, what is each one's own (both random),
@@ -17,21 +18,23 @@ is, in per cent. With --known whoever decides knows the sets.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from zlib import crc32
 
 import federations
 import numpy as np
+from attribution_tables import ADVERSARY_HEADER, Record, adversary_line
 from federations import Federation, Shares, federation
 
 from fedaudit.attribution.decision.decision import ClientVerdict, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.exposure import exposure
-from fedaudit.metrics.intervals import wilson
 
 CLIENTS, ROUNDS, MARKED, NUMBERS, NULLS = 10, 5, 3, 600, 64
 NOISE = 1.25
@@ -181,20 +184,26 @@ def kinds() -> Iterator[tuple[str, str]]:
             yield way, test
 
 
-def table(count: int, seed: int, jobs: int, *, known: bool = False) -> Iterator[str]:
-    """Yield a line for each way and test."""
+def records(count: int, seed: int, jobs: int, *, known: bool = False) -> Iterator[Record]:
+    """Yield what is kept of each way and test: counts of federations, and shares of clients."""
     sizes = [min(BLOCK, count - start) for start in range(0, count, BLOCK)]
     work = [(*kind, size, (seed, at)) for kind in kinds() for at, size in enumerate(sizes)]
     with ProcessPoolExecutor(jobs) as pool:
         found = pool.map(partial(block, known=known), *zip(*work, strict=True))
         for way, test in kinds():
             rows = np.concatenate(list(islice(found, len(sizes))))
-            caught, rest, accused, z = rows.mean(axis=0)
-            share = wilson(int(rows[:, 2].sum()), count)
-            yield (
-                f"| {test} | {way} | {z:.1f} | {100 * caught:.1f} | {100 * rest:.1f} | "
-                f"{100 * accused:.1f} ({100 * share.low:.1f} to {100 * share.high:.1f}) |"
-            )
+            caught, rest, _, z = rows.mean(axis=0).tolist()
+            yield {
+                "test": test,
+                "way": way,
+                "known": known,
+                "seed": seed,
+                "federations": count,
+                "z": z,
+                "found": caught,
+                "others_found": rest,
+                "innocent_flagged": int(rows[:, 2].sum()),
+            }
 
 
 def collusion(draws: int = 20) -> Iterator[str]:
@@ -234,17 +243,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
     parser.add_argument("--collusion", action="store_true")
+    parser.add_argument("--out", type=Path, help="a file of JSON lines, for attribution_tables.py")
     given = parser.parse_args()
     if given.collusion:
         print("| N, m, K | who tells | first after, median (least) | all after, median (most) |")
         print("| --- | --: | --: | --: |")
-        lines = collusion()
-    else:
-        print("| test | the first marked client | its mean Z | found | other marked | innocent |")
-        print("| --- | --- | --: | --: | --: | --: |")
-        lines = table(given.federations, given.seed, given.jobs, known=given.known)
-    for line in lines:
-        print(line, flush=True)
+        for line in collusion():
+            print(line, flush=True)
+        return
+    kept = []
+    print("\n".join(ADVERSARY_HEADER))
+    for one in records(given.federations, given.seed, given.jobs, known=given.known):
+        print(adversary_line(one), flush=True)
+        kept.append(json.dumps(one))
+    if given.out:
+        given.out.write_text("\n".join(kept) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/attribution_tables.py
 
-Writes them from what attribution_calibration.py --out kept in docs/studies/calibration, a file of
-JSON lines for each table. A test makes them anew and compares.
+Writes them from what attribution_calibration.py and attribution_adversaries.py keep with --out, in
+docs/studies/calibration: a file of JSON lines for each table. A test makes them anew and compares.
 """
 
 import json
@@ -33,6 +33,11 @@ GROUP_HEADER = (
     "| answers | kinds | federations | somebody innocent is flagged | in the worst kind | "
     "kinds surely above 1 % | p up to 1 %, at most | p up to 5 %, at most | marked, found |",
     "| --- | --: | --: | --: | --- | --: | --: | --: | --: |",
+)
+ADVERSARY_HEADER = (
+    "| test | the first marked client | its mean Z | found | other marked clients found | "
+    "somebody innocent is flagged |",
+    "| --- | --- | --: | --: | --: | --: |",
 )
 
 
@@ -128,6 +133,29 @@ def grid_lines(tables: Mapping[str, Sequence[Record]]) -> Iterator[str]:
             yield from (f"| {SETS[sets]} | {clients} {line}" for line in group_lines(own))
 
 
+def adversary_line(one: Record) -> str:
+    """Return the row of a client that hides."""
+    return (
+        f"| {one['test']} | {one['way']} | {one['z']:.1f} | {100 * one['found']:.1f} | "
+        f"{100 * one['others_found']:.1f} | {percent(interval(one))} |"
+    )
+
+
+def adversaries(unknown: Sequence[Record], known: Sequence[Record]) -> Iterator[str]:
+    """Yield a row for each client that hides, by what whoever decides knows."""
+    yield (
+        "| test | the first marked client | its mean Z | found | the same, sets known | "
+        "other marked clients found | the same, sets known | somebody innocent is flagged | "
+        "the same, sets known |"
+    )
+    yield "| --- | --- |" + " --: |" * 7
+    for one, other in zip(unknown, known, strict=True):
+        pairs = [(row["found"], row["others_found"]) for row in (one, other)]
+        cells = [f"{100 * share:.1f}" for shares in zip(*pairs, strict=True) for share in shares]
+        cells += [percent(interval(row)) for row in (one, other)]
+        yield f"| {one['test']} | {one['way']} | {one['z']:.1f} | {' | '.join(cells)} |"
+
+
 def interval(one: Record) -> Estimate:
     """Return the share of a kind's federations in which somebody innocent is flagged."""
     return wilson(one["innocent_flagged"], one["federations"])
@@ -150,9 +178,9 @@ def found(one: Record) -> str:
 
 def page_with_tables(page: str, kept: Path) -> str:
     """Return the page with all tables as the kept files say."""
-    main, grid = (
+    main, grid, hiding = (
         {sets: read_records(kept / f"{table}-{sets}.jsonl") for sets in SETS}
-        for table in ("main", "grid")
+        for table in ("main", "grid", "adversaries")
     )
     blocks: dict[str, Iterable[str]] = {
         "all kinds": totals(main),
@@ -160,6 +188,7 @@ def page_with_tables(page: str, kept: Path) -> str:
         "sets known": spread_by_rounds(main["known"]),
         "other federations": other_federations(main["unknown"], main["known"]),
         "everything together": grid_lines(grid),
+        "adversaries": adversaries(hiding["unknown"], hiding["known"]),
     }
     for name, lines in blocks.items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"

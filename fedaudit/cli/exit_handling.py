@@ -32,6 +32,11 @@ def note_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def was_interrupted() -> bool:
+    """Return whether Ctrl-C or SIGTERM came: native code may end in an error of its own for it."""
+    return _stop_requested.is_set()
+
+
 @contextmanager
 def handle_sigterm() -> Iterator[None]:
     """Treat SIGTERM, which schedulers send, like Ctrl-C: unfinished work is cleaned up."""

@@ -13,4 +13,5 @@
 * `seeds`: Several seeds of a study: each row as a mean over them, and what each of them says of a
   claim.
 * `variant`: One variant of a study: its federation, and what is measured on it.
+* `variant_checks`: What of a variant cannot be run, found before any federation is trained.
 """

@@ -1,5 +1,6 @@
 """The exit code is that of the result: no plugin's end and no lost output reads as another one."""
 
+import contextlib
 import json
 import os
 import signal
@@ -259,3 +260,22 @@ def test_ctrl_c_before_or_after_a_command_changes_no_result(when, code, monkeypa
         cli.main()
     assert end.value.code == code
     assert capsys.readouterr().err.count("\n") == (when == "before")
+
+
+@pytest.mark.parametrize(("came", "code"), [(True, 6), (False, 70)])
+def test_an_error_that_ctrl_c_made_of_native_code_is_no_bug(came, code, monkeypatch, capsys):
+    """safetensors, interrupted while it reads, says that it knows no shape."""
+
+    def interrupted(_command, _words):
+        if came:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        raise ValueError("could not determine the shape")
+
+    monkeypatch.setattr(cli, "invoke_command", interrupted)
+    monkeypatch.setattr(sys, "argv", ["fedaudit", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == code
+    said = capsys.readouterr().err
+    assert ("Interrupted." in said, "This is a bug" in said) == (came, not came)
