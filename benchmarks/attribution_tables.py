@@ -67,22 +67,25 @@ def _together(records: Sequence[Record]) -> str:
     n = sum(one["federations"] for one in records)
     every = wilson(hits, n)
     worst = max(records, key=lambda one: one["innocent_flagged"] / one["federations"])
+    where = f": {worst['kind']}" if hits else ""
     above = sum(interval(one).low > LEVEL for one in records)
     p_low, p_high = (100 * max(one[name][0] for one in records) for name in ("p_low", "p_high"))
     power = [one["found"][0] for one in records if one["found"]]
     return (
         f"{len(records)} | {n:,} | {hits} ({100 * every.low:.2f} to {100 * every.high:.2f} %) | "
-        f"{percent(interval(worst))}: {worst['kind']} | {above} | {p_low:.2f} | {p_high:.2f} | "
+        f"{percent(interval(worst))}{where} | {above} | "
+        f"{p_low:.2f} | {p_high:.2f} | "
         f"{f'{100 * sum(power) / len(power):.1f}' if power else '-'}"
     )
 
 
 def totals(tables: Mapping[str, Sequence[Record]]) -> Iterator[str]:
-    """Yield a row for each table, over all its kinds."""
-    yield GROUP_HEADER[0].replace("answers", "sets")
-    yield GROUP_HEADER[1]
+    """Yield a row for each table, over all its kinds: no power, which differs too much."""
+    header, line = (text.rsplit("|", 2)[0] for text in GROUP_HEADER)
+    yield f"{header.replace('answers', 'sets')}|"
+    yield f"{line}|"
     for sets, records in tables.items():
-        yield f"| {SETS[sets]} | {_together(records)} |"
+        yield f"| {SETS[sets]} | {_together(records).rsplit(' | ', 1)[0]} |"
 
 
 def spread_by_rounds(records: Sequence[Record]) -> Iterator[str]:

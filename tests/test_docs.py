@@ -127,6 +127,22 @@ def test_a_studys_table_is_what_its_report_gave():
         assert made["page_with_table"](text, json.loads(path.read_text("utf-8"))) == text
 
 
+def test_the_tables_of_made_up_federations_are_what_was_kept(monkeypatch):
+    """Nor in these: benchmarks/attribution_tables.py writes them."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    made = runpy.run_path(str(ROOT / "benchmarks/attribution_tables.py"))
+    kinds = runpy.run_path(str(ROOT / "benchmarks/attribution_calibration.py"))
+    kept, text = (
+        ROOT / "docs/studies/calibration",
+        (ROOT / "docs/attribution-errors.md").read_text("utf-8"),
+    )
+    for sets in made["SETS"]:
+        main = made["read_records"](kept / f"main-{sets}.jsonl")
+        assert [one["kind"] for one in main] == [one.name for one in kinds["scenarios"]()]
+        assert {one["known"] for one in main} == {sets == "known"}
+    assert made["page_with_tables"](text, kept) == text
+
+
 def test_the_table_of_the_attribution_study_is_what_it_kept():
     """Nor in this one: benchmarks/attribution_study.py --table writes it."""
     made = runpy.run_path(str(ROOT / "benchmarks/attribution_study.py"))
