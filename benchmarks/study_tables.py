@@ -6,8 +6,9 @@ A page may have four places: between `<!-- trade-offs -->` and `<!-- end -->` fo
 trade-offs, between `<!-- claims -->` and `<!-- end of claims -->` for the paper's claims, between
 `<!-- other seeds -->` and `<!-- end of other seeds -->` for those that come out differently in a
 report of other seeds, and between `<!-- figures -->` and `<!-- end of figures -->` for its numbers
-beside ours. What they need of the reports is kept beside the page, in docs/studies/. A test makes
-them anew from what is kept and compares.
+beside ours. What they need of the reports is kept beside the page, in docs/studies/; what other
+seeds came to stays there until --again says otherwise, and is compared for the claims that both
+have. A test makes the tables anew from what is kept and compares.
 """
 
 import argparse
@@ -115,7 +116,7 @@ def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield how many claims come out the same with other seeds, and the others of them."""
     seeds, other = kept["again"]["seeds"], kept["again"]["claims"]
     own_seeds = kept["run"]["config"]["seeds"]
-    pairs = [(claim, other[claim["id"]]) for claim in kept["claims"]]
+    pairs = [(claim, other[claim["id"]]) for claim in kept["claims"] if claim["id"] in other]
     turned = [(claim, again) for claim, again in pairs if claim["holds"] != again["holds"]]
     over = sum(None not in (claim["holds"], again["holds"]) for claim, again in turned)
     yield (
@@ -164,6 +165,9 @@ def main() -> None:
     )
     path = kept_path(given.page)
     path.parent.mkdir(exist_ok=True)
+    if not given.again and path.exists():
+        before = json.loads(path.read_text("utf-8"))
+        kept |= {name: before[name] for name in ("again",) if name in before}
     path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     given.page.write_text(page_with_table(given.page.read_text("utf-8"), kept), "utf-8")
 

@@ -68,6 +68,9 @@ def test_claims_that_turn_over_with_other_seeds_are_told():
         "Seed 3 is in both."
     )
     assert written.splitlines()[1:-1] == [told]
+    older = {**again, "claims": again["claims"][:2]}  # from before there was the third
+    written = made["page_with_table"](page, made["kept_report"](first, older))
+    assert "2 of 2 claims come out the same" in written
     again["claims"][0]["holds"] = False
     again["claims"][2] |= {"holds": True, "detail": "3 > 1"}
     written = made["page_with_table"](page, made["kept_report"](first, again))
