@@ -82,10 +82,7 @@ def _claim(
     statement: Statement, measured: Measured, by_seed: Sequence[Measured], same_records: bool
 ) -> Claim:
     left, right = (_side(side, measured) for side in (statement.left, statement.right))
-    holds, detail = _outcome(statement, left, right)
-    if statement.paired and not detail.startswith(NOT_MEASURED) and NOTHING not in detail:
-        holds, paired_detail = _paired_outcome(statement, by_seed, same_records)
-        detail = f"{_comparison(statement, left, right)}; {paired_detail}"
+    holds, detail = _outcome(statement, left, right, by_seed, same_records)
     return Claim(
         id=statement.id,
         source=statement.source,
@@ -127,19 +124,23 @@ def _paired_outcome(
     return (None if low <= 0 <= high else _COMPARE[statement.compare](mean, 0.0)), detail
 
 
-def _comparison(statement: Statement, left: _Side, right: _Side) -> str:
-    bound = right.scaled(statement.factor, statement.margin)
-    return f"{left.number:.4g} {statement.compare} {bound.number:.4g}"
-
-
-def _outcome(statement: Statement, left: _Side, right: _Side) -> tuple[bool | None, str]:
+def _outcome(
+    statement: Statement,
+    left: _Side,
+    right: _Side,
+    by_seed: Sequence[Measured],
+    same_records: bool,
+) -> tuple[bool | None, str]:
     """Return whether a claim holds, None where it stays open, and the numbers or the reason."""
     bound = right.scaled(statement.factor, statement.margin)
     if left.number is None or right.number is None or bound.number is None:
         return None, left.reason or right.reason
-    detail = _comparison(statement, left, right)
+    detail = f"{left.number:.4g} {statement.compare} {bound.number:.4g}"
     if statement.something and left.number == right.number == 0:
         return None, f"{detail}; {NOTHING}"
+    if statement.paired:
+        holds, why = _paired_outcome(statement, by_seed, same_records)
+        return holds, f"{detail}; {why}"
     holds = _COMPARE[statement.compare](left.number, bound.number)
     if statement.open_where_they_overlap and None in (left.interval, bound.interval):
         return None, f"{detail}; {NO_INTERVAL}"

@@ -31,8 +31,8 @@ class HiddenClients:
     groups: npt.NDArray[np.intp]
     clients: npt.NDArray[np.intp]
 
-    def membership(self, groups: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return the members of the groups with who is hidden, (pairs, clients)."""
+    def groups_with_hidden(self, groups: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return each group with its hidden client among the members, (pairs, clients)."""
         everybody = groups[self.groups]
         everybody[np.arange(len(everybody)), self.clients] = True
         return everybody

@@ -61,7 +61,7 @@ class ContaminationHypotheses:
 
 
 @dataclass(frozen=True, slots=True)
-class StepResponses:
+class ThresholdResponses:
     """What estimates answer at once, by group, and its variance in chance's."""
 
     scores: Array
@@ -97,7 +97,7 @@ def contamination_hypotheses(
     """
     means, variances = _moments(rounds, clients.spreads, groups, hidden)
     members = np.vstack(
-        [np.tile(groups, (HYPOTHESES, 1)), *(one.membership(groups) for one in hidden)]
+        [np.tile(groups, (HYPOTHESES, 1)), *(one.groups_with_hidden(groups) for one in hidden)]
     )
     deviations = clients.z / clients.spreads
     unexplained = np.zeros(members.shape, dtype=bool)
@@ -194,16 +194,16 @@ def _moments(
     for round_shares in rounds:
         own = unmix_scores(round_shares.shares, round_shares.scores, groups)
         shown = np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1)
-        answers = _step_responses(shown, own, groups, strongest)
+        answers = _threshold_responses(shown, own, groups, strongest)
         mean, variance = _leaks(round_shares, own, answers, groups, hidden)
         means += mean * (scale * round_shares.present)
         variances += variance * (round_shares.present / took)
     return means, variances
 
 
-def _step_responses(
+def _threshold_responses(
     shown: Array, own: UnmixedScores, groups: npt.NDArray[np.bool_], strongest: npt.NDArray[np.intp]
-) -> StepResponses:
+) -> ThresholdResponses:
     """Return answers at once like one member of each group: as it shows, or as by itself, if more.
 
     What it shows by itself is off by the luck of all whose scores that is worked out from.
@@ -211,7 +211,7 @@ def _step_responses(
     each, variances = np.arange(len(groups)), np.ones(groups.shape)
     variances[:, groups.any(axis=0)] = own.score_variances
     by_itself = own.scores[each, strongest]
-    return StepResponses(
+    return ThresholdResponses(
         np.maximum(shown, by_itself),
         np.where(by_itself > shown, np.maximum(variances[each, strongest], 1.0), 1.0),
     )
@@ -220,7 +220,7 @@ def _step_responses(
 def _leaks(
     round_shares: RoundShares,
     own: UnmixedScores,
-    answers: StepResponses,
+    answers: ThresholdResponses,
     groups: npt.NDArray[np.bool_],
     hidden: Sequence[HiddenClients],
 ) -> tuple[Array, Array]:

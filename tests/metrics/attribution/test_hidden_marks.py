@@ -93,4 +93,4 @@ def test_nobody_shows_anything():
         [np.zeros((2, 2))], [np.ones(2, bool)], groups_of(2, ()), nobody, 0.5
     )
     assert len(pairs.groups) == 0
-    assert pairs.membership(groups_of(2, ())).shape == (0, 2)
+    assert pairs.groups_with_hidden(groups_of(2, ())).shape == (0, 2)

@@ -313,7 +313,10 @@ def test_a_marked_client_that_two_others_hide():
     seen = np.ones(4, bool)
     evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
     pairs = find_hidden_clients([np.array(shares)], [seen], groups, evidence, 0.5)
-    assert [[*np.flatnonzero(m)] for m in pairs.membership(groups)] == [[0, 1, 2], [0, 1, 2, 3]]
+    assert [[*np.flatnonzero(m)] for m in pairs.groups_with_hidden(groups)] == [
+        [0, 1, 2],
+        [0, 1, 2, 3],
+    ]
     found = leaks(
         [one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, hidden=[pairs] * 3
     )
