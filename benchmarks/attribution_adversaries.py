@@ -8,11 +8,12 @@ Updates are vectors: what a round's clients have in common, what is each one's o
 and a direction for its mark. Estimates are formed of them as the server forms them, by the tool's
 own designs (N 10, m 5, K 5, limit 0.4). Every estimate is tested for every mark and 64 null ones,
 by what it has in a mark's direction ("size"), or by its cosine with it ("cosine"), which no scale
-changes and which ends at 1. Three clients of ten have a mark of their own and a mean Z of 14; the
-first of them hides in one of `WAYS`. Of "linear" and "saturating" tests scores are made up, by
-federations.py, with S 1.5. A row has the mean Z of who hides, how often it is found (one identity
-at least, where it has two), how often the other marked clients are, and how often somebody innocent
-is, in per cent. With --known whoever decides knows the sets.
+changes and which ends at 1. Three clients of ten have a mark of their own, or all of them one ("one
+mark"), and a mean Z of 14 in five rounds, or in one; the first of them hides in one of `WAYS` or
+`BOOSTED`. Of "linear" and "saturating" tests scores are made up, by federations.py, with S 1.5. A
+row has the mean Z of who hides, how often it is found (one identity at least, where it has two),
+how often the other marked clients are, and how often somebody innocent is, in per cent. With
+--known whoever decides knows the sets.
 
 --collusion counts the sums of a round after which updates follow, with clients that tell theirs.
 """
@@ -68,6 +69,13 @@ WAYS: dict[str, Way] = {
     "splits its documents over two identities": _scaled(1),
 }
 SPLIT = next(reversed(WAYS))
+ONE_MARK, ONE_ROUND = ", one mark", ", one round"
+BOOSTED = [
+    f"sends {gain} times its update{mark}"
+    for mark in (ONE_MARK, ONE_MARK + ONE_ROUND)
+    for gain in (3, 10)
+]
+"""Ways in which a client may also accuse others: those who have its mark, too, hide theirs less."""
 
 
 def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[str, str], Shares]:
@@ -75,9 +83,11 @@ def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[st
 
     The first marked client hides.
     """
-    names = [f"c{n}" for n in range(CLIENTS)]
-    truth = {f"c{n}": f"m{n}" for n in range(MARKED)}
-    strength = np.eye(CLIENTS, MARKED) * federations.SIGNAL / ROUNDS**0.5 * NOISE
+    names, numbers = [f"c{n}" for n in range(CLIENTS)], range(1, _rounds(way) + 1)
+    truth = {f"c{n}": "m0" if ONE_MARK in way else f"m{n}" for n in range(MARKED)}
+    strength = np.zeros((CLIENTS, MARKED))
+    for n, mark in enumerate(truth.values()):
+        strength[n, int(mark[1:])] = federations.SIGNAL / len(numbers) ** 0.5 * NOISE
     if way == SPLIT:
         truth["c3"] = "m0"
         strength[[0, 3], 0] = strength[0, 0] / 2
@@ -86,7 +96,7 @@ def made(rng: np.random.Generator, way: str, test: str) -> tuple[Scores, dict[st
     shares: Shares = {}
     rounds = tuple(
         _round(rng, n, names, strength @ marks[:MARKED], marks, way=way, test=test, known=shares)
-        for n in range(1, ROUNDS + 1)
+        for n in numbers
     )
     scores = Scores(
         run="r",
@@ -113,7 +123,7 @@ def _round(
 ) -> RoundScores:
     updates = learned + rng.standard_normal(learned.shape) + rng.standard_normal(NUMBERS) / 2
     for at in (0, 3) if way == SPLIT else (0,):
-        updates[at] = WAYS[way](updates[at], rng)
+        updates[at] = WAYS[way.partition(ONE_MARK)[0]](updates[at], rng)
     kind = Federation(name="", clients=CLIENTS)
     settings, held = federations.drawn(rng, kind, CLIENTS)
     known[number] = federations.share_table(names, held)
@@ -150,37 +160,42 @@ def block(way: str, test: str, count: int, seed: tuple[int, ...], *, known: bool
         else:
             scores, truth, shares = made(rng, way, test)
         found = verdicts(scores, up_to=0.01, shares=shares if known else None)
-        row[:] = _outcome(found, truth)
+        hiding = [who for who in truth if way == SPLIT and truth[who] == "m0"]
+        row[:] = _outcome(found, truth, hiding or list(truth)[:1])
     return rows
 
 
 def _made_up(way: str, law: str) -> Federation:
     """Return the federation in which scores, not updates, are made up."""
-    by = {"sends 0.3 times its update": 0.3, "sends 3 times its update": 3.0}.get(way, 1.0)
-    return Federation(name=way, spread=1.5, leak=law, scale=by)
+    by = 1.0 if way == "honest" else float(way.split()[1])
+    marks = 1 if ONE_MARK in way else MARKED
+    return Federation(name=way, spread=1.5, leak=law, scale=by, marks=marks, rounds=_rounds(way))
+
+
+def _rounds(way: str) -> int:
+    return 1 if way.endswith(ONE_ROUND) else ROUNDS
 
 
 def _outcome(
-    found: dict[tuple[str, str], ClientVerdict], truth: dict[str, str]
+    found: dict[tuple[str, str], ClientVerdict], truth: dict[str, str], hiding: list[str]
 ) -> tuple[float, float, float, float]:
-    names = {name for name, _ in found}
-    hiding = [(who, "m0") for who, mark in truth.items() if mark == "m0" and who in names]
-    rest = [pair for pair in truth.items() if pair[1] != "m0"]
+    hidden = [found[who, truth[who]] for who in hiding]
+    rest = [found[pair].flagged for pair in truth.items() if pair[0] not in hiding]
     return (
-        any(found[pair].flagged for pair in hiding),
-        float(np.mean([found[pair].flagged for pair in rest])),
+        any(one.flagged for one in hidden),
+        float(np.mean(rest)),
         any(one.flagged for (who, _), one in found.items() if who not in truth),
-        float(np.mean([found[pair].z for pair in hiding])),
+        float(np.mean([one.z for one in hidden])),
     )
 
 
 def kinds() -> Iterator[tuple[str, str]]:
     """Yield every way with every test."""
     for test in ("size", "cosine"):
-        for way in WAYS:
+        for way in (*WAYS, *BOOSTED):
             yield way, test
     for test in ("linear", "saturating"):
-        for way in list(WAYS)[:3]:
+        for way in (*list(WAYS)[:3], *BOOSTED):
             yield way, test
 
 

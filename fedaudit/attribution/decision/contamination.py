@@ -1,12 +1,11 @@
 """What Z takes from other clients' marked documents: from scores and what is known of the sets."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
 from fedaudit.attribution.decision.mixtures import coefficient_distribution, other_participants
-from fedaudit.attribution.scores import RoundScores, Scores, score_differences
+from fedaudit.attribution.scores import RoundScores, Scores
 
 if TYPE_CHECKING:
     from fedaudit.metrics.attribution.contamination import (
@@ -68,39 +67,30 @@ def contamination_hypotheses(
     import numpy as np
 
     from fedaudit.metrics.attribution import known_contamination
-    from fedaudit.metrics.attribution.hidden_marks import find_hidden_clients
+    from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
+    from fedaudit.metrics.attribution.hypotheses import hypotheses
     from fedaudit.metrics.attribution.marked_groups import (
         MAX_ENUMERATED_CLIENTS,
-        candidate_clients,
         enumerate_groups,
+        known_candidates,
     )
 
     names = list(shown)
     rounds = [_round_shares_of_mark(r, mark, shown, shares[r.round]) for r in scores.rounds]
-    most = max((float(np.abs(round_shares.shares).max()) for round_shares in rounds), default=0.0)
-    candidates = candidate_clients(shown, _strength(scores), most)
+    shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
+    candidates = known_candidates(shown, _strength(scores), shares_by_round)
     groups = enumerate_groups(candidates)
     clients = known_contamination.ClientStatistics(
         z=np.array([evidence.z for evidence in shown.values()]),
-        z_above=np.array([_z_above(scores, name, mark) for name in names]),
         spreads=np.array([evidence.spread for evidence in shown.values()]),
         null_marks=[null_marks[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
-    shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
-    hidden = [
-        find_hidden_clients(shares_by_round, present, members, list(shown.values()), start)
-        for start in known_contamination.STARTS
-    ]
-    leaks = known_contamination.contamination_hypotheses(rounds, clients, members, error, hidden)
+    starts = [response.start for response in TEST_RESPONSES if response.start is not None]
+    tried = hypotheses(members, list(shown.values()), shares_by_round, present, starts)
+    leaks = known_contamination.contamination_hypotheses(rounds, clients, members, tried, error)
     for name, leak in zip(names, leaks, strict=True):
         yield name, leak, len(candidates) <= MAX_ENUMERATED_CLIENTS
-
-
-def _z_above(scores: Scores, client: str, mark: str) -> float:
-    """Return Z of a client's scores above 0 alone."""
-    values = score_differences(scores, client, mark).values()
-    return sum(max(0.0, value) for value in values) / math.sqrt(len(values))
 
 
 def _round_shares_of_mark(
@@ -114,22 +104,22 @@ def _round_shares_of_mark(
 
     from fedaudit.metrics.attribution.known_contamination import RoundShares
 
-    held = np.zeros((len(shown), len(shown)))
-    for index, target in enumerate(shown):
-        if target in round_scores.clients:
+    here, start = round_scores.clients, round_scores.reference[mark]
+    held, null = np.zeros((len(shown), len(shown))), np.zeros((len(shown), len(start.null)))
+    differences, beyond = np.zeros(len(shown)), np.zeros(len(shown))
+    for index, (target, evidence) in enumerate(shown.items()):
+        if target in here:
             row = shares[target]
             held[index] = [row.get(other, 0.0) if other != target else 0.0 for other in shown]
+            null[index] = np.subtract(here[target][mark].null, start.null)
+            differences[index] = here[target][mark].z - start.z
+            beyond[index] = _shown_score(round_scores, target, mark, evidence)
     return RoundShares(
         shares=held,
-        scores=np.array(
-            [
-                _shown_score(round_scores, name, mark, evidence)
-                if name in round_scores.clients
-                else 0.0
-                for name, evidence in shown.items()
-            ]
-        ),
-        present=np.array([name in round_scores.clients for name in shown]),
+        differences=differences,
+        null=null,
+        scores=beyond,
+        present=np.array([name in here for name in shown]),
     )
 
 

@@ -7,8 +7,8 @@
   are known.
 * `exposure`: What a series of admissible sums gives away, although no single sum does (FedAttr,
   section 5).
-* `hidden_marks`: How much of a marked client's mark other clients' updates hide in its own
-  estimates.
+* `hypotheses`: Which clients are marked, by hypothesis, with a booster or a hidden client among
+  them.
 * `known_contamination`: How much of clients' Z may come from marked clients in their estimates,
   where sets are known.
 * `marked_groups`: Which clients may be the ones that trained on a mark.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.metrics.attribution.hidden_marks import CLOSE
+from fedaudit.metrics.attribution.hypotheses import CLOSE
 from fedaudit.metrics.attribution.mixture import Mixture
 
 Array = npt.NDArray[np.float64]

@@ -6,9 +6,12 @@ group that may be the marked clients is tried.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
 
 MIN_MARKED_Z = 2.0
 """A client may be marked above this Z, in standard deviations by chance; above half of it where
@@ -23,6 +26,10 @@ MAX_NESTED_CLIENTS = 8
 """The most clients of a group where the sets are not known."""
 MAX_ENUMERATED_CLIENTS = 10
 """The most clients of which all groups are tried, where the sets are known."""
+
+HIDING_CLIENTS = 9
+"""Others whose updates may hide a mark, where the sets are known: in a large federation most are
+innocent and hide nothing, and groups say of which ones it is known."""
 
 Group = tuple[str, ...]
 
@@ -91,6 +98,23 @@ def _may_be_marked(
     least_deviations = MIN_MARKED_Z * (1 + remaining_share) / 2
     least = remaining_share * MIN_SHARE_OF_STRONGEST / max(1.0, largest_share) * most
     return evidence.deviations > least_deviations and evidence.largest >= least
+
+
+def known_candidates(
+    shown: Mapping[str, MarkEvidence],
+    strength: float,
+    shares: Sequence[npt.NDArray[np.float64]],
+) -> Group:
+    """Return the clients that may be marked where it is known what estimates hold, by round.
+
+    Where they are more than all groups of can be tried, those that show their mark: hidden ones are
+    then added to groups that hide them.
+    """
+    most = max((float(np.abs(held).max()) for held in shares), default=0.0)
+    others = max((len(held) - 1 for held in shares), default=1)
+    strength *= min(1.0, HIDING_CLIENTS / max(1, others))
+    names = candidate_clients(shown, strength, most)
+    return names if len(names) <= MAX_ENUMERATED_CLIENTS else candidate_clients(shown, 0.0, most)
 
 
 def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics.attribution.hidden_marks import CLOSE
+from fedaudit.metrics.attribution.hypotheses import CLOSE
 
 Array = npt.NDArray[np.float64]
 

@@ -179,7 +179,7 @@ def test_marked_clients_may_hide_each_others_marks():
     """Where the sets are known: nor is one that takes a part from a client whose mark is hidden."""
     shows = dict.fromkeys(NAMES, 0.0) | {"c0": 14.0, "c1": 14.0, "c9": 14.0}
     held = {who: dict.fromkeys(NAMES, 0.0) for who in NAMES}
-    held["c9"] |= {"c0": 0.2, "c2": 0.2}
+    held["c9"] |= {"c2": 0.4}
     found = single_round(shows, strength=0.8, others=5, **PAIRS)
     assert "c9" in decide(found, shares={1: held}).flagged
     held["c2"] |= {"c0": -0.4, "c1": -0.4}  # it shows 0.2 of its mark

@@ -8,12 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-from fedaudit.metrics.attribution.hidden_marks import HiddenClients, find_hidden_clients
+from fedaudit.metrics.attribution.hypotheses import Hypotheses, hypotheses
 from fedaudit.metrics.attribution.known_contamination import (
-    GAINS,
-    MIN_BOOSTED_Z,
-    NOBODY_HIDDEN,
     ClientStatistics,
     ContaminationHypotheses,
     RoundShares,
@@ -21,8 +17,11 @@ from fedaudit.metrics.attribution.known_contamination import (
 )
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
-HIDDEN = st.tuples(st.integers(0, 7), st.integers(3, 4))
-"""A group of the first three clients, and who else is marked."""
+START = 0.35
+MORE = st.tuples(
+    st.integers(1, 7), st.integers(0, 4), st.sampled_from([1.0, 3.0, 10.0]), st.sampled_from([0.5])
+)
+"""A group of the first three clients, who is hidden beside it or boosts, how much, and a start."""
 
 
 def tail(z):
@@ -34,20 +33,35 @@ def groups_of(count, *, among=None):
     return np.array([[who in group for who in range(count)] for group in enumerate_groups(names)])
 
 
-def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, hidden=NOBODY_HIDDEN):
+def as_they_are(groups, more=()):
+    """Return groups as hypotheses, and some with other weights: (group, who, weight, start)."""
+    weights = [*groups.astype(float)]
+    for group, who, weight, _ in more:
+        weights.append(np.where(np.arange(groups.shape[1]) == who, weight, groups[group]))
+    starts = [START] * len(groups) + [start for *_, start in more]
+    of = [*range(len(groups)), *(group for group, *_ in more)]
+    return Hypotheses(np.array(of), np.array(weights), np.array(starts))
+
+
+def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, more=()):
     count = len(z)
-    clients = ClientStatistics(
-        z=np.array(z),
-        z_above=np.array(z),
-        spreads=np.full(count, spread),
-        null_marks=[marks] * count,
-    )
     groups = groups_of(count, among=among)
-    return contamination_hypotheses(rounds, clients, groups, error, hidden)
+    clients = ClientStatistics(
+        z=np.array(z), spreads=np.full(count, spread), null_marks=[marks] * count
+    )
+    tried = more if isinstance(more, Hypotheses) else as_they_are(groups, more)
+    return contamination_hypotheses(rounds, clients, groups, tried, error)
 
 
-def one_round(shares, scores):
-    return RoundShares(np.array(shares), np.array(scores, dtype=float), np.ones(len(scores), bool))
+def one_round(shares, scores, null=None):
+    scores = np.array(scores, dtype=float)
+    return RoundShares(
+        shares=np.array(shares, dtype=float),
+        differences=scores,
+        null=np.zeros((len(scores), 0)) if null is None else np.array(null, dtype=float),
+        scores=scores,
+        present=np.ones(len(scores), bool),
+    )
 
 
 def test_by_hand():
@@ -62,17 +76,44 @@ def test_by_hand():
     assert c.tail(1.0, 0) == pytest.approx(tail(1.0))
 
 
-def test_at_once_it_answers_like_the_member_that_shows_most_over_all_rounds():
-    # b holds 0.4 of a's update in the second of two rounds, where a shows 6 after 10: 8 counts.
+def test_a_round_that_may_be_answered_at_once_says_nothing():
+    # b holds 0.4 of a's update in the second of two rounds, and scores 3 and 8: the 3 count.
     first, second = np.zeros((2, 2)), np.array([[0, 0], [0.4, 0]])
-    rounds = [one_round(first, [10.0, 1.0]), one_round(second, [6.0, 8.0])]
-    _, b = leaks(rounds, [11.3, 6.4], among=(0,))
-    # 8 / sqrt(2), off by N(0, 1) in one round of two.
-    assert b.tail(8.0, 0) == pytest.approx(tail((8 - 8 / math.sqrt(2)) / math.sqrt(1.5)))
-    # In the first round a showed 10, and more than on average: that counts.
-    rounds = [one_round(second, [10.0, 8.0]), one_round(first, [6.0, 1.0])]
-    _, b = leaks(rounds, [11.3, 6.4], among=(0,))
-    assert b.tail(8.0, 0) == pytest.approx(tail((8 - 10 / math.sqrt(2)) / math.sqrt(1.5)))
+    z = 11 / math.sqrt(2)
+    rounds = [one_round(first, [10.0, 3.0]), one_round(second, [6.0, 8.0])]
+    _, b = leaks(rounds, [11.3, z], among=(0,))
+    assert b.tail(z, 0) == pytest.approx(tail(3.0))
+    # With a Z that is higher by sqrt(2), so that each score is by 1.
+    assert b.tail(z + math.sqrt(2), 0) == pytest.approx(tail(4.0))
+    # It is a's mark only if a is marked: c, which holds nothing of a's, has all its rounds.
+    rounds = [one_round(np.zeros((3, 3)), [10.0, 3.0, 2.0]) for _ in range(4)]
+    *_, c = leaks(rounds, [20.0, 6.0, 4.0], among=(0,))
+    assert c.tail(4.0, 0) == pytest.approx(tail(4.0))
+
+
+def test_the_spread_is_that_of_the_rounds_that_count():
+    # Null marks scatter by 2 in the first round, which counts, and by 4 in the second.
+    first, second = np.zeros((2, 2)), np.array([[0, 0], [0.4, 0]])
+    null = np.array([[1.0, -1.0], [2.0, -2.0]])
+    rounds = [one_round(first, [10.0, 3.0], null), one_round(second, [6.0, 8.0], 2 * null)]
+    spread, z = (2 + 4) / math.sqrt(2), 11 / math.sqrt(2)
+    _, b = leaks(rounds, [11.3, z], spread=spread, among=(0,))
+    assert b.tail(z / spread, 0) == pytest.approx(tail(3 / 2))
+    # No score is taken for surer than a standard normal one.
+    rounds = [one_round(first, [10.0, 3.0], null / 4), one_round(second, [6.0, 8.0], null / 4)]
+    _, b = leaks(rounds, [11.3, z], among=(0,))
+    assert b.tail(z, 0) == pytest.approx(tail(3))
+
+
+def test_at_once_it_answers_like_the_member_that_shows_most_over_all_rounds():
+    # b holds 0.4 of a's update in both rounds, where a shows 10 and 6, so 8 on average: 10 and 8.
+    held = np.array([[0, 0], [0.4, 0]])
+    rounds = [one_round(held, [10.0, 9.0]), one_round(held, [6.0, 9.0])]
+    z = 18 / math.sqrt(2)
+    _, b = leaks(rounds, [11.3, z], among=(0,))
+    # 18 / sqrt(2), off by N(0, 1).
+    assert b.tail(z, 0) == pytest.approx(0.5)
+    assert b.tail(z + 3, 0) == pytest.approx(tail(3 / math.sqrt(2)))
 
 
 def test_in_proportion_by_hand():
@@ -80,15 +121,15 @@ def test_in_proportion_by_hand():
     _, b = leaks([one_round([[0, 0], [0.2, 0]], [4.0, 3.0])], [4.0, 3.0], among=(0,))
     assert b.tail(3.0, 0) == pytest.approx(tail(2.2 / math.sqrt(1.04)))
     # Two such rounds of 2.8: 1.12 / sqrt(2), off by 0.2.
-    _, b = leaks([one_round([[0, 0], [0.2, 0]], [2.8, 3.0])] * 2, [3.96, 4.2], among=(0,))
+    _, b = leaks([one_round([[0, 0], [0.2, 0]], [2.8, 3.0])] * 2, [3.96, 18**0.5], among=(0,))
     assert b.tail(4.0, 0) == pytest.approx(tail((4 - 1.12 / math.sqrt(2)) / math.sqrt(1.04)))
 
 
 def test_what_members_show_of_each_other_is_taken_out():
     # a and b show 6 and 8: 10 of their own each less 0.4 and 0.2 of the other's; S is 3.
     shares = [[0, -0.4, 0], [-0.2, 0, 0], [0.2, 0.2, 0]]
-    z = [6.0, 8.0, 9.0]
-    *_, c = leaks([one_round(shares, z)], z, spread=3.0, among=(0, 1))
+    z, null = [6.0, 8.0, 9.0], [[3.0, -3.0]] * 3
+    *_, c = leaks([one_round(shares, z, null)], z, spread=3.0, among=(0, 1))
     # c holds 0.2 of each: 0.4 together, and answers at once like b, that shows most. That is 10,
     # but nobody is taken to show more than the highest score of all, 9. b's own mark is
     # (8 + 0.2 * 6) / 0.92, whose variance is 1.04 / 0.92^2.
@@ -97,7 +138,7 @@ def test_what_members_show_of_each_other_is_taken_out():
     # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9), which is
     # 0.12 / 0.92 of a's score and 0.14 / 0.92 of b's.
     halved = [*shares[:2], [0.1, 0.1, 0]]
-    *_, c = leaks([one_round(halved, z)], z, spread=3.0, among=(0, 1))
+    *_, c = leaks([one_round(halved, z, null)], z, spread=3.0, among=(0, 1))
     assert c.tail(5.0, 0) == pytest.approx(
         tail((5 - 0.1 * 18 / 3) / math.sqrt(1 + (0.12**2 + 0.14**2) / 0.92**2))
     )
@@ -138,19 +179,26 @@ def test_a_client_that_sends_more_than_its_update_accuses_nobody():
     # Everybody's estimate holds 0.2 of a's update, which a sent ten times: all answer like a.
     shares = np.zeros((4, 4))
     shares[1:, 0] = 0.2
-    shown = [one_round(shares, [15.0, 14.0, 15.0, 13.0])]
     z = [15.0, 14.0, 15.0, 13.0]
-    _, b, c, d = leaks(shown, z, among=(0, 1, 2, 3), error=1e-4)
-    assert min(one.tail(15.0, 0) for one in (b, c, d)) > 0.3
-    # Where the others show nothing, b alone is no neighbour of a client that sends more.
-    quiet = [one_round(shares, [15.0, 14.0, 0.0, 0.0])]
-    z = [15.0, 14.0, 0.0, 0.0]
-    b = leaks(quiet, z, among=(0, 1), error=1e-4)[1]
-    assert b.tail(14.0, 0) < 1.1e-4
-    # Neither is one whose mark shows less clearly than such a client's would.
-    faint = [one_round(shares, [3.9, 9.0, 3.9, 3.9])]
-    b = leaks(faint, [3.9, 9.0, 3.9, 3.9], among=(0,), error=1e-4)[1]
-    assert b.tail(3.9, 0) == pytest.approx(tail((3.9 - 0.78) / math.sqrt(1.04)) + 1e-4)
+    shown, ten_times = [one_round(shares, z)], [(1, 0, 10.0, START)]
+    plain_words = leaks(shown, z, among=(0,), error=1e-4)
+    assert max(one.tail(13.0, 0) for one in plain_words[1:]) < 2e-4
+    boosted = leaks(shown, z, among=(0,), error=1e-4, more=ten_times)
+    assert min(one.tail(15.0, 0) for one in boosted[1:]) > 0.4
+    # In a second round it holds as much with the wrong sign: only that one says something.
+    twice = [one_round(shares, z), one_round(-shares, z)]
+    z = [math.sqrt(2) * one for one in z]
+    b = leaks(twice, z, among=(0,), error=1e-4, more=ten_times)[1]
+    assert b.tail(z[1], 0) == pytest.approx(tail(14.0) + 1e-4)
+    # 0.03 of it, three times over: 0.09 of 15, off by 0.09.
+    shares[1, 0] = 0.03
+    b = leaks(
+        [one_round(shares, [15.0, 4.0, 0.0, 0.0])],
+        [15.0, 4.0, 0.0, 0.0],
+        among=(0,),
+        more=[(1, 0, 3.0, START)],
+    )[1]
+    assert b.tail(4.0, 0) == pytest.approx(tail((4 - 1.35) / math.sqrt(1 + 0.09**2)))
 
 
 def test_heavier_tails_with_few_null_marks():
@@ -161,80 +209,59 @@ def test_heavier_tails_with_few_null_marks():
     assert only.tail(99.0, 0) > 0
 
 
-def plain(rounds, z, spread, error, *, among=None, hidden=()):
-    """Return each client's p-value, hypothesis by hypothesis, in plain words.
-
-    A hypothesis: who is seen to be marked, who is hidden beside them, how tests answer.
-    """
-    count, everybody = len(z), tuple(range(len(z)))
-    took = [sum(bool(r.present[who]) for r in rounds) for who in range(count)]
-    table, means = {}, {}
-    groups = enumerate_groups(everybody if among is None else among)
-    hypotheses = [(group, (), law) for group in groups for law in [*TEST_RESPONSES, *GAINS]]
-    hypotheses += [(group, (who,), law) for group, who in hidden for law in TEST_RESPONSES[2:]]
-    for group, more, law in hypotheses:
+def plain(rounds, z, spreads, error, tried, among):
+    """Return each client's p-value, hypothesis by hypothesis, in plain words."""
+    everybody, p = range(len(z)), {}
+    for at, (group, weights, start) in enumerate(tried):
         for who in everybody:
-            mean = variance = 0.0
-            for r in rounds:
-                if r.present[who]:
-                    m, v = leak(r, who, group, law, strongest(rounds, group, took), more)
-                    mean += m / (spread * took[who] ** 0.5)
-                    variance += v / took[who]
-            means[group, more, law, who] = mean, variance
-            table[group, more, law, who] = tail((z[who] / spread - mean) / math.sqrt(1 + variance))
+            here = [r for r in rounds if r.present[who]]
+            told = [r for r in here if weights @ r.shares[who] < start - 1e-12] or here
+            left = luck_of_members = 0.0
+            for r in told:
+                m, v = leak(r, who, group, weights, start, strongest(rounds, group))
+                left += (r.differences[who] - m) / len(told) ** 0.5
+                luck_of_members += v / len(told)
+            null = np.sum([r.null[who] for r in told], axis=0) / len(told) ** 0.5
+            s = max(1.0, float(np.sqrt(np.mean(null**2)))) if len(null) else 1.0
+            p[at, who] = tail(left / s / math.sqrt(1 + luck_of_members))
     found = []
     for who in everybody:
-        tails = [tail(z[who] / spread)]
-        for group, more, law in hypotheses:
-            seen = everybody if among is None else among
-            rest = [x for x in seen if x not in group + more and x != who]
-            explained = all(table[group, more, law, x] > error / count for x in rest)
-            if law in GAINS and not sent(group, law, means, z, spread, error):
-                continue
-            if who not in group + more and explained:
-                tails.append(table[group, more, law, who])
+        tails = [tail(z[who] / spreads[who])]
+        for at, (_, weights, _) in enumerate(tried):
+            rest = [x for x in among if not weights[x] and x != who]
+            if not weights[who] and all(p[at, x] > error / len(z) for x in rest):
+                tails.append(p[at, who])
         found.append(min(1.0, max(tails) + error))
     return found
 
 
-def sent(group, law, means, z, spread, error):
-    """Return whether one client may have sent so much that others answer as they do."""
-    if len(group) != 1 or z[group[0]] / spread <= MIN_BOOSTED_Z:
-        return False
-    taking = [x for x in range(len(z)) if x not in group and means[group, (), law, x][0] > 0]
-    lacking = sum(means[group, (), law, x][0] - z[x] / spread for x in taking)
-    spread = len(taking) + sum(math.sqrt(means[group, (), law, x][1]) for x in taking) ** 2
-    return tail(lacking / math.sqrt(max(spread, 1.0))) > error
-
-
-def strongest(rounds, group, took):
+def strongest(rounds, group):
     """Return the member that shows most in all rounds, and how much in one on average."""
-    means = {who: sum(float(r.scores[who]) for r in rounds) / took[who] for who in group}
+    means = {
+        who: sum(float(r.scores[who]) for r in rounds) / sum(bool(r.present[who]) for r in rounds)
+        for who in group
+    }
     return max(means.items(), key=lambda item: (item[1], -item[0]), default=(0, 0.0))
 
 
-def leak(one, who, group, law, most, hidden=()):
-    """Return what one estimate takes from a group of marked clients, and its variance.
-
-    What is held of those that are hidden counts where tests answer at once.
-    """
-    held = one.shares[who]
-    shown = [s if x != who else 0.0 for x, s in enumerate(one.scores)]
+def leak(one, who, group, weights, start, most):
+    """Return what one estimate takes from a group of marked clients, and its variance."""
+    held, gain = one.shares[who], max(weights)
     alone = unmix_scores(one, group)
-    amount = sum(max(held[x] * shown[x], held[x] * alone[x]) for x in group)
+    each = {x: max(held[x] * one.scores[x], held[x] * alone[x]) for x in group}
+    amount = sum(each.values())
     variance = max(sum(held[x] ** 2 for x in group), luck(one, group, [held[x] for x in group]))
     member, mean = most
-    at_once = max(float(one.scores[member]), mean, alone[member])
-    if law in GAINS:
-        more = min(max(law * amount, 0.0), at_once if group else 0.0)
-        return (more, min(1.0, law**2 * variance)) if more > 0 else (0.0, 0.0)
-    if law.start is None:
-        return (amount, variance) if amount >= law.minimum else (0.0, 0.0)
-    if sum(held[x] for x in (*group, *hidden)) < law.start - 1e-9:
-        return 0.0, 0.0
     by_itself = alone[member] > max(float(one.scores[member]), mean)
     off = max(1.0, luck(one, group, [x == member for x in group])) if by_itself else 1.0
-    return (max(amount, at_once) if group else 0.0), max(off, variance if amount > at_once else 0)
+    at_once = max(float(one.scores[member]), mean, alone[member]) if group else 0.0
+    if weights @ held >= start - 1e-9:
+        return max(amount, at_once), max(off, variance if amount > at_once else 0)
+    most_of_all = max(amount, at_once)
+    if gain > 1:
+        amount = min(sum(weights[x] * each[x] for x in group), most_of_all)
+        variance = min(1.0, sum((weights[x] * held[x]) ** 2 for x in group))
+    return (amount, variance) if amount > 0 else (0.0, 0.0)
 
 
 def unmix_scores(one, group):
@@ -247,23 +274,28 @@ def unmix_scores(one, group):
     return {a: min(max(0.0, value), most) for a, value in zip(group, own, strict=True)}
 
 
-def drawn(seed, count, clients):
-    """Return rounds in which shares and scores are as they come, and each client's Z."""
+def drawn(seed, count, clients, marks=3):
+    """Return rounds whose shares and scores are as they come, each client's Z, and its spread."""
     rng = np.random.default_rng(seed)
     rounds = []
     for _ in range(count):
         present = rng.random(clients) < 0.8
         here = np.outer(present, present) * (1 - np.eye(clients))
+        scores = rng.choice([0.0, 2.0, 5.0, 9.0], size=clients) * present
         rounds.append(
             RoundShares(
-                rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(clients, clients)) * here,
-                rng.choice([0.0, 2.0, 5.0, 9.0], size=clients) * present,
-                present,
+                shares=rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(clients, clients)) * here,
+                differences=scores - rng.choice([0.0, 1.0], size=clients) * present,
+                null=rng.normal(0, 2, size=(clients, marks)) * present[:, None],
+                scores=scores,
+                present=present,
             )
         )
     took = np.sum([r.present for r in rounds], axis=0)
     assume(took.all())  # clients that never took part are not among those that are tested
-    return rounds, np.sum([r.scores for r in rounds], axis=0) / np.sqrt(took)
+    null = np.sum([r.null for r in rounds], axis=0) / np.sqrt(took)[:, None]
+    spreads = np.sqrt(np.maximum(1.0, np.square(null).mean(axis=1))) if marks else np.ones(clients)
+    return rounds, np.sum([r.differences for r in rounds], axis=0) / np.sqrt(took), spreads
 
 
 ERRORS = st.sampled_from([0.0, 1e-6, 1e-3])
@@ -277,28 +309,30 @@ def luck(one, group, held):
     return sum(float(x) ** 2 for x in np.array(held, dtype=float) @ np.linalg.inv(matrix))
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), ERRORS)
-def test_against_plain_words(seed, number, error):
-    rounds, z = drawn(seed, number, 4)
-    found = leaks(rounds, z.tolist(), spread=1.5, error=error)
-    p = [one.tail(value / 1.5, 0) for one, value in zip(found, z, strict=True)]
-    assert p == pytest.approx(plain(rounds, z, 1.5, error), rel=1e-9, abs=1e-300)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), ERRORS, st.lists(HIDDEN, max_size=4))
-def test_against_plain_words_with_somebody_hidden(seed, number, error, hidden):
-    rounds, z = drawn(seed, number, 5)
-    groups = enumerate_groups((0, 1, 2))
-    pairs = HiddenClients(
-        np.array([at for at, _ in hidden], dtype=int),
-        np.array([who for _, who in hidden], dtype=int),
-    )
-    found = leaks(rounds, z.tolist(), spread=1.5, error=error, among=(0, 1, 2), hidden=[pairs] * 3)
-    p = [one.tail(value / 1.5, 0) for one, value in zip(found, z, strict=True)]
-    named = [(groups[at], who) for at, who in hidden]
-    slow = plain(rounds, z, 1.5, error, among=(0, 1, 2), hidden=named)
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 4),
+    st.sampled_from([0, 3]),
+    ERRORS,
+    st.lists(MORE, max_size=4),
+)
+def test_against_plain_words(seed, number, marks, error, more):
+    rounds, z, spreads = drawn(seed, number, 5, marks)
+    groups = groups_of(5, among=(0, 1, 2))
+    # Somebody outside the groups is hidden; a member boosts.
+    more = [
+        (group, who, 1.0 if who > 2 else weight, start)
+        for group, who, weight, start in more
+        if who > 2 or groups[group][who]
+    ]
+    tried = as_they_are(groups, more)
+    clients = ClientStatistics(z=z, spreads=spreads, null_marks=[0] * 5)
+    found = contamination_hypotheses(rounds, clients, groups, tried, error)
+    p = [one.tail(value, 0) for one, value in zip(found, z / spreads, strict=True)]
+    named = [tuple(np.flatnonzero(groups[of]).tolist()) for of in tried.groups]
+    words = list(zip(named, tried.weights, tried.starts, strict=True))
+    slow = plain(rounds, z, spreads, error, words, (0, 1, 2))
     assert p == pytest.approx(slow, rel=1e-9, abs=1e-300)
 
 
@@ -310,16 +344,9 @@ def test_a_marked_client_that_two_others_hide():
     quiet = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4)
     assert quiet[3].tail(10.0, 0) < 1e-3  # 0.2 of a is too little: accused
     groups = groups_of(4, among=(0, 1, 3))
-    seen = np.ones(4, bool)
     evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
-    pairs = find_hidden_clients([np.array(shares)], [seen], groups, evidence, 0.5)
-    assert [[*np.flatnonzero(m)] for m in pairs.groups_with_hidden(groups)] == [
-        [0, 1, 2],
-        [0, 1, 2, 3],
-    ]
-    found = leaks(
-        [one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, hidden=[pairs] * 3
-    )
+    tried = hypotheses(groups, evidence, [np.array(shares)], [np.ones(4, bool)], [START])
+    found = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, more=tried)
     assert found[3].tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
     # a and b hold nothing of anybody: they are as sure as before.
     assert found[0].tail(10.0, 0) == found[1].tail(10.0, 0) == quiet[0].tail(10.0, 0)
@@ -342,13 +369,15 @@ def test_it_does_not_matter_who_comes_first(seed, order):
 
 
 @given(
-    st.lists(st.tuples(st.floats(-3, 12), st.floats(0, 4)), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(st.floats(-3, 12), st.floats(0.1, 2), st.floats(0, 4)), min_size=1, max_size=6
+    ),
     st.floats(0, 9),
     st.sampled_from([0, 4, 256]),
 )
 def test_the_largest_probability_is_that_of_one_hypothesis_after_another(leak, z, marks):
-    means, variances = (np.array(values) for values in zip(*leak, strict=True))
-    beyond = [(z - mean) / math.sqrt(1 + variance) for mean, variance in leak]
+    means, slopes, variances = (np.array(values) for values in zip(*leak, strict=True))
+    beyond = [(slope * z - mean) / math.sqrt(1 + variance) for mean, slope, variance in leak]
     each = [stats.t.sf(at, marks) if marks else stats.norm.sf(at) for at in beyond]
-    found = ContaminationHypotheses(means, variances, 1e-3).tail(z, marks)
+    found = ContaminationHypotheses(means, slopes, variances, 1e-3).tail(z, marks)
     assert found == pytest.approx(min(1.0, max(each) + 1e-3))

@@ -1,5 +1,6 @@
 """Who may be marked: groups by hand."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from fedaudit.metrics.attribution.marked_groups import (
     MarkEvidence,
     candidate_clients,
     enumerate_groups,
+    known_candidates,
     nested_groups,
 )
 
@@ -36,6 +38,28 @@ def test_who_shows_enough_may_be_marked():
     once = {name: shown(one.z, rounds=1) for name, one in table.items()}
     assert candidate_clients(once, 0.64) == ("a", "b", "c", "d")
     assert candidate_clients({"e": shown(-3.0)}, 0.64) == ()
+
+
+def test_many_others_hide_no_more_than_nine():
+    # rho is 1.6 in four rounds: 1 - 1.25 * 0.63 is a fifth, so that a client may show a fifth of
+    # the strongest's 14, and half of two deviations more.
+    table = {"a": shown(14.0), "b": shown(6.0), "c": shown(4.0), "d": shown(1.5)}
+    assert candidate_clients(table, 1.6) == ("a", "b", "c", "d")
+    assert known_candidates(table, 1.6, [np.zeros((10, 10))]) == ("a", "b", "c", "d")
+    # Of 45 others' leak nine make a fifth: 1 - 1.25 * 0.28, more than a half.
+    assert known_candidates(table, 1.6, [np.zeros((46, 46))]) == ("a", "b")
+    # An estimate that holds twice an update shows it twice.
+    twice = np.zeros((46, 46))
+    twice[0, 1] = -2.0
+    assert known_candidates(table, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
+
+
+def test_of_too_many_only_those_that_show_their_mark():
+    once = {f"c{n:02}": shown(5.0, rounds=1) for n in range(9)} | {"x": shown(1.5, rounds=1)}
+    held = [np.zeros((10, 10))]
+    assert len(known_candidates(once, 0.9, held)) == 10
+    more = once | {"y": shown(1.4, rounds=1)}
+    assert len(known_candidates(more, 0.9, held)) == 9
 
 
 def test_groups_of_unknown_sets_are_nested():
