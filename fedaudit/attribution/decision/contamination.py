@@ -13,10 +13,8 @@ if TYPE_CHECKING:
         RoundEvidence,
         TestResponse,
     )
-    from fedaudit.metrics.attribution.known_contamination import (
-        ContaminationHypotheses,
-        RoundShares,
-    )
+    from fedaudit.metrics.attribution.group_leaks import RoundShares
+    from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
     from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
 
 Pair = tuple[str, str]
@@ -102,7 +100,7 @@ def _round_shares_of_mark(
     """Return what a round's estimates hold of each other, and how its clients show a mark."""
     import numpy as np
 
-    from fedaudit.metrics.attribution.known_contamination import RoundShares
+    from fedaudit.metrics.attribution.group_leaks import RoundShares
 
     here, start = round_scores.clients, round_scores.reference[mark]
     held, null = np.zeros((len(shown), len(shown))), np.zeros((len(shown), len(start.null)))

@@ -6,8 +6,9 @@ the members' updates may hide the mark of one more client, whose own estimates h
 wrong sign. Where the sets are known it is known whose mark a group would hide, and in which rounds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ MAX_SHOWN = 0.5
 MAX_SHOWN_BESIDE_BOOSTER = 0.25
 """The same where the group has a booster, who hides much of everybody's mark in many rounds: a
 client that shows more is not hidden, it may be marked by what it shows."""
+BLOCK = 20_000
+"""Hypotheses that are in memory at a time, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,15 @@ class Hypotheses:
         """Return who is marked, (hypotheses, clients)."""
         return np.asarray(self.weights > 0)
 
+    def __len__(self) -> int:
+        """Return how many these are."""
+        return len(self.groups)
+
+    def part(self, start: int, stop: int) -> "Hypotheses":
+        """Return some of them."""
+        rows = slice(start, stop)
+        return Hypotheses(self.groups[rows], self.weights[rows], self.starts[rows])
+
 
 def hypotheses(
     groups: Mask,
@@ -60,24 +72,43 @@ def hypotheses(
     shares: Sequence[Array],
     present: Sequence[Mask],
     starts: Sequence[float],
-) -> Hypotheses:
-    """Return every group as it is and with each booster, and these with each hidden client.
+) -> Iterator[Hypotheses]:
+    """Yield every group as it is and with each booster, and these with each hidden client.
 
     `groups` are of clients, (groups, clients), `evidence` is how each client shows the mark,
     `shares` and `present` are those of the rounds. `starts` are the shares of a mark from which
     tests may answer at once, the least first: beyond it only groups that hide somebody matter, for
     who answers from a larger share also answers from a smaller one.
     """
-    found = list(_boosted_groups(groups, evidence, starts[0]))
+    boosted = list(_boosted_groups(groups, evidence, starts[0]))
     candidates = np.asarray(groups.any(axis=0))
-    hiding = [(one, starts[0]) for one in found] + [(found[0], start) for start in starts[1:]]
-    found += [
-        _with_hidden(one, candidates, evidence, shares, present, start) for one, start in hiding
-    ]
+    hiding = [(block, starts[0]) for block in boosted]
+    hiding += [(boosted[0], start) for start in starts[1:]]
+    rows = max(1, BLOCK // groups.shape[1])
+    with_hidden = (
+        _with_hidden(block.part(first, first + rows), candidates, evidence, shares, present, start)
+        for block, start in hiding
+        for first in range(0, len(block), rows)
+    )
+    yield from _merged(chain(boosted, with_hidden))
+
+
+def _merged(pieces: Iterable[Hypotheses]) -> Iterator[Hypotheses]:
+    """Yield hypotheses in blocks: as many together as there is room for."""
+    block: list[Hypotheses] = []
+    for piece in pieces:
+        if block and sum(map(len, block)) + len(piece) > BLOCK:
+            yield _concatenated(block)
+            block = []
+        block.append(piece)
+    yield _concatenated(block)
+
+
+def _concatenated(pieces: Sequence[Hypotheses]) -> Hypotheses:
     return Hypotheses(
-        groups=np.concatenate([one.groups for one in found]),
-        weights=np.concatenate([one.weights for one in found]),
-        starts=np.concatenate([one.starts for one in found]),
+        groups=np.concatenate([piece.groups for piece in pieces]),
+        weights=np.concatenate([piece.weights for piece in pieces]),
+        starts=np.concatenate([piece.starts for piece in pieces]),
     )
 
 
@@ -85,13 +116,13 @@ def _boosted_groups(
     groups: Mask, evidence: Sequence[MarkEvidence], start: float
 ) -> Iterator[Hypotheses]:
     """Yield all groups as they are, then those with each booster and each gain."""
-    everybody, each = np.arange(len(evidence)), np.arange(len(groups))
-    yield Hypotheses(each, groups.astype(np.float64), np.full(len(groups), start))
-    highest = max((one.z for one in evidence), default=0.0)
-    for client, one in enumerate(evidence):
-        near = one.z + BOOSTED_MARGIN * one.spread >= highest
+    everybody = np.arange(len(evidence))
+    yield Hypotheses(np.arange(len(groups)), groups.astype(np.float64), np.full(len(groups), start))
+    highest = max((mark.z for mark in evidence), default=0.0)
+    for client, mark in enumerate(evidence):
+        near = mark.z + BOOSTED_MARGIN * mark.spread >= highest
         having = np.flatnonzero(groups[:, client])
-        if near and one.deviations > MIN_BOOSTED_Z and len(having):
+        if near and mark.deviations > MIN_BOOSTED_Z and len(having):
             for gain in GAINS:
                 gains = np.where(everybody == client, gain, 1.0)
                 yield Hypotheses(
@@ -100,7 +131,7 @@ def _boosted_groups(
 
 
 def _with_hidden(
-    found: Hypotheses,
+    block: Hypotheses,
     candidates: Mask,
     evidence: Sequence[MarkEvidence],
     shares: Sequence[Array],
@@ -115,18 +146,18 @@ def _with_hidden(
     belongs to some group is not hidden.
     """
     least = max(start, LEAST_SHOWING) - CLOSE
-    shown = np.zeros(found.weights.shape)
-    for held, here in zip(shares, present, strict=True):
-        content = 1 + found.weights @ held.T
-        shown += np.where(content >= least, np.minimum(content, 1.0), 0.0) * here
+    shown = np.zeros(block.weights.shape)
+    for round_shares, took_part in zip(shares, present, strict=True):
+        content = 1 + block.weights @ round_shares.T
+        shown += np.where(content >= least, np.minimum(content, 1.0), 0.0) * took_part
     shown /= np.maximum(np.sum(present, axis=0), 1)
-    most = max((one.mean for one in evidence), default=0.0)
-    most /= max(1.0, *(float(np.abs(held).max(initial=0.0)) for held in shares))
-    largest = np.array([one.largest for one in evidence])
-    boosted = (found.weights > 1).any(axis=1)
+    most = max((mark.mean for mark in evidence), default=0.0)
+    most /= max(1.0, *(float(np.abs(round_shares).max(initial=0.0)) for round_shares in shares))
+    largest = np.array([mark.largest for mark in evidence])
+    boosted = (block.weights > 1).any(axis=1)
     limits = np.where(boosted, MAX_SHOWN_BESIDE_BOOSTER, MAX_SHOWN)[:, None]
     possible = (largest >= MIN_SHARE_OF_STRONGEST * shown * most) & (shown <= limits + CLOSE)
     rows, clients = np.nonzero(possible & ~candidates)
-    weights = found.weights[rows]
+    weights = block.weights[rows]
     weights[np.arange(len(rows)), clients] = 1.0
-    return Hypotheses(found.groups[rows], weights, np.full(len(rows), start))
+    return Hypotheses(block.groups[rows], weights, np.full(len(rows), start))

@@ -7,33 +7,21 @@ explained by what it holds, in proportion, as far as what the group shows is not
 hypothesis that leaves another client's scores unexplained is none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
+from fedaudit.metrics.attribution.group_leaks import GroupLeaks, RoundShares, leaks_of_groups
 from fedaudit.metrics.attribution.hypotheses import CLOSE, Hypotheses
-from fedaudit.metrics.attribution.unmixed_scores import UnmixedScores, unmix_scores
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-
-@dataclass(frozen=True, slots=True)
-class RoundShares:
-    """One round of a federation, for one mark; clients that took no part hold and show nothing."""
-
-    shares: Array
-    """How much each estimate holds of each other client's update, (clients, clients)."""
-    differences: Array
-    """Each client's score, as its difference from the global model's."""
-    null: Array
-    """The same under null marks, (clients, null marks)."""
-    scores: Array
-    """How strongly each client shows the mark beyond chance, at least 0."""
-    present: Mask
+FARTHEST = 1e6
+"""Standard deviations by chance that no Z is as far from 0 as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,51 +57,80 @@ class ClientStatistics:
     """How many null marks these are worked out from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaks:
-    """What scores of one round take from others, and its variances in chance's, by hypothesis."""
-
-    means: Array
-    variances: Array
-
-
 def contamination_hypotheses(
     rounds: Sequence[RoundShares],
     clients: ClientStatistics,
     groups: Mask,
-    hypotheses: Hypotheses,
+    blocks: Iterable[Hypotheses],
     error: float,
 ) -> list[ContaminationHypotheses]:
     """Return what each client's Z takes from the others under one mark.
 
-    `groups` says who belongs to each group that `hypotheses` are of, (groups, clients). `error` is
-    the chance that the right hypothesis is left out, because somebody innocent has a Z that is too
-    high even under it.
+    `groups` says who belongs to each group that the hypotheses in `blocks` are of, (groups,
+    clients). `error` is the chance that the right hypothesis is left out, because somebody innocent
+    has a Z that is too high even under it. Of the hypotheses those are returned that make some Z
+    most likely.
     """
-    deviations = clients.z / clients.spreads
-    means, slopes, variances = _moments(rounds, clients, groups, hypotheses)
-    members = hypotheses.members
-    unexplained = np.zeros(members.shape, dtype=bool)
-    for client in np.flatnonzero(groups.any(axis=0)).tolist():
-        beyond = _standardized(
-            means[:, client], slopes[:, client], variances[:, client], deviations[client]
-        )
-        least = _quantile(error / len(deviations), clients.null_marks[client])
-        unexplained[:, client] = ~members[:, client] & (beyond <= least)
-    count = unexplained.sum(axis=1)
+    took = np.sum([round_shares.present for round_shares in rounds], axis=0)
+    strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
+    group_leaks = [leaks_of_groups(round_shares, strengths, groups) for round_shares in rounds]
+    # Chance alone is tried whatever is possible.
+    by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.null_marks]
+    for block in blocks:
+        moments = np.array(_moments(rounds, clients, group_leaks, block))
+        unexplained = _unexplained(moments, clients, group_leaks[0].marked, block.members, error)
+        count = unexplained.sum(axis=1)
+        for client, likely in enumerate(by_client):
+            possible = ~block.members[:, client] & (count == unexplained[:, client])
+            likely.append(most_likely(moments[:, possible, client]))
     leaks = []
-    for client in range(len(deviations)):
-        possible = ~members[:, client] & (count == unexplained[:, client])
-        leaks.append(
-            ContaminationHypotheses(
-                # Chance alone is tried whatever is possible.
-                np.append(means[possible, client], 0.0),
-                np.append(slopes[possible, client], 1.0),
-                np.append(variances[possible, client], 0.0),
-                error,
-            )
-        )
+    for likely in by_client:
+        means, slopes, variances = most_likely(np.concatenate(likely, axis=1))
+        leaks.append(ContaminationHypotheses(means, slopes, variances, error))
     return leaks
+
+
+def _unexplained(
+    moments: Array,
+    clients: ClientStatistics,
+    marked: npt.NDArray[np.intp],
+    members: Mask,
+    error: float,
+) -> Mask:
+    """Return who of those that may be marked is none and has too high a Z, by hypothesis."""
+    unexplained = np.zeros(members.shape, dtype=bool)
+    for client in marked.tolist():
+        deviations = clients.z[client] / clients.spreads[client]
+        means, slopes, variances = moments[:, :, client]
+        beyond = _standardized(means, slopes, variances, deviations)
+        least = _quantile(error / len(clients.z), clients.null_marks[client])
+        unexplained[:, client] = ~members[:, client] & (beyond <= least)
+    return unexplained
+
+
+def most_likely(moments: Array) -> Array:
+    """Return the hypotheses under which some Z is most likely, of (3, hypotheses).
+
+    By how much a leak exceeds Z falls in proportion to Z, so these are the upper envelope of lines:
+    where two of them meet, another is higher or none between them is.
+    """
+    if moments.shape[1] < 3:
+        return moments
+    heights, slopes = moments[:2] / np.sqrt(1 + moments[2])
+
+    def highest(z: float) -> int:
+        return int(np.argmax(heights - slopes * z))
+
+    envelope, open_ends = set[int](), [(highest(-FARTHEST), highest(FARTHEST))]
+    while open_ends:
+        left, right = open_ends.pop()
+        envelope |= {left, right}
+        if slopes[left] > slopes[right]:
+            z = float((heights[left] - heights[right]) / (slopes[left] - slopes[right]))
+            between = highest(z)
+            if heights[between] - slopes[between] * z > heights[left] - slopes[left] * z + CLOSE:
+                open_ends += [(left, between), (between, right)]
+    return moments[:, sorted(envelope)]
 
 
 def _standardized(means: Array, slopes: Array, variances: Array, deviations: float) -> Array:
@@ -148,28 +165,30 @@ def _quantile(probability: float, marks: int) -> float:
 def _moments(
     rounds: Sequence[RoundShares],
     clients: ClientStatistics,
-    groups: Mask,
+    group_leaks: Sequence[GroupLeaks],
     hypotheses: Hypotheses,
 ) -> tuple[Array, Array, Array]:
     """Return means, slopes and variances as `ContaminationHypotheses` has them, for all clients.
 
-    The statistic is of the rounds in which a client's estimate does not answer at once. Where there
-    is none it is of all rounds, and answers are those of the member that shows most over them.
+    The statistic is of the rounds in which a client's estimate does not answer at once; of all
+    rounds where there is none. `group_leaks` are those of the rounds.
     """
-    present = np.array([one.present for one in rounds])
-    took = present.sum(axis=0)
-    at_once = np.array([_answers_at_once(one.shares, hypotheses) for one in rounds])
+    present = np.array([round_shares.present for round_shares in rounds])
+    at_once = np.array(
+        [_answers_at_once(round_shares.shares, hypotheses) for round_shares in rounds]
+    )
     counted = present[:, None] & ~at_once
     counted |= present[:, None] & ~counted.any(axis=0)
-    strengths = np.sum([one.scores for one in rounds], axis=0) / took
     means, variances = np.zeros(hypotheses.weights.shape), np.zeros(hypotheses.weights.shape)
-    for one, counts, answers in zip(rounds, counted, at_once, strict=True):
-        leaks = _leaks(one, strengths, groups, hypotheses, answers)
-        means += (leaks.means - one.differences) * counts
-        variances += leaks.variances * counts
+    for round_shares, of_groups, counts, answers in zip(
+        rounds, group_leaks, counted, at_once, strict=True
+    ):
+        leaks, leak_variances = _leaks(of_groups, hypotheses, answers)
+        means += (leaks - round_shares.differences) * counts
+        variances += leak_variances * counts
     count = counted.sum(axis=0)
     spreads = _spreads(rounds, counted)
-    slopes = np.sqrt(count / took) * clients.spreads / spreads
+    slopes = np.sqrt(count / present.sum(axis=0)) * clients.spreads / spreads
     means = means / np.sqrt(count) / spreads + slopes * clients.z / clients.spreads
     return means, slopes, variances / count
 
@@ -185,7 +204,7 @@ def _spreads(rounds: Sequence[RoundShares], counted: npt.NDArray[np.bool_]) -> A
     They are those of the null marks over the same rounds, and at least 1. `counted` are these
     rounds, (rounds, hypotheses, clients).
     """
-    null = np.array([one.null for one in rounds])
+    null = np.array([round_shares.null for round_shares in rounds])
     squares = np.ones(counted.shape[1:])
     if not null.shape[2]:
         return squares
@@ -196,46 +215,18 @@ def _spreads(rounds: Sequence[RoundShares], counted: npt.NDArray[np.bool_]) -> A
     return np.asarray(np.sqrt(np.maximum(squares, 1.0)))
 
 
-def _leaks(
-    one: RoundShares, strengths: Array, groups: Mask, hypotheses: Hypotheses, at_once: Mask
-) -> Leaks:
-    """Return what each estimate of a round takes from a group, (hypotheses, clients).
+def _leaks(of_groups: GroupLeaks, hypotheses: Hypotheses, at_once: Mask) -> tuple[Array, Array]:
+    """Return what each estimate of a round takes under hypotheses, and the variances of that.
 
-    In proportion it is never below nothing, and of a booster no more than an answer at once. Of
-    what members show, and what they show by their own updates, counts what explains more; and so do
-    the variances of both.
+    In proportion it is never below nothing, and of a booster no more than an answer at once.
     """
-    own = unmix_scores(one.shares, one.scores, groups)
-    answers = _answers(one, strengths, own, groups)
-    marked = np.flatnonzero(groups.any(axis=0))
-    held, members = one.shares[:, marked], groups[:, None, marked].astype(np.float64)
-    amounts = members * np.maximum(held * one.scores[marked], held * own.scores[:, None, marked])
-    chance = np.maximum((members * np.square(held)).sum(axis=2), own.leak_variances(members * held))
-    in_proportion = amounts.sum(axis=2)
-    more = in_proportion > answers.means
-    largest = np.maximum(in_proportion, answers.means)
-    largest_variances = np.maximum(np.where(more, chance, 1.0), answers.variances)
-    of, boosted = hypotheses.groups, np.flatnonzero((hypotheses.weights > 1).any(axis=1))
-    means, variances, gains = in_proportion[of], chance[of], hypotheses.weights[boosted][:, marked]
-    means[boosted] = np.einsum("hij,hj->hi", amounts[of[boosted]], gains)
-    variances[boosted] = np.minimum(np.square(gains) @ np.square(held.T), 1.0)
-    means = np.clip(means, 0.0, largest[of])
-    return Leaks(
-        np.where(at_once, largest[of], means),
-        np.where(at_once, largest_variances[of], variances * (means > 0)),
+    groups, boosted = hypotheses.groups, np.flatnonzero((hypotheses.weights > 1).any(axis=1))
+    gains = hypotheses.weights[boosted][:, of_groups.marked]
+    means, variances = of_groups.in_proportion[groups], of_groups.chance[groups]
+    means[boosted] = np.einsum("hij,hj->hi", of_groups.amounts[groups[boosted]], gains)
+    variances[boosted] = np.minimum(np.square(gains) @ np.square(of_groups.held.T), 1.0)
+    means = np.clip(means, 0.0, of_groups.largest[groups])
+    return (
+        np.where(at_once, of_groups.largest[groups], means),
+        np.where(at_once, of_groups.largest_variances[groups], variances * (means > 0)),
     )
-
-
-def _answers(one: RoundShares, strengths: Array, own: UnmixedScores, groups: Mask) -> Leaks:
-    """Return answers at once, (groups, 1): like the member that shows most over all rounds.
-
-    As it shows in this round or on average, or as it does by itself, if more; that is off by the
-    luck of all whose scores it is worked out from.
-    """
-    each, strongest = np.arange(len(groups)), np.argmax(groups * (strengths + CLOSE), axis=1)
-    shown = np.maximum(one.scores, strengths)[strongest] * groups.any(axis=1)
-    by_itself = own.scores[each, strongest]
-    variances = np.ones(groups.shape)
-    variances[:, groups.any(axis=0)] = own.score_variances
-    of_itself = np.where(by_itself > shown, np.maximum(variances[each, strongest], 1.0), 1.0)
-    return Leaks(np.maximum(shown, by_itself)[:, None], of_itself[:, None])

@@ -110,9 +110,9 @@ def known_candidates(
     Where they are more than all groups of can be tried, those that show their mark: hidden ones are
     then added to groups that hide them.
     """
-    most = max((float(np.abs(held).max()) for held in shares), default=0.0)
-    others = max((len(held) - 1 for held in shares), default=1)
-    strength *= min(1.0, HIDING_CLIENTS / max(1, others))
+    most = max((float(np.abs(matrix).max()) for matrix in shares), default=0.0)
+    clients = max(map(len, shares), default=2)
+    strength *= min(1.0, HIDING_CLIENTS / max(1, clients - 1))
     names = candidate_clients(shown, strength, most)
     return names if len(names) <= MAX_ENUMERATED_CLIENTS else candidate_clients(shown, 0.0, most)
 

@@ -1,6 +1,7 @@
 """What Z takes from others where the sets are known: by hand, and against plain words."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -8,12 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedaudit.metrics.attribution.group_leaks import RoundShares
 from fedaudit.metrics.attribution.hypotheses import Hypotheses, hypotheses
 from fedaudit.metrics.attribution.known_contamination import (
     ClientStatistics,
     ContaminationHypotheses,
-    RoundShares,
     contamination_hypotheses,
+    most_likely,
 )
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
@@ -49,7 +51,7 @@ def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, more=()):
     clients = ClientStatistics(
         z=np.array(z), spreads=np.full(count, spread), null_marks=[marks] * count
     )
-    tried = more if isinstance(more, Hypotheses) else as_they_are(groups, more)
+    tried = more if isinstance(more, Iterator) else [as_they_are(groups, more)]
     return contamination_hypotheses(rounds, clients, groups, tried, error)
 
 
@@ -316,8 +318,9 @@ def luck(one, group, held):
     st.sampled_from([0, 3]),
     ERRORS,
     st.lists(MORE, max_size=4),
+    st.integers(0, 9),
 )
-def test_against_plain_words(seed, number, marks, error, more):
+def test_against_plain_words(seed, number, marks, error, more, cut):
     rounds, z, spreads = drawn(seed, number, 5, marks)
     groups = groups_of(5, among=(0, 1, 2))
     # Somebody outside the groups is hidden; a member boosts.
@@ -328,7 +331,8 @@ def test_against_plain_words(seed, number, marks, error, more):
     ]
     tried = as_they_are(groups, more)
     clients = ClientStatistics(z=z, spreads=spreads, null_marks=[0] * 5)
-    found = contamination_hypotheses(rounds, clients, groups, tried, error)
+    blocks = [tried.part(0, cut), tried.part(cut, len(tried))]
+    found = contamination_hypotheses(rounds, clients, groups, blocks, error)
     p = [one.tail(value, 0) for one, value in zip(found, z / spreads, strict=True)]
     named = [tuple(np.flatnonzero(groups[of]).tolist()) for of in tried.groups]
     words = list(zip(named, tried.weights, tried.starts, strict=True))
@@ -381,3 +385,19 @@ def test_the_largest_probability_is_that_of_one_hypothesis_after_another(leak, z
     each = [stats.t.sf(at, marks) if marks else stats.norm.sf(at) for at in beyond]
     found = ContaminationHypotheses(means, slopes, variances, 1e-3).tail(z, marks)
     assert found == pytest.approx(min(1.0, max(each) + 1e-3))
+
+
+LINES = st.tuples(st.integers(-9, 9), st.sampled_from([0.25, 0.5, 1.0]), st.sampled_from([0, 1, 3]))
+
+
+@given(st.lists(LINES, min_size=1, max_size=30), st.lists(st.floats(-30, 60), min_size=1))
+def test_the_hypotheses_that_are_kept_are_the_most_likely_at_every_z(lines, z_values):
+    moments = np.array(lines, dtype=float).T
+    kept = most_likely(moments)
+    assert {*zip(*kept, strict=True)} <= {*zip(*moments, strict=True)}
+
+    def highest(of, z):
+        return ((of[0] - of[1] * z) / np.sqrt(1 + of[2])).max()
+
+    for z in z_values:
+        assert highest(kept, z) == pytest.approx(highest(moments, z), abs=1e-7)
