@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import template
 from fedaudit.audit.inputs.clients import list_clients
@@ -128,7 +129,9 @@ def _client_reports(
 ) -> Iterator["Report"]:
     """Yield the reports of clients that are attacked about their own documents."""
     deployed = is_deployed(variant, folder)
-    for client in config.client_names if "*" in variant.clients else variant.clients:
+    clients = config.client_names if "*" in variant.clients else variant.clients
+    _check_corpora(variant, folder, clients, config.template)
+    for client in clients:
         for name, data in _data(folder, client, variant.corpora, config.template):
             target_client = client if deployed else None
             common = {**common, **_local_adapter_option(variant, folder, config, client)}
@@ -174,6 +177,21 @@ def _add_scope(where: Mapping[str, object], report: "Report") -> "Report":
         measurements=[replace(r, scope={**r.scope, **where}) for r in report.measurements],
         findings=[replace(f, id=f"{short}-{f.id}") for f in report.findings],
     )
+
+
+def _check_corpora(variant: Variant, folder: Path, clients: Sequence[str], form: str) -> None:
+    """Refuse a corpus that no client has records of: nothing would be measured."""
+    if not variant.corpora:
+        return
+    corpora = {
+        corpus_of(document)
+        for client in clients
+        for document in corpus.read(folder / f"data/{client}.jsonl", template(form))
+    }
+    for name in variant.corpora:
+        if name not in corpora:
+            error = unknown_name_error("corpus", name, corpora)
+            raise UsageError(f"variant {variant.name}: {error}")
 
 
 def _data(
