@@ -36,7 +36,7 @@ from attribution_tables import (
     kind_line,
     read_records,
 )
-from federations import ALL, LIMIT, Federation, federation
+from federations import ALL, LIMIT, SIGNAL, Federation, federation
 
 from fedaudit.attribution.decision.decision import verdicts
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
@@ -73,6 +73,9 @@ def scenarios() -> Iterator[Federation]:
     for signal in (7.0, 30.0):
         own = Federation(name="", signal=signal, spread=1.5)
         yield replace(own, name=f"own marks, linear, mean Z {signal:g}")
+    for signal in (SIGNAL, 30.0):
+        own = Federation(name="", clients=30, rounds=1, marked=5, marks=1, signal=signal)
+        yield replace(own, name=f"30 clients, one round, one mark of five, mean Z {signal:g}")
 
 
 def grid() -> Iterator[Federation]:

@@ -33,8 +33,8 @@ class GroupLeaks:
 
     marked: npt.NDArray[np.intp]
     """The clients that belong to some group."""
-    held: Array
-    """How much each estimate holds of their updates, (clients, marked)."""
+    shares: Array
+    """How much each estimate holds of every update, (clients, clients)."""
     amounts: Array
     """What it takes from each of them in proportion, (groups, clients, marked)."""
     in_proportion: Array
@@ -66,7 +66,7 @@ def leaks_of_groups(round_shares: RoundShares, strengths: Array, groups: Mask) -
     variances = np.where(in_proportion > at_once, chance, 1.0)
     return GroupLeaks(
         marked=marked,
-        held=held,
+        shares=round_shares.shares,
         amounts=amounts,
         in_proportion=in_proportion,
         chance=chance,

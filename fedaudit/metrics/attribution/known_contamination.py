@@ -218,15 +218,20 @@ def _spreads(rounds: Sequence[RoundShares], counted: npt.NDArray[np.bool_]) -> A
 def _leaks(of_groups: GroupLeaks, hypotheses: Hypotheses, at_once: Mask) -> tuple[Array, Array]:
     """Return what each estimate of a round takes under hypotheses, and the variances of that.
 
-    In proportion it is never below nothing, and of a booster no more than an answer at once.
+    In proportion it is never below nothing, and of a booster no more than an answer at once. A
+    hidden client's mark is taken to be as strong as the strongest.
     """
     groups, boosted = hypotheses.groups, np.flatnonzero((hypotheses.weights > 1).any(axis=1))
     gains = hypotheses.weights[boosted][:, of_groups.marked]
+    held = of_groups.shares[:, of_groups.marked]
     means, variances = of_groups.in_proportion[groups], of_groups.chance[groups]
     means[boosted] = np.einsum("hij,hj->hi", of_groups.amounts[groups[boosted]], gains)
-    variances[boosted] = np.minimum(np.square(gains) @ np.square(of_groups.held.T), 1.0)
-    means = np.clip(means, 0.0, of_groups.largest[groups])
+    variances[boosted] = np.minimum(np.square(gains) @ np.square(held.T), 1.0)
+    hidden = hypotheses.weights.copy()
+    hidden[:, of_groups.marked] = 0.0
+    largest = of_groups.largest[groups]
+    means = np.clip(means + hidden @ np.maximum(of_groups.shares.T, 0.0) * largest, 0.0, largest)
     return (
-        np.where(at_once, of_groups.largest[groups], means),
+        np.where(at_once, largest, means),
         np.where(at_once, of_groups.largest_variances[groups], variances * (means > 0)),
     )

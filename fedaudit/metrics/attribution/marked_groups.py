@@ -105,16 +105,11 @@ def known_candidates(
     strength: float,
     shares: Sequence[npt.NDArray[np.float64]],
 ) -> Group:
-    """Return the clients that may be marked where it is known what estimates hold, by round.
-
-    Where they are more than all groups of can be tried, those that show their mark: hidden ones are
-    then added to groups that hide them.
-    """
+    """Return the clients that may be marked where it is known what estimates hold, by round."""
     most = max((float(np.abs(matrix).max()) for matrix in shares), default=0.0)
     clients = max(map(len, shares), default=2)
-    strength *= min(1.0, HIDING_CLIENTS / max(1, clients - 1))
-    names = candidate_clients(shown, strength, most)
-    return names if len(names) <= MAX_ENUMERATED_CLIENTS else candidate_clients(shown, 0.0, most)
+    hiding = strength * min(1.0, HIDING_CLIENTS / max(1, clients - 1))
+    return candidate_clients(shown, hiding, most)
 
 
 def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:

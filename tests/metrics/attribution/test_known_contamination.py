@@ -261,8 +261,12 @@ def leak(one, who, group, weights, start, most):
         return max(amount, at_once), max(off, variance if amount > at_once else 0)
     most_of_all = max(amount, at_once)
     if gain > 1:
-        amount = min(sum(weights[x] * each[x] for x in group), most_of_all)
+        amount = sum(weights[x] * each[x] for x in group)
         variance = min(1.0, sum((weights[x] * held[x]) ** 2 for x in group))
+    hidden = [x for x in range(len(weights)) if weights[x] and x not in group]
+    amount += sum(max(held[x], 0.0) * most_of_all for x in hidden)
+    if gain > 1 or hidden:
+        amount = min(amount, most_of_all)
     return (amount, variance) if amount > 0 else (0.0, 0.0)
 
 

@@ -54,14 +54,6 @@ def test_many_others_hide_no_more_than_nine():
     assert known_candidates(table, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
 
 
-def test_of_too_many_only_those_that_show_their_mark():
-    once = {f"c{n:02}": shown(5.0, rounds=1) for n in range(9)} | {"x": shown(1.5, rounds=1)}
-    held = [np.zeros((10, 10))]
-    assert len(known_candidates(once, 0.9, held)) == 10
-    more = once | {"y": shown(1.4, rounds=1)}
-    assert len(known_candidates(more, 0.9, held)) == 9
-
-
 def test_groups_of_unknown_sets_are_nested():
     table = {"c": shown(9.0), "a": shown(14.0), "b": shown(9.0)}
     assert nested_groups(table, 0.64) == [("a",), ("a", "b"), ("a", "b", "c")]
