@@ -1,7 +1,7 @@
 """How often the attribution's decision flags somebody innocent, and how often somebody marked.
 
     python benchmarks/attribution_calibration.py [--known] [--federations 1000] [--jobs 1]
-        [--tau 4] [--grid] [--shared] [--only PART_OF_A_NAME] [--out FILE]
+        [--tau 4] [--grid] [--limits] [--shared] [--only PART_OF_A_NAME] [--out FILE]
 
 The federations are made up, see federations.py. A row has, in per cent: the federations in which
 somebody innocent is flagged by the decision, with the 95 % interval; the same by Z > 4 S alone;
@@ -10,7 +10,9 @@ in which a marked client is flagged by a mark that it has not; marked clients th
 their own.
 
 --shared asks for sets that a round's estimates share, in the kinds of equal weights and of the
-usual limit. --grid varies everything together: the size of the federation, S, rounds, weights and
+usual limit. --limits asks for what the decision takes for granted and a federation may not have:
+chance with heavier tails than the normal law, answers that scatter. --grid varies everything
+together: the size of the federation, S, rounds, weights and
 who takes part, in 648 kinds. It ends in a line for each law of answers, over all its kinds. --seed
 draws other federations: what was decided by trial was tried on seeds 7 and 9. OMP_NUM_THREADS=1
 keeps numpy from sharing small products among threads, which takes twice as long beside other work.
@@ -95,6 +97,18 @@ def grid() -> Iterator[Federation]:
                 present=present,
             )
         )
+
+
+def limits() -> Iterator[Federation]:
+    """Yield federations that have not what the decision takes for granted."""
+    for rounds in (1, 5):
+        for tails in (3, 5, 10):
+            name = f"nobody marked, chance is Student's t, {tails} degrees, {rounds} rounds"
+            yield Federation(name=name, marked=0, rounds=rounds, tails=tails)
+    for rounds in (1, 2, 5):
+        for scatter in (0.1, 0.2, 0.3):
+            name = f"own marks, from 0.4, each answer times 1 ± {scatter:g}, {rounds} rounds"
+            yield Federation(name=name, rounds=rounds, leak="0.4", scatter=scatter)
 
 
 def says(law: str) -> str:
@@ -196,14 +210,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--known", action="store_true", help="whoever decides knows the sets")
     parser.add_argument("--tau", type=float, default=THRESHOLD, help="in S")
-    parser.add_argument("--grid", action="store_true", help="everything varies together")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--grid", action="store_true", help="everything varies together")
+    which.add_argument("--limits", action="store_true", help="what is taken for granted fails")
     parser.add_argument(
         "--shared", action="store_true", help="a round's estimates share their sets"
     )
     parser.add_argument("--only", default="", help="a part of a kind's name")
     parser.add_argument("--out", type=Path, help="JSON lines; kinds in it are not run again")
     given = parser.parse_args()
-    kinds = [one for one in (grid() if given.grid else scenarios()) if given.only in one.name]
+    every = grid() if given.grid else limits() if given.limits else scenarios()
+    kinds = [one for one in every if given.only in one.name]
     if given.shared:
         kinds = [replace(one, shared=True) for one in kinds if not one.heavy and one.limit == LIMIT]
     run = {"known": given.known, "seed": given.seed, "federations": given.federations}

@@ -136,6 +136,15 @@ def grid_lines(tables: Mapping[str, Sequence[Record]]) -> Iterator[str]:
             yield from (f"| {SETS[sets]} | {clients} {line}" for line in group_lines(own))
 
 
+def limit_lines(known: Sequence[Record]) -> Iterator[str]:
+    """Yield a row for each kind that has not what the decision takes for granted."""
+    yield "| federation | somebody innocent is flagged | p up to 1 % | marked, found |"
+    yield "| --- | --: | --: | --: |"
+    for one in known:
+        cells = f"{percent(interval(one))} | {share(one['p_low'])} | {found(one)}"
+        yield f"| {one['kind']} | {cells} |"
+
+
 def adversary_line(one: Record) -> str:
     """Return the row of a client that hides."""
     return (
@@ -192,6 +201,7 @@ def page_with_tables(page: str, kept: Path) -> str:
         "other federations": other_federations(main["unknown"], main["known"]),
         "everything together": grid_lines(grid),
         "adversaries": adversaries(hiding["unknown"], hiding["known"]),
+        "limits": limit_lines(read_records(kept / "limits-known.jsonl")),
     }
     for name, lines in blocks.items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"

@@ -51,6 +51,10 @@ class Federation:
     spread: float = 1.0
     repeat: float = 0.0
     """The share of chance's variance that is the same in every round."""
+    tails: int = 0
+    """Degrees of freedom of Student's t that chance has in place of the normal law; 0: normal."""
+    scatter: float = 0.0
+    """The standard deviation of a factor of 1 by which an estimate answers more or less."""
     nulls: bool = True
     leak: str = "linear"
     signal: float = SIGNAL
@@ -80,7 +84,7 @@ def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[
     for at in range(one.marked):
         shown[at, at % one.marks] = 1.0 if at else one.scale
     shape = (one.clients, one.marks, 1 + (NULLS if one.nulls else 0))
-    common = rng.standard_normal(shape) * one.repeat**0.5
+    common = _chance(rng, one, shape) * one.repeat**0.5
     known: Shares = {}
     rounds = tuple(
         _round(
@@ -117,10 +121,13 @@ def _round(
     settings, coefficients = drawn(rng, one, size)
     shares = coefficients * weights[here] / weights[here][:, None]
     known[number] = share_table([names[at] for at in here.tolist()], shares)
-    luck = common[here] + rng.standard_normal(common[here].shape) * (1 - one.repeat) ** 0.5
+    luck = common[here] + _chance(rng, one, common[here].shape) * (1 - one.repeat) ** 0.5
     each = one.signal / one.rounds**0.5
     rows = one.spread * luck
-    rows[..., 0] += each * answer(shares @ shown[here], shown[here], one.leak)
+    answers = each * answer(shares @ shown[here], shown[here], one.leak)
+    if one.scatter:
+        answers *= 1 + one.scatter * rng.standard_normal(answers.shape)
+    rows[..., 0] += answers
     marks = [f"m{n}" for n in range(one.marks)]
     found = {
         names[at]: {mark: score(own) for mark, own in zip(marks, by_mark, strict=True)}
@@ -135,6 +142,13 @@ def _round(
         effective=dict.fromkeys(found, 1.0),
         **settings,
     )
+
+
+def _chance(rng: np.random.Generator, one: Federation, shape: tuple[int, ...]) -> np.ndarray:
+    """Return scores by chance, of standard deviation 1."""
+    if not one.tails:
+        return rng.standard_normal(shape)
+    return np.asarray(rng.standard_t(one.tails, shape) * ((one.tails - 2) / one.tails) ** 0.5)
 
 
 def drawn(

@@ -226,6 +226,12 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
             "show the mark; a test that answers at once from less than 0.35 of it may accuse "
             "somebody innocent more often"
         )
+    if decision.tests and max(len(t.rounds) for t in decision.tests) == 1:
+        yield (
+            "one round was scored: if answers scatter from estimate to estimate, an innocent "
+            "client may show more of a mark than the marked one does; score a second round before "
+            "anybody is accused"
+        )
 
 
 def report(

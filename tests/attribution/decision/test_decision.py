@@ -335,6 +335,12 @@ def test_the_limits_say_what_the_p_values_take_for_granted():
     assert "against 7 marks that nobody has" in taken
 
 
+def test_a_single_round_is_said_to_be_no_evidence():
+    once, twice = scores({"a": 9.0}), scores({"a": 9.0}, {"a": 9.0})
+    said = [" ".join(report.protocol_limits(decide(one))) for one in (once, twice)]
+    assert ["score a second round" in words for words in said] == [True, False]
+
+
 def emptied(made, number, *names):
     """Return scores of which those of some clients, or of "global", are of nothing in a round."""
     rounds = []
