@@ -48,7 +48,7 @@ from fedaudit.cli.canary import group as canary
 from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.dp import group as dp
-from fedaudit.cli.exit_handling import invoke_command, note_interrupts, was_interrupted
+from fedaudit.cli.exit_handling import interrupt_received, invoke_command, note_interrupts
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
@@ -201,7 +201,7 @@ def _run() -> int:
             if text := error.format_message():
                 _say(text)
             return int(error.exit_code)
-        return _report_interrupt() if was_interrupted() else _bug(error)
+        return _report_interrupt() if interrupt_received() else _bug(error)
 
 
 def _bug(error: Exception) -> int:

@@ -32,7 +32,7 @@ def note_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def was_interrupted() -> bool:
+def interrupt_received() -> bool:
     """Return whether Ctrl-C or SIGTERM came: native code may end in an error of its own for it."""
     return _stop_requested.is_set()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         RoundEvidence,
         TestResponse,
     )
-    from fedaudit.metrics.attribution.group_leaks import RoundShares
+    from fedaudit.metrics.attribution.group_contamination import MixedScores
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
     from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
 
@@ -66,17 +66,17 @@ def contamination_hypotheses(
 
     from fedaudit.metrics.attribution import known_contamination
     from fedaudit.metrics.attribution.contamination import TEST_RESPONSES
-    from fedaudit.metrics.attribution.hypotheses import hypotheses
+    from fedaudit.metrics.attribution.hypotheses import enumerate_hypotheses
     from fedaudit.metrics.attribution.marked_groups import (
         MAX_ENUMERATED_CLIENTS,
+        candidates_with_known_sets,
         enumerate_groups,
-        known_candidates,
     )
 
     names = list(shown)
     rounds = [_round_shares_of_mark(r, mark, shown, shares[r.round]) for r in scores.rounds]
     shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
-    candidates = known_candidates(shown, _strength(scores), shares_by_round)
+    candidates = candidates_with_known_sets(shown, _strength(scores), shares_by_round)
     groups = enumerate_groups(candidates)
     clients = known_contamination.ClientStatistics(
         z=np.array([evidence.z for evidence in shown.values()]),
@@ -85,7 +85,7 @@ def contamination_hypotheses(
     )
     members = np.array([[name in group for name in names] for group in groups])
     starts = [response.start for response in TEST_RESPONSES if response.start is not None]
-    tried = hypotheses(members, list(shown.values()), shares_by_round, present, starts)
+    tried = enumerate_hypotheses(members, list(shown.values()), shares_by_round, present, starts)
     leaks = known_contamination.contamination_hypotheses(rounds, clients, members, tried, error)
     for name, leak in zip(names, leaks, strict=True):
         yield name, leak, len(candidates) <= MAX_ENUMERATED_CLIENTS
@@ -96,11 +96,11 @@ def _round_shares_of_mark(
     mark: str,
     shown: "Mapping[str, MarkEvidence]",
     shares: Mapping[str, Mapping[str, float]],
-) -> "RoundShares":
+) -> "MixedScores":
     """Return what a round's estimates hold of each other, and how its clients show a mark."""
     import numpy as np
 
-    from fedaudit.metrics.attribution.group_leaks import RoundShares
+    from fedaudit.metrics.attribution.group_contamination import MixedScores
 
     here, start = round_scores.clients, round_scores.reference[mark]
     held, null = np.zeros((len(shown), len(shown))), np.zeros((len(shown), len(start.null)))
@@ -112,7 +112,7 @@ def _round_shares_of_mark(
             null[index] = np.subtract(here[target][mark].null, start.null)
             differences[index] = here[target][mark].z - start.z
             beyond[index] = _shown_score(round_scores, target, mark, evidence)
-    return RoundShares(
+    return MixedScores(
         shares=held,
         differences=differences,
         null=null,

@@ -7,8 +7,8 @@
   are known.
 * `exposure`: What a series of admissible sums gives away, although no single sum does (FedAttr,
   section 5).
-* `group_leaks`: What the estimates of a round take from each group of marked clients, where sets
-  are known.
+* `group_contamination`: What the estimates of a round take from each group of marked clients, where
+  sets are known.
 * `hypotheses`: Which clients are marked, by hypothesis, with a booster or a hidden client among
   them.
 * `known_contamination`: How much of clients' Z may come from marked clients in their estimates,

@@ -36,11 +36,11 @@ MAX_SHOWN_BESIDE_BOOSTER = 0.25
 """The same where the group has a booster, who hides much of everybody's mark in many rounds: a
 client that shows more is not hidden, it may be marked by what it shows."""
 BLOCK = 20_000
-"""Hypotheses that are in memory at a time, about."""
+"""GroupHypotheses that are in memory at a time, about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hypotheses:
+class GroupHypotheses:
     """Which clients are marked, by hypothesis."""
 
     groups: npt.NDArray[np.intp]
@@ -52,7 +52,7 @@ class Hypotheses:
     """The share of a mark from which tests may answer at once."""
 
     @property
-    def members(self) -> Mask:
+    def is_marked(self) -> Mask:
         """Return who is marked, (hypotheses, clients)."""
         return np.asarray(self.weights > 0)
 
@@ -60,19 +60,19 @@ class Hypotheses:
         """Return how many these are."""
         return len(self.groups)
 
-    def part(self, start: int, stop: int) -> "Hypotheses":
+    def slice_rows(self, start: int, stop: int) -> "GroupHypotheses":
         """Return some of them."""
         rows = slice(start, stop)
-        return Hypotheses(self.groups[rows], self.weights[rows], self.starts[rows])
+        return GroupHypotheses(self.groups[rows], self.weights[rows], self.starts[rows])
 
 
-def hypotheses(
+def enumerate_hypotheses(
     groups: Mask,
     evidence: Sequence[MarkEvidence],
     shares: Sequence[Array],
     present: Sequence[Mask],
     starts: Sequence[float],
-) -> Iterator[Hypotheses]:
+) -> Iterator[GroupHypotheses]:
     """Yield every group as it is and with each booster, and these with each hidden client.
 
     `groups` are of clients, (groups, clients), `evidence` is how each client shows the mark,
@@ -86,16 +86,18 @@ def hypotheses(
     hiding += [(boosted[0], start) for start in starts[1:]]
     rows = max(1, BLOCK // groups.shape[1])
     with_hidden = (
-        _with_hidden(block.part(first, first + rows), candidates, evidence, shares, present, start)
+        _with_hidden(
+            block.slice_rows(first, first + rows), candidates, evidence, shares, present, start
+        )
         for block, start in hiding
         for first in range(0, len(block), rows)
     )
     yield from _merged(chain(boosted, with_hidden))
 
 
-def _merged(pieces: Iterable[Hypotheses]) -> Iterator[Hypotheses]:
+def _merged(pieces: Iterable[GroupHypotheses]) -> Iterator[GroupHypotheses]:
     """Yield hypotheses in blocks: as many together as there is room for."""
-    block: list[Hypotheses] = []
+    block: list[GroupHypotheses] = []
     for piece in pieces:
         if block and sum(map(len, block)) + len(piece) > BLOCK:
             yield _concatenated(block)
@@ -104,8 +106,8 @@ def _merged(pieces: Iterable[Hypotheses]) -> Iterator[Hypotheses]:
     yield _concatenated(block)
 
 
-def _concatenated(pieces: Sequence[Hypotheses]) -> Hypotheses:
-    return Hypotheses(
+def _concatenated(pieces: Sequence[GroupHypotheses]) -> GroupHypotheses:
+    return GroupHypotheses(
         groups=np.concatenate([piece.groups for piece in pieces]),
         weights=np.concatenate([piece.weights for piece in pieces]),
         starts=np.concatenate([piece.starts for piece in pieces]),
@@ -114,10 +116,12 @@ def _concatenated(pieces: Sequence[Hypotheses]) -> Hypotheses:
 
 def _boosted_groups(
     groups: Mask, evidence: Sequence[MarkEvidence], start: float
-) -> Iterator[Hypotheses]:
+) -> Iterator[GroupHypotheses]:
     """Yield all groups as they are, then those with each booster and each gain."""
     everybody = np.arange(len(evidence))
-    yield Hypotheses(np.arange(len(groups)), groups.astype(np.float64), np.full(len(groups), start))
+    yield GroupHypotheses(
+        np.arange(len(groups)), groups.astype(np.float64), np.full(len(groups), start)
+    )
     highest = max((mark.z for mark in evidence), default=0.0)
     for client, mark in enumerate(evidence):
         near = mark.z + BOOSTED_MARGIN * mark.spread >= highest
@@ -125,19 +129,19 @@ def _boosted_groups(
         if near and mark.deviations > MIN_BOOSTED_Z and len(having):
             for gain in GAINS:
                 gains = np.where(everybody == client, gain, 1.0)
-                yield Hypotheses(
+                yield GroupHypotheses(
                     having, np.where(groups[having], gains, 0.0), np.full(len(having), start)
                 )
 
 
 def _with_hidden(
-    block: Hypotheses,
+    block: GroupHypotheses,
     candidates: Mask,
     evidence: Sequence[MarkEvidence],
     shares: Sequence[Array],
     present: Sequence[Mask],
     start: float,
-) -> Hypotheses:
+) -> GroupHypotheses:
     """Return hypotheses with one more client each, whose mark the group hides.
 
     On average over rounds its estimates show no more than `MAX_SHOWN` of a mark, where too little
@@ -160,4 +164,4 @@ def _with_hidden(
     rows, clients = np.nonzero(possible & ~candidates)
     weights = block.weights[rows]
     weights[np.arange(len(rows)), clients] = 1.0
-    return Hypotheses(block.groups[rows], weights, np.full(len(rows), start))
+    return GroupHypotheses(block.groups[rows], weights, np.full(len(rows), start))

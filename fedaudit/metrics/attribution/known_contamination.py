@@ -14,8 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import stouffer
-from fedaudit.metrics.attribution.group_leaks import GroupLeaks, RoundShares, leaks_of_groups
-from fedaudit.metrics.attribution.hypotheses import CLOSE, Hypotheses
+from fedaudit.metrics.attribution.group_contamination import (
+    GroupContamination,
+    MixedScores,
+    contamination_by_group,
+)
+from fedaudit.metrics.attribution.hypotheses import CLOSE, GroupHypotheses
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -58,10 +62,10 @@ class ClientStatistics:
 
 
 def contamination_hypotheses(
-    rounds: Sequence[RoundShares],
+    rounds: Sequence[MixedScores],
     clients: ClientStatistics,
     groups: Mask,
-    blocks: Iterable[Hypotheses],
+    blocks: Iterable[GroupHypotheses],
     error: float,
 ) -> list[ContaminationHypotheses]:
     """Return what each client's Z takes from the others under one mark.
@@ -73,19 +77,21 @@ def contamination_hypotheses(
     """
     took = np.sum([round_shares.present for round_shares in rounds], axis=0)
     strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
-    group_leaks = [leaks_of_groups(round_shares, strengths, groups) for round_shares in rounds]
+    group_leaks = [
+        contamination_by_group(round_shares, strengths, groups) for round_shares in rounds
+    ]
     # Chance alone is tried whatever is possible.
     by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.null_marks]
     for block in blocks:
         moments = np.array(_moments(rounds, clients, group_leaks, block))
-        unexplained = _unexplained(moments, clients, group_leaks[0].marked, block.members, error)
+        unexplained = _unexplained(moments, clients, group_leaks[0].marked, block.is_marked, error)
         count = unexplained.sum(axis=1)
         for client, likely in enumerate(by_client):
-            possible = ~block.members[:, client] & (count == unexplained[:, client])
-            likely.append(most_likely(moments[:, possible, client]))
+            possible = ~block.is_marked[:, client] & (count == unexplained[:, client])
+            likely.append(upper_envelope(moments[:, possible, client]))
     leaks = []
     for likely in by_client:
-        means, slopes, variances = most_likely(np.concatenate(likely, axis=1))
+        means, slopes, variances = upper_envelope(np.concatenate(likely, axis=1))
         leaks.append(ContaminationHypotheses(means, slopes, variances, error))
     return leaks
 
@@ -108,7 +114,7 @@ def _unexplained(
     return unexplained
 
 
-def most_likely(moments: Array) -> Array:
+def upper_envelope(moments: Array) -> Array:
     """Return the hypotheses under which some Z is most likely, of (3, hypotheses).
 
     By how much a leak exceeds Z falls in proportion to Z, so these are the upper envelope of lines:
@@ -118,16 +124,16 @@ def most_likely(moments: Array) -> Array:
         return moments
     heights, slopes = moments[:2] / np.sqrt(1 + moments[2])
 
-    def highest(z: float) -> int:
+    def argmax_at(z: float) -> int:
         return int(np.argmax(heights - slopes * z))
 
-    envelope, open_ends = set[int](), [(highest(-FARTHEST), highest(FARTHEST))]
+    envelope, open_ends = set[int](), [(argmax_at(-FARTHEST), argmax_at(FARTHEST))]
     while open_ends:
         left, right = open_ends.pop()
         envelope |= {left, right}
         if slopes[left] > slopes[right]:
             z = float((heights[left] - heights[right]) / (slopes[left] - slopes[right]))
-            between = highest(z)
+            between = argmax_at(z)
             if heights[between] - slopes[between] * z > heights[left] - slopes[left] * z + CLOSE:
                 open_ends += [(left, between), (between, right)]
     return moments[:, sorted(envelope)]
@@ -163,10 +169,10 @@ def _quantile(probability: float, marks: int) -> float:
 
 
 def _moments(
-    rounds: Sequence[RoundShares],
+    rounds: Sequence[MixedScores],
     clients: ClientStatistics,
-    group_leaks: Sequence[GroupLeaks],
-    hypotheses: Hypotheses,
+    group_leaks: Sequence[GroupContamination],
+    hypotheses: GroupHypotheses,
 ) -> tuple[Array, Array, Array]:
     """Return means, slopes and variances as `ContaminationHypotheses` has them, for all clients.
 
@@ -193,12 +199,12 @@ def _moments(
     return means, slopes, variances / count
 
 
-def _answers_at_once(shares: Array, hypotheses: Hypotheses) -> Mask:
+def _answers_at_once(shares: Array, hypotheses: GroupHypotheses) -> Mask:
     """Return which estimates of a round hold enough for that, (hypotheses, clients)."""
     return np.asarray(hypotheses.weights @ shares.T >= hypotheses.starts[:, None] - CLOSE)
 
 
-def _spreads(rounds: Sequence[RoundShares], counted: npt.NDArray[np.bool_]) -> Array:
+def _spreads(rounds: Sequence[MixedScores], counted: npt.NDArray[np.bool_]) -> Array:
     """Return the standard deviations by chance of Z over some rounds, (hypotheses, clients).
 
     They are those of the null marks over the same rounds, and at least 1. `counted` are these
@@ -215,7 +221,9 @@ def _spreads(rounds: Sequence[RoundShares], counted: npt.NDArray[np.bool_]) -> A
     return np.asarray(np.sqrt(np.maximum(squares, 1.0)))
 
 
-def _leaks(of_groups: GroupLeaks, hypotheses: Hypotheses, at_once: Mask) -> tuple[Array, Array]:
+def _leaks(
+    of_groups: GroupContamination, hypotheses: GroupHypotheses, at_once: Mask
+) -> tuple[Array, Array]:
     """Return what each estimate of a round takes under hypotheses, and the variances of that.
 
     In proportion it is never below nothing, and of a booster no more than an answer at once. A

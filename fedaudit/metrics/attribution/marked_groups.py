@@ -100,7 +100,7 @@ def _may_be_marked(
     return evidence.deviations > least_deviations and evidence.largest >= least
 
 
-def known_candidates(
+def candidates_with_known_sets(
     shown: Mapping[str, MarkEvidence],
     strength: float,
     shares: Sequence[npt.NDArray[np.float64]],

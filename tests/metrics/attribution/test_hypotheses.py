@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import hypotheses as module
-from fedaudit.metrics.attribution.hypotheses import GAINS, hypotheses
+from fedaudit.metrics.attribution.hypotheses import GAINS, enumerate_hypotheses
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
 
@@ -15,7 +15,7 @@ def groups_of(count, among):
 
 def hidden(shares, present, groups, evidence, start=0.5):
     """Return who is hidden, (group, client) each, where nobody boosts."""
-    [tried] = hypotheses(groups, evidence, shares, present, [start])
+    [tried] = enumerate_hypotheses(groups, evidence, shares, present, [start])
     found = []
     for group, weights, own_start in zip(tried.groups, tried.weights, tried.starts, strict=True):
         more = np.flatnonzero((weights > 0) & ~groups[group])
@@ -48,7 +48,7 @@ def test_boosters_by_hand():
     # a and b show 10 and 7, within three standard deviations; c shows 6.9.
     evidence = [MarkEvidence(z, 1.0, 1) for z in (10.0, 7.0, 6.9)]
     groups, seen = groups_of(3, (0, 1, 2)), np.ones(3, bool)
-    [tried] = hypotheses(groups, evidence, [np.zeros((3, 3))], [seen], [0.35])
+    [tried] = enumerate_hypotheses(groups, evidence, [np.zeros((3, 3))], [seen], [0.35])
     boosted = tried.weights[(tried.weights > 1).any(axis=1)].tolist()
     # Each in the four groups that it belongs to, with either gain.
     assert len(boosted) == 2 * 4 * len(GAINS)
@@ -57,7 +57,7 @@ def test_boosters_by_hand():
     assert not any(weights[2] > 1 for weights in boosted)
     # Nobody is taken for one whose Z is within four standard deviations.
     faint = [MarkEvidence(z, 2.0, 1) for z in (8.0, 7.0, 6.9)]
-    [tried] = hypotheses(groups, faint, [np.zeros((3, 3))], [seen], [0.35])
+    [tried] = enumerate_hypotheses(groups, faint, [np.zeros((3, 3))], [seen], [0.35])
     assert tried.weights.tolist() == groups.astype(float).tolist()
 
 
@@ -67,11 +67,11 @@ def test_a_booster_hides_more():
     held = np.array([[0, 0, 0], [-0.2, 0, 0], [0, 0, 0]])
     shares, seen = [held, held, -held], [np.ones(3, bool)] * 3
     evidence = [MarkEvidence(z, 1.0, 3) for z in (10.0, 0.0, 0.0)]
-    [tried] = hypotheses(groups_of(3, (0,)), evidence, shares, seen, [0.5])
+    [tried] = enumerate_hypotheses(groups_of(3, (0,)), evidence, shares, seen, [0.5])
     assert not (tried.weights[:, 1] > 0).any()  # a third is more than a quarter
     shares, seen = [held] * 4 + [-held], [np.ones(3, bool)] * 5
     evidence = [MarkEvidence(z, 1.0, 5) for z in (10.0, 0.0, 0.0)]
-    [tried] = hypotheses(groups_of(3, (0,)), evidence, shares, seen, [0.5])
+    [tried] = enumerate_hypotheses(groups_of(3, (0,)), evidence, shares, seen, [0.5])
     assert tried.weights[tried.weights[:, 1] > 0].tolist() == [[3.0, 1.0, 0.0], [10.0, 1.0, 0.0]]
 
 
@@ -83,7 +83,7 @@ def test_tests_that_answer_late_show_less():
     assert hidden([shares], [seen], groups, evidence, 0.5) == []
     assert hidden([shares], [seen], groups, evidence, 0.75) == [(1, 1)]
     # Who boosts is tried with the least start alone, and so are all without a hidden client.
-    [tried] = hypotheses(groups, evidence, [shares], [seen], [0.5, 0.75])
+    [tried] = enumerate_hypotheses(groups, evidence, [shares], [seen], [0.5, 0.75])
     late = tried.starts == 0.75
     assert tried.weights[late].tolist() == [[1.0, 1.0]]
 
@@ -136,14 +136,14 @@ def test_against_plain_words(seed, count, start):
             least = 0.5 * mean * max(one.mean for one in evidence)
             if mean <= limit + 1e-12 and may / took[who] ** 0.5 >= least:
                 slow.append(np.where(np.arange(6) == who, 1.0, weights).tolist())
-    [tried] = hypotheses(groups, evidence, shares, present, [start])
+    [tried] = enumerate_hypotheses(groups, evidence, shares, present, [start])
     assert sorted(tried.weights.tolist()) == sorted(slow)
-    assert (tried.members == (tried.weights > 0)).all()
+    assert (tried.is_marked == (tried.weights > 0)).all()
 
 
 def test_nobody_shows_anything():
     nobody, seen = [MarkEvidence(0.0, 1.0, 1)] * 2, np.ones(2, bool)
-    [tried] = hypotheses(groups_of(2, ()), nobody, [np.zeros((2, 2))], [seen], [0.5])
+    [tried] = enumerate_hypotheses(groups_of(2, ()), nobody, [np.zeros((2, 2))], [seen], [0.5])
     assert tried.weights.tolist() == [[0.0, 0.0]]
 
 
@@ -152,9 +152,9 @@ def test_in_blocks_they_are_the_same(monkeypatch):
     shares = [rng.choice([-0.4, 0.0, 0.2], size=(6, 6)) for _ in range(2)]
     evidence = [MarkEvidence(z, 1.0, 2) for z in (9.0, 8.0, 7.0, 0.0, 0.0, 0.0)]
     given_ = (groups_of(6, (0, 1, 2)), evidence, shares, [np.ones(6, bool)] * 2, [0.35, 0.75])
-    [whole] = hypotheses(*given_)
+    [whole] = enumerate_hypotheses(*given_)
     monkeypatch.setattr(module, "BLOCK", 12)
-    blocks = list(hypotheses(*given_))
+    blocks = list(enumerate_hypotheses(*given_))
     assert [len(one) <= 12 for one in blocks] == [True] * 4
     assert np.concatenate([one.weights for one in blocks]).tolist() == whole.weights.tolist()
     assert np.concatenate([one.starts for one in blocks]).tolist() == whole.starts.tolist()

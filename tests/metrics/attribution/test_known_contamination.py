@@ -9,13 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.metrics.attribution.group_leaks import RoundShares
-from fedaudit.metrics.attribution.hypotheses import Hypotheses, hypotheses
+from fedaudit.metrics.attribution.group_contamination import MixedScores
+from fedaudit.metrics.attribution.hypotheses import GroupHypotheses, enumerate_hypotheses
 from fedaudit.metrics.attribution.known_contamination import (
     ClientStatistics,
     ContaminationHypotheses,
     contamination_hypotheses,
-    most_likely,
+    upper_envelope,
 )
 from fedaudit.metrics.attribution.marked_groups import MarkEvidence, enumerate_groups
 
@@ -42,7 +42,7 @@ def as_they_are(groups, more=()):
         weights.append(np.where(np.arange(groups.shape[1]) == who, weight, groups[group]))
     starts = [START] * len(groups) + [start for *_, start in more]
     of = [*range(len(groups)), *(group for group, *_ in more)]
-    return Hypotheses(np.array(of), np.array(weights), np.array(starts))
+    return GroupHypotheses(np.array(of), np.array(weights), np.array(starts))
 
 
 def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, more=()):
@@ -57,7 +57,7 @@ def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, more=()):
 
 def one_round(shares, scores, null=None):
     scores = np.array(scores, dtype=float)
-    return RoundShares(
+    return MixedScores(
         shares=np.array(shares, dtype=float),
         differences=scores,
         null=np.zeros((len(scores), 0)) if null is None else np.array(null, dtype=float),
@@ -289,7 +289,7 @@ def drawn(seed, count, clients, marks=3):
         here = np.outer(present, present) * (1 - np.eye(clients))
         scores = rng.choice([0.0, 2.0, 5.0, 9.0], size=clients) * present
         rounds.append(
-            RoundShares(
+            MixedScores(
                 shares=rng.choice([-0.4, -0.2, 0.0, 0.2, 0.4], size=(clients, clients)) * here,
                 differences=scores - rng.choice([0.0, 1.0], size=clients) * present,
                 null=rng.normal(0, 2, size=(clients, marks)) * present[:, None],
@@ -335,7 +335,7 @@ def test_against_plain_words(seed, number, marks, error, more, cut):
     ]
     tried = as_they_are(groups, more)
     clients = ClientStatistics(z=z, spreads=spreads, null_marks=[0] * 5)
-    blocks = [tried.part(0, cut), tried.part(cut, len(tried))]
+    blocks = [tried.slice_rows(0, cut), tried.slice_rows(cut, len(tried))]
     found = contamination_hypotheses(rounds, clients, groups, blocks, error)
     p = [one.tail(value, 0) for one, value in zip(found, z / spreads, strict=True)]
     named = [tuple(np.flatnonzero(groups[of]).tolist()) for of in tried.groups]
@@ -353,7 +353,7 @@ def test_a_marked_client_that_two_others_hide():
     assert quiet[3].tail(10.0, 0) < 1e-3  # 0.2 of a is too little: accused
     groups = groups_of(4, among=(0, 1, 3))
     evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
-    tried = hypotheses(groups, evidence, [np.array(shares)], [np.ones(4, bool)], [START])
+    tried = enumerate_hypotheses(groups, evidence, [np.array(shares)], [np.ones(4, bool)], [START])
     found = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, more=tried)
     assert found[3].tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
     # a and b hold nothing of anybody: they are as sure as before.
@@ -397,7 +397,7 @@ LINES = st.tuples(st.integers(-9, 9), st.sampled_from([0.25, 0.5, 1.0]), st.samp
 @given(st.lists(LINES, min_size=1, max_size=30), st.lists(st.floats(-30, 60), min_size=1))
 def test_the_hypotheses_that_are_kept_are_the_most_likely_at_every_z(lines, z_values):
     moments = np.array(lines, dtype=float).T
-    kept = most_likely(moments)
+    kept = upper_envelope(moments)
     assert {*zip(*kept, strict=True)} <= {*zip(*moments, strict=True)}
 
     def highest(of, z):

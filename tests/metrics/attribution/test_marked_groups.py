@@ -9,8 +9,8 @@ from fedaudit.metrics.attribution import marked_groups
 from fedaudit.metrics.attribution.marked_groups import (
     MarkEvidence,
     candidate_clients,
+    candidates_with_known_sets,
     enumerate_groups,
-    known_candidates,
     nested_groups,
 )
 
@@ -45,13 +45,13 @@ def test_many_others_hide_no_more_than_nine():
     # the strongest's 14, and half of two deviations more.
     table = {"a": shown(14.0), "b": shown(6.0), "c": shown(4.0), "d": shown(1.5)}
     assert candidate_clients(table, 1.6) == ("a", "b", "c", "d")
-    assert known_candidates(table, 1.6, [np.zeros((10, 10))]) == ("a", "b", "c", "d")
+    assert candidates_with_known_sets(table, 1.6, [np.zeros((10, 10))]) == ("a", "b", "c", "d")
     # Of 45 others' leak nine make a fifth: 1 - 1.25 * 0.28, more than a half.
-    assert known_candidates(table, 1.6, [np.zeros((46, 46))]) == ("a", "b")
+    assert candidates_with_known_sets(table, 1.6, [np.zeros((46, 46))]) == ("a", "b")
     # An estimate that holds twice an update shows it twice.
     twice = np.zeros((46, 46))
     twice[0, 1] = -2.0
-    assert known_candidates(table, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
+    assert candidates_with_known_sets(table, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
 
 
 def test_groups_of_unknown_sets_are_nested():

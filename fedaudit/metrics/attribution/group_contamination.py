@@ -13,7 +13,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class RoundShares:
+class MixedScores:
     """One round of a federation, for one mark; clients that took no part hold and show nothing."""
 
     shares: Array
@@ -28,7 +28,7 @@ class RoundShares:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLeaks:
+class GroupContamination:
     """What scores of one round take from each group, and its variances in chance's."""
 
     marked: npt.NDArray[np.intp]
@@ -45,7 +45,9 @@ class GroupLeaks:
     largest_variances: Array
 
 
-def leaks_of_groups(round_shares: RoundShares, strengths: Array, groups: Mask) -> GroupLeaks:
+def contamination_by_group(
+    round_shares: MixedScores, strengths: Array, groups: Mask
+) -> GroupContamination:
     """Return what each estimate of a round takes from each group, (groups, clients).
 
     `strengths` are what clients show on average over all rounds.
@@ -64,7 +66,7 @@ def leaks_of_groups(round_shares: RoundShares, strengths: Array, groups: Mask) -
     )
     in_proportion = amounts.sum(axis=2)
     variances = np.where(in_proportion > at_once, chance, 1.0)
-    return GroupLeaks(
+    return GroupContamination(
         marked=marked,
         shares=round_shares.shares,
         amounts=amounts,
@@ -76,7 +78,7 @@ def leaks_of_groups(round_shares: RoundShares, strengths: Array, groups: Mask) -
 
 
 def _answers(
-    round_shares: RoundShares, strengths: Array, unmixed: UnmixedScores, groups: Mask
+    round_shares: MixedScores, strengths: Array, unmixed: UnmixedScores, groups: Mask
 ) -> tuple[Array, Array]:
     """Return answers at once, and their variances: like the member that shows most over all rounds.
 
