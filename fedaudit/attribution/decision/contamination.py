@@ -8,13 +8,10 @@ from fedaudit.attribution.decision.mixtures import coefficient_distribution, oth
 from fedaudit.attribution.scores import RoundScores, Scores
 
 if TYPE_CHECKING:
-    from fedaudit.metrics.attribution.contamination import (
-        LeakDistribution,
-        RoundEvidence,
-        TestResponse,
-    )
+    from fedaudit.metrics.attribution.contamination import RoundEvidence, TestResponse
     from fedaudit.metrics.attribution.group_contamination import MixedScores
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
+    from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
     from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
 
 Pair = tuple[str, str]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.metrics.attribution.contamination import LeakDistribution
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
+    from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
     from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
 

@@ -13,6 +13,7 @@
   them.
 * `known_contamination`: How much of clients' Z may come from marked clients in their estimates,
   where sets are known.
+* `leak_distribution`: The distribution of what a Z takes from other clients' marks, on a grid.
 * `marked_groups`: Which clients may be the ones that trained on a mark.
 * `mixture`: What is known of how much of other clients' updates an estimate holds: draws of such
   shares.

@@ -9,33 +9,36 @@ enough of it. All of `TEST_RESPONSES` are tried. docs/estimator.md has the deriv
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics.attribution import stouffer
 from fedaudit.metrics.attribution.hypotheses import CLOSE
+from fedaudit.metrics.attribution.leak_distribution import (
+    ERROR_REACH,
+    LEAST_ERROR,
+    NO_LEAK,
+    NOTHING,
+    STEPS,
+    LeakDistribution,
+    RoundLeak,
+    histogram,
+    mix,
+    round_error,
+)
 from fedaudit.metrics.attribution.mixture import Mixture
 
 Array = npt.NDArray[np.float64]
 
-STEPS = 8
-"""Steps of the grid of Z, for each standard deviation by chance."""
 FARTHEST = 2_000
 """Standard deviations at which a round's leak ends on the grid: no score is as far (`scores`)."""
 ERROR_GROUPS = 6
 """Groups of draws whose errors are told apart."""
-ERROR_REACH = 4
-"""Standard deviations at which a normal error ends."""
-LEAST_ERROR = 0.5
-"""An error of fewer steps of the grid makes no difference."""
-DIRECT = 10**7
-"""Products above which a sum's distribution is by Fourier transform."""
-
-Leak = tuple[int, Array]
-"""The first step of a grid, and the probabilities from there on."""
+HIDDEN_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+"""Shares of its mark that every member of a group may hide, where there is a single round."""
+LEAST_HIDING_CHANCE = 0.1
+"""That all of a group hide a share of their mark counts where it is at least as likely as this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,39 +83,6 @@ class RoundEvidence:
     counts as a mark."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeakDistribution:
-    """The probabilities of what Z takes from others, on a grid: (first + k) / STEPS deviations."""
-
-    first: int
-    probabilities: Array
-
-    @property
-    def values(self) -> Array:
-        """Return the grid, in standard deviations by chance."""
-        return (self.first + np.arange(len(self.probabilities))) / STEPS
-
-    def plus(self, first: int, probabilities: Array) -> "LeakDistribution":
-        """Return the distribution with one more round, whose leak has these probabilities."""
-        if len(probabilities) == 1:
-            return LeakDistribution(self.first + first, self.probabilities)
-        return LeakDistribution(self.first + first, _convolved(self.probabilities, probabilities))
-
-    def tail(self, deviations: float, marks: int) -> float:
-        """Return P(chance plus this leak >= so many standard deviations), never 0.
-
-        Chance is Student's t with `marks` degrees of freedom, standard normal without any.
-        """
-        from scipy.special import ndtr, stdtr
-
-        beyond = self.values - deviations
-        tails = stdtr(marks, beyond) if marks else ndtr(beyond)
-        return min(1.0, max(float(self.probabilities @ tails), stouffer.SMALLEST))
-
-
-NOTHING = LeakDistribution(0, np.ones(1))
-
-
 def leak_distributions(
     mixtures: Sequence[Mixture],
     marks: Sequence[Sequence[RoundEvidence]],
@@ -146,7 +116,8 @@ def _mark_distributions(
     for mixture, shown in zip(mixtures, rounds, strict=True):
         if not shown.scores.any():
             continue
-        leaks = list(_leaks(mixture.draws(), shown, scale, error, responses))
+        hidden = hiding_chances(mixture, shown.groups, single_round=len(mixtures) == 1)
+        leaks = list(_leaks(mixture.draws(), shown, hidden, scale, error, responses))
         distributions = [
             distribution.plus(*leak)
             for distribution, leak in zip(
@@ -159,16 +130,18 @@ def _mark_distributions(
 def _leaks(
     draws: Array,
     shown: RoundEvidence,
+    hidden: Array,
     scale: float,
     error: float,
     responses: Sequence[TestResponse],
-) -> Iterator[Leak]:
+) -> Iterator[RoundLeak]:
     """Yield the distribution of one round's leak under each of the responses, and of the groups.
 
+    `hidden` is by group how likely its members hide each of `HIDDEN_SHARES` of their mark.
     `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
     """
     end = float(FARTHEST * STEPS)
-    most = float(np.rint(min(shown.scores.max() * scale, end)))
+    strongest = float(shown.scores.max()) * scale
     draws = np.clip(draws, -end, end)  # of masks beyond measure, squares overflow
     # What others show may come from one of them: in proportion, all count or one alone.
     sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
@@ -185,83 +158,75 @@ def _leaks(
                     np.maximum(amount, response.minimum), np.where(counts, off_by, 0.0)
                 )
         else:
-            for share in shares.T:
-                reached = share >= response.start - CLOSE
-                yield _at_once(np.maximum(steps[reached], most), len(steps), largest_error)
+            for share, chances in zip(shares.T, hidden, strict=True):
+                reached = steps[share >= response.start - CLOSE]
+                yield _at_once(reached, len(steps), strongest, largest_error, chances)
 
 
-def _counted(responses: Array) -> Leak:
-    whole = responses.astype(np.int64)
-    first = int(whole.min())
-    return first, np.bincount(whole - first) / len(responses)
+def hiding_chances(mixture: Mixture, groups: Array, *, single_round: bool) -> Array:
+    """Return how likely all members of each group hide each of `HIDDEN_SHARES` of their mark.
+
+    Their estimates hold each other's updates, with negative coefficients as well. Over several
+    rounds that evens out: nothing is hidden there. Of shape (groups, shares), rows sum to 1.
+    """
+    chances = np.zeros((len(groups), len(HIDDEN_SHARES)))
+    chances[:, 0] = 1.0
+    if not single_round:
+        return chances
+    draws, weights = mixture.draws(), np.array(mixture.weights)
+    half_step = (HIDDEN_SHARES[1] - HIDDEN_SHARES[0]) / 2
+    for row, group in zip(chances, groups, strict=True):
+        members = np.flatnonzero(group)
+        if len(members) < 2:
+            continue
+        held = draws[:, members]
+        hidden = (held - held.sum(axis=1, keepdims=True)) / weights[members]
+        at_least = np.array(
+            [np.prod((hidden >= h - half_step).mean(axis=0)) for h in HIDDEN_SHARES]
+        )
+        at_least[at_least < LEAST_HIDING_CHANCE] = 0.0
+        at_least[0] = 1.0
+        row[:] = at_least - np.append(at_least[1:], 0.0)
+    return chances
 
 
-def _in_proportion(responses: Array, deviations: Array) -> Leak:
+def _in_proportion(responses: Array, deviations: Array) -> RoundLeak:
     """Return the distribution of answers that are off by an error of their own.
 
     An estimate that holds an update more than once is off by more than its score. Draws of about
     the same error are taken together, with the largest of theirs.
     """
     if deviations.max(initial=0.0) < LEAST_ERROR:
-        return _counted(responses)
+        return histogram(responses)
     order = np.argsort(deviations, kind="stable")
-    return _mixed(
+    return mix(
         [
-            (_counted(responses[rows]), _rounded(deviations[rows[-1]]), len(rows) / len(responses))
+            (
+                histogram(responses[rows]),
+                round_error(deviations[rows[-1]]),
+                len(rows) / len(responses),
+            )
             for rows in np.array_split(order, ERROR_GROUPS)
             if len(rows)
         ]
     )
 
 
-def _at_once(responses: Array, count: int, error: float) -> Leak:
+def _at_once(
+    responses: Array, count: int, strongest: float, error: float, hidden: Array
+) -> RoundLeak:
     """Return the distribution where some of `count` designs answer at once, and the others nothing.
 
-    What the marked client shows is measured, and off by chance.
+    They answer like the marked client that shows most, which may hide a share of its mark (by
+    `hidden`, how likely each of `HIDDEN_SHARES`). What it shows is off by chance.
     """
     if not len(responses):
-        return 0, np.ones(1)
-    share = len(responses) / count
-    return _mixed(
-        [(_counted(responses), round(error, 3), share), ((0, np.ones(1)), 0.0, 1 - share)]
-    )
-
-
-def _mixed(parts: Sequence[tuple[Leak, float, float]]) -> Leak:
-    """Return a mixture: distributions, each off by a normal error of so many steps, by weight."""
-    kernels = [_kernel(error) for _, error, _ in parts]
-    low = min(
-        first - len(kernel) // 2 for ((first, _), _, _), kernel in zip(parts, kernels, strict=True)
-    )
-    sums = [
-        (first - len(kernel) // 2 - low, weight * _convolved(own, kernel))
-        for ((first, own), _, weight), kernel in zip(parts, kernels, strict=True)
-    ]
-    distribution = np.zeros(max(start + len(own) for start, own in sums))
-    for start, own in sums:
-        distribution[start : start + len(own)] += own
-    return low, distribution
-
-
-def _convolved(first: Array, second: Array) -> Array:
-    """Return the probabilities of a sum; of long distributions, to 1e-16 each."""
-    if len(first) * len(second) <= DIRECT:
-        return np.convolve(first, second)
-    from scipy.signal import fftconvolve
-
-    return np.asarray(np.maximum(fftconvolve(first, second), 0.0))
-
-
-def _rounded(deviation: float) -> float:
-    """Return an error of which few are told apart, so that what it makes is kept: 1 % at most."""
-    return float(f"{deviation:.2g}") if deviation >= LEAST_ERROR else 0.0
-
-
-@lru_cache(maxsize=1024)
-def _kernel(deviation: float) -> Array:
-    """Return the probabilities of a normal error of so many steps, in order."""
-    if deviation <= 0:
-        return np.ones(1)
-    reach = ceil(ERROR_REACH * deviation)
-    weights = np.exp(-0.5 * np.square(np.arange(-reach, reach + 1) / deviation))
-    return np.asarray(weights / weights.sum())
+        return NO_LEAK
+    answering = len(responses) / count
+    parts = [(NO_LEAK, 0.0, 1 - answering)]
+    for share, chance in zip(HIDDEN_SHARES, hidden.tolist(), strict=True):
+        if chance:
+            mark = np.rint(min(strongest / (1 - share), float(FARTHEST * STEPS)))
+            leak = histogram(np.maximum(responses, mark))
+            parts.append((leak, round(error / (1 - share), 3), answering * chance))
+    return mix(parts)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution import contamination, mixture, subset_design
+from fedaudit.metrics.attribution import contamination, leak_distribution, mixture, subset_design
 from fedaudit.metrics.attribution.contamination import (
     TEST_RESPONSES,
-    LeakDistribution,
     RoundEvidence,
     leak_distributions,
 )
+from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
 from fedaudit.metrics.attribution.mixture import Mixture
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
@@ -80,24 +80,34 @@ def test_an_answer_at_once_by_hand():
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
 
 
-def answered(distribution, held, shown, group):
+def answered(distribution, held, shown, group, hidden):
     """What a test answers to what one estimate holds, in plain words."""
     amount = float(np.dot(held, shown))
     if distribution.start is None:
         return max(amount, distribution.minimum)
     share = sum(held[who] for who in range(len(held)) if group[who])
-    return max(amount, *shown) if share >= distribution.start - 1e-9 else 0.0
+    strongest = max(shown) / (1 - hidden)
+    return max(amount, strongest) if share >= distribution.start - 1e-9 else 0.0
+
+
+def hidden_halves(held, group, rounds):
+    """The chances that two members hide nothing, or each at least half, where masks are whole."""
+    if rounds > 1 or sum(group) < 2:
+        return {0.0: 1.0}
+    each = [sum(row[who] < 0 for row in held) / len(held) for who in range(2)]
+    both = each[0] * each[1]
+    return {0.0: 1 - both, 0.5: both} if both >= 0.1 else {0.0: 1.0}
 
 
 def summed(values):
-    """The law of a sum of independent values, each list equally likely, on the grid of eighths."""
+    """The law of a sum of independent values, each with its probability, on the grid of eighths."""
     found = {0: 1.0}
     for one in values:
         new = {}
-        for value in one:
+        for value, chance in one:
             for step, p in found.items():
-                at = step + round(value * contamination.STEPS)
-                new[at] = new.get(at, 0.0) + p / len(one)
+                at = step + round(value * leak_distribution.STEPS)
+                new[at] = new.get(at, 0.0) + p * chance
         found = new
     return found
 
@@ -127,8 +137,14 @@ def test_laws_against_sums_one_by_one(shown):
             for g in (groups if distribution.start is not None else groups[:1])
         ]
         for (distribution, group), got in zip(ways, by_law, strict=bool(by_law)):
+            hiding = hidden_halves(held, group, len(own))
             values = [
-                [answered(distribution, h, row, group) / (1 + mark) for h in held] for row in own
+                [
+                    (answered(distribution, h, row, group, by) / (1 + mark), chance / len(held))
+                    for h in held
+                    for by, chance in hiding.items()
+                ]
+                for row in own
             ]
             wanted = summed(values)
             steps = {got.first + k: p for k, p in enumerate(got.probabilities) if p}
@@ -156,6 +172,43 @@ def test_what_a_marked_client_shows_is_off_by_chance():
     assert mean == pytest.approx(reached * 6, rel=0.01)
     assert variance == pytest.approx(reached + 9 * reached * (1 - reached), rel=0.02)
     assert moments(second)[0] == pytest.approx((1 - reached) * 6, rel=0.01)
+
+
+def test_what_shows_in_a_single_round_may_be_part_of_a_mark_by_hand():
+    # Three others of which two are marked, coefficients -1, 0 and 1 within a limit of 1/2 of what
+    # weighs half as much: members hold 1/2, 0 or -1/2 of each other, a third each.
+    half = Mixture(weights=(0.5, 0.5, 0.5), strength=0.5, others=1, pairs=1)
+    held = half.draws()
+    both = others([4.0, 4.0, 0.0], [[True, True, False], [True, False, False]])
+    pair, alone = leak_distributions([half], [[both]], [1.0])[0][2:4]
+    # A mark of which 4 is seen is 4 where nothing hides it, or 8 where both members hide half of
+    # their own: each does where the other's coefficient, -1 over a weight of 1/2 over 1/2, is -1.
+    hides = float((held[:, 1] < 0).mean() * (held[:, 0] < 0).mean())
+    reached = float((held[:, :2].sum(axis=1) >= 0.35).mean())
+    steps = dict(zip(pair.values.tolist(), pair.probabilities.tolist(), strict=True))
+    assert hides >= contamination.LEAST_HIDING_CHANCE
+    assert steps[8.0] == pytest.approx(reached * hides)
+    assert steps[4.0] == pytest.approx(reached * (1 - hides))
+    # Nobody hides the mark of a client that is marked alone.
+    assert alone.values.max() == 4.0
+    # Over two rounds none is hidden: at most 4 in each, sqrt(2) times that in all.
+    [_, _, twice, *_] = leak_distributions([half] * 2, [[both] * 2], [1.0])[0]
+    assert twice.values.max() == pytest.approx(4 * 2**0.5, abs=2 / leak_distribution.STEPS)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(0.5, 2), min_size=5, max_size=5), st.integers(2, 5))
+def test_chances_of_hiding_are_probabilities_and_rarer_in_larger_groups(weights, size):
+    one = Mixture(weights=tuple(weights), strength=0.8, others=2, pairs=5)
+    groups = np.arange(5) < np.arange(1, size + 1)[:, None]
+    chances = contamination.hiding_chances(one, groups, single_round=True)
+    assert np.all(chances >= 0)
+    assert chances.sum(axis=1) == pytest.approx(np.ones(size))
+    assert list(chances[0]) == [1.0] + [0.0] * (len(contamination.HIDDEN_SHARES) - 1)
+    counted = chances[:, 1:].sum(axis=1)
+    assert np.all((counted == 0) | (counted >= contamination.LEAST_HIDING_CHANCE - 1e-12))
+    several = contamination.hiding_chances(one, groups, single_round=False)
+    assert np.all(several[:, 0] == 1)
 
 
 def test_nobody_shows_anything():
@@ -222,7 +275,7 @@ def test_long_sums_are_those_of_short_ones(monkeypatch):
     one = Mixture(weights=(5.0, 5.0), strength=50.0, others=1, pairs=1)
     rounds = [others([10.0, 3.0], signal_share=1.0)] * 3
     [direct] = leak_distributions([one] * 3, [rounds], [1.0])
-    monkeypatch.setattr(contamination, "DIRECT", 0)
+    monkeypatch.setattr(leak_distribution, "DIRECT", 0)
     [by_transform] = leak_distributions([one] * 3, [rounds], [1.0])
     for a, b in zip(direct, by_transform, strict=True):
         np.testing.assert_allclose(b.probabilities, a.probabilities, rtol=0, atol=1e-15)
