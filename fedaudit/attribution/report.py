@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -218,6 +219,13 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
         yield (
             f"Z is held against {nulls} marks that nobody has, tested on the same models, where "
             "its plugin draws some: that covers what models repeat"
+        )
+    for mark in dict.fromkeys(t.mark for t in decision.tests if isfinite(t.tail_degrees)):
+        degrees = min(t.tail_degrees for t in decision.tests if t.mark == mark)
+        yield (
+            f"by mark {mark} chance has heavier tails than the normal law, as marks that nobody "
+            f"has show: p-values are by Student's t with {degrees:.1f} degrees of freedom, which "
+            "flags less"
         )
     if decision.tests:
         yield (

@@ -51,7 +51,7 @@ def contamination_hypotheses(
     scores: Scores,
     mark: str,
     shown: "Mapping[str, MarkEvidence]",
-    null_marks: Mapping[str, int],
+    degrees: Mapping[str, float],
     shares: Shares,
     error: float,
 ) -> "Iterator[tuple[str, ContaminationHypotheses, bool]]":
@@ -78,7 +78,7 @@ def contamination_hypotheses(
     clients = known_contamination.ClientStatistics(
         z=np.array([evidence.z for evidence in shown.values()]),
         spreads=np.array([evidence.spread for evidence in shown.values()]),
-        null_marks=[null_marks[name] for name in names],
+        degrees=[degrees[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
     starts = [response.start for response in TEST_RESPONSES if response.start is not None]

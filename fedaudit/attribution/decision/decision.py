@@ -62,6 +62,8 @@ class ClientDecision:
     """Z after each of its rounds."""
     settled_round: int | None
     """The round after which one could have stopped at the stated error; None if there is none."""
+    tail_degrees: float = inf
+    """Degrees of freedom of Student's t that null marks' Z have the tails of; infinite: normal."""
     empty_rounds: tuple[int, ...] = ()
     """Rounds in which there was nothing to test: with any, Z is none and the client not flagged."""
 
@@ -178,6 +180,7 @@ def decide(
                 spread=chance.spread,
                 detectable=chance.detectable(single_level, threshold),
                 nulls=chance.marks,
+                tail_degrees=chance.tail_degrees,
                 p_value=verdict.p_value,
                 adjusted=holm,
                 published=verdict.z > threshold,

@@ -42,26 +42,41 @@ class NullDistribution:
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
     leak_distributions: "Sequence[LeakDistribution | ContaminationHypotheses]" = ()
     """What Z may take from other clients: each is tried; the one with the largest p counts."""
+    tail_degrees: float = math.inf
+    """The degrees of freedom that the tails of null marks' Z have, over the clients."""
 
     @property
     def marks(self) -> int:
         """How many null marks there are."""
         return len(self.null[0]) if len(self.null) else 0
 
+    @property
+    def degrees(self) -> float:
+        """The degrees of freedom of Student's t by chance; 0 for the standard normal law."""
+        return min(self.marks, self.tail_degrees)
+
     @cached_property
     def spread(self) -> float:
         """The standard deviation of Z by chance, taken for 1 where it is less."""
         return max(1.0, stouffer.null_spread(self.null)) if len(self.null) else 1.0
 
+    @property
+    def null_z(self) -> "npt.NDArray[np.float64]":
+        """Z of each null mark."""
+        import numpy as np
+
+        total = np.asarray(self.null, dtype=np.float64).sum(axis=0)
+        return np.asarray(total / math.sqrt(len(self.null)))
+
     def p_value(self, z: float) -> float:
         """Return how often an innocent client's Z is as high, or a bound on that."""
         if self.leak_distributions:
             return max(
-                distribution.tail(z / self.spread, self.marks)
+                distribution.tail(z / self.spread, self.degrees)
                 for distribution in self.leak_distributions
             )
         if len(self.null):
-            return stouffer.null_p_value(z, self.spread, self.marks)
+            return stouffer.null_p_value(z, self.spread, self.degrees)
         return stouffer.p_value(z)
 
     def critical_value(self, level: float, threshold: float) -> float:
@@ -92,7 +107,10 @@ class NullDistribution:
         running = stouffer.running_z(scores)
         if not len(self.null):
             return running
-        upto = (NullDistribution(self.null[: count + 1]) for count in range(len(running)))
+        upto = (
+            NullDistribution(self.null[: count + 1], tail_degrees=self.tail_degrees)
+            for count in range(len(running))
+        )
         return [
             stouffer.normal_quantile(chance.p_value(z))
             for chance, z in zip(upto, running, strict=True)
@@ -126,7 +144,22 @@ def _chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, N
             [scores.rounds[i].clients[client][mark].null for i in indices], dtype=np.float64
         )
         chances[client, mark] = NullDistribution(null - before[mark][indices] if null.size else ())
-    return chances
+    return _with_tails(chances)
+
+
+def _with_tails(chances: Mapping[Pair, NullDistribution]) -> dict[Pair, NullDistribution]:
+    """Return the distributions with the tails that null marks' Z have over all clients, by mark."""
+    import numpy as np
+
+    standardized: dict[str, list[npt.NDArray[np.float64]]] = {}
+    for (_, mark), chance in chances.items():
+        if chance.marks:
+            standardized.setdefault(mark, []).append(chance.null_z / chance.spread)
+    degrees = {mark: stouffer.tail_degrees(np.array(z)) for mark, z in standardized.items()}
+    return {
+        (client, mark): replace(chance, tail_degrees=degrees.get(mark, math.inf))
+        for (client, mark), chance in chances.items()
+    }
 
 
 def chances_of(
@@ -184,7 +217,7 @@ def _add_known_leaks(
     worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
     for mark in dict.fromkeys(mark for _, mark in worth):
         hypotheses = contamination_hypotheses(
-            scores, mark, shown[mark], _null_marks(chances, mark), shares, error
+            scores, mark, shown[mark], _degrees(chances, mark), shares, error
         )
         for client, leak, complete in hypotheses:
             if (client, mark) in worth:
@@ -206,5 +239,5 @@ def _shown_marks(
     return shown
 
 
-def _null_marks(chances: Mapping[Pair, NullDistribution], mark: str) -> dict[str, int]:
-    return {client: chance.marks for (client, name), chance in chances.items() if name == mark}
+def _degrees(chances: Mapping[Pair, NullDistribution], mark: str) -> dict[str, float]:
+    return {client: chance.degrees for (client, name), chance in chances.items() if name == mark}

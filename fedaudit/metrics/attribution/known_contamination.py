@@ -44,10 +44,10 @@ class ContaminationHypotheses:
     error: float
     """The chance that the right hypothesis is not among these."""
 
-    def tail(self, deviations: float, marks: int) -> float:
+    def tail(self, deviations: float, degrees: float) -> float:
         """Return P(chance plus the leak >= so many standard deviations), the largest, never 0."""
         beyond = _standardized(self.means, self.slopes, self.variances, deviations)
-        return min(1.0, max(_tail(float(beyond.max()), marks) + self.error, stouffer.SMALLEST))
+        return min(1.0, max(_tail(float(beyond.max()), degrees) + self.error, stouffer.SMALLEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class ClientStatistics:
     z: Array
     spreads: Array
     """The standard deviations of Z by chance."""
-    null_marks: Sequence[int]
-    """How many null marks these are worked out from."""
+    degrees: Sequence[float]
+    """Of freedom of Student's t by chance; 0 for the normal law."""
 
 
 def contamination_hypotheses(
@@ -81,7 +81,7 @@ def contamination_hypotheses(
         contamination_by_group(round_shares, strengths, groups) for round_shares in rounds
     ]
     # Chance alone is tried whatever is possible.
-    by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.null_marks]
+    by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.degrees]
     for block in blocks:
         moments = np.array(_moments(rounds, clients, group_leaks, block))
         unexplained = _unexplained(moments, clients, group_leaks[0].marked, block.is_marked, error)
@@ -109,7 +109,7 @@ def _unexplained(
         deviations = clients.z[client] / clients.spreads[client]
         means, slopes, variances = moments[:, :, client]
         beyond = _standardized(means, slopes, variances, deviations)
-        least = _quantile(error / len(clients.z), clients.null_marks[client])
+        least = _quantile(error / len(clients.z), clients.degrees[client])
         unexplained[:, client] = ~members[:, client] & (beyond <= least)
     return unexplained
 
@@ -148,24 +148,24 @@ def _standardized(means: Array, slopes: Array, variances: Array, deviations: flo
     return np.asarray((means - slopes * deviations) / np.sqrt(1 + variances))
 
 
-def _tail(beyond: float, marks: int) -> float:
+def _tail(beyond: float, degrees: float) -> float:
     """Return P(chance >= -beyond).
 
-    Chance is Student's t with `marks` degrees of freedom, standard normal without any; so is what
+    Chance is Student's t with so many degrees of freedom, standard normal without any; so is what
     the others show by chance, with another spread.
     """
     from scipy.special import ndtr, stdtr
 
-    return float(stdtr(marks, beyond) if marks else ndtr(beyond))
+    return float(stdtr(degrees, beyond) if degrees else ndtr(beyond))
 
 
-def _quantile(probability: float, marks: int) -> float:
+def _quantile(probability: float, degrees: float) -> float:
     """Return where `_tail` has a probability; minus infinity for 0."""
     from scipy.special import ndtri, stdtrit
 
     if probability <= 0:
         return -np.inf
-    return float(stdtrit(marks, probability) if marks else ndtri(probability))
+    return float(stdtrit(degrees, probability) if degrees else ndtri(probability))
 
 
 def _moments(

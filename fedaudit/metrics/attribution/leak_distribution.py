@@ -48,15 +48,15 @@ class LeakDistribution:
             return LeakDistribution(self.first + first, self.probabilities)
         return LeakDistribution(self.first + first, _convolve(self.probabilities, probabilities))
 
-    def tail(self, deviations: float, marks: int) -> float:
+    def tail(self, deviations: float, degrees: float) -> float:
         """Return P(chance plus this leak >= so many standard deviations), never 0.
 
-        Chance is Student's t with `marks` degrees of freedom, standard normal without any.
+        Chance is Student's t with so many degrees of freedom, standard normal without any.
         """
         from scipy.special import ndtr, stdtr
 
         beyond = self.values - deviations
-        tails = stdtr(marks, beyond) if marks else ndtr(beyond)
+        tails = stdtr(degrees, beyond) if degrees else ndtr(beyond)
         return min(1.0, max(float(self.probabilities @ tails), stouffer.SMALLEST))
 
 

@@ -60,15 +60,28 @@ def null_spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> fl
     return float(np.sqrt((z * z).mean()))
 
 
-def null_p_value(z: float, spread: float, marks: int) -> float:
-    """Return the upper tail of Student's t with `marks` degrees of freedom at z / spread.
+def null_p_value(z: float, spread: float, degrees: float) -> float:
+    """Return the upper tail of Student's t with so many degrees of freedom at z / spread.
 
     A normal Z over the spread of so many independent ones like it has that distribution; a greater
     spread makes it an upper bound. It is never 0.
     """
     from scipy.special import stdtr
 
-    return max(float(stdtr(marks, -(z / spread))), SMALLEST)
+    return max(float(stdtr(degrees, -(z / spread))), SMALLEST)
+
+
+def tail_degrees(standardized: npt.NDArray[np.float64]) -> float:
+    """Return the degrees of freedom of Student's t that has the tails of null marks' Z.
+
+    `standardized` has each null mark's Z over its spread, (clients, null marks). Student's t has a
+    fourth moment of 3 + 6 / (degrees - 4) squared variances. It is infinite, for normal tails,
+    where the moment is above 3 by no more than two standard errors: those of one client's null
+    marks, sqrt(24 / null marks), since a mark that suits one client's texts may suit all.
+    """
+    marks = standardized.shape[1]
+    excess = float(np.mean(standardized**4)) - 3
+    return 4 + 6 / excess if excess > 2 * math.sqrt(24 / marks) else math.inf
 
 
 def normal_quantile(p_value: float) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, replace
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
@@ -413,6 +414,31 @@ def test_the_limits_name_marks_of_skewed_counts(n, hits, chance, says):
     other = {"m0": replace(counted["m0"], z=z + 0.1)}
     held = replace(held, rounds=(replace(one, clients={"a": other}),))
     assert skewed_counts.caveats(held) == []
+
+
+def test_heavy_tails_of_null_marks_make_p_greater_and_are_told():
+    # The same spread of 1, once as the normal law's quantiles and once with a few marks far out.
+    normal = [NormalDist().inv_cdf((at + 0.5) / 100) for at in range(100)]
+    far = [0.0] * 96 + [5.0, -5.0, 5.0, -5.0]
+    [one] = scores({"a": 4.2, "b": 0.0}).rounds
+    by_tails = {}
+    for name, null in (("normal", normal), ("far", far)):
+        clients = {
+            who: {"m0": replace(own["m0"], null=tuple(null))} for who, own in one.clients.items()
+        }
+        reference = {"m0": replace(one.reference["m0"], null=(0.0,) * 100)}
+        held = replace(one, clients=clients, reference=reference)
+        by_tails[name] = decide(replace(scores({"a": 4.2, "b": 0.0}), rounds=(held,)))
+    first, heavy = (decision.tests[0] for decision in by_tails.values())
+    assert (first.spread, heavy.spread) == (1.0, 1.0)
+    assert (first.tail_degrees, first.flagged) == (math.inf, True)
+    # Four of a hundred at 5: the fourth moment is 25, and so 4 + 6 / 22 degrees of freedom.
+    assert heavy.tail_degrees == pytest.approx(4 + 6 / 22)
+    assert not heavy.flagged
+    assert heavy.p_value > 30 * first.p_value
+    said = {name: report.protocol_limits(d, sets_known=False) for name, d in by_tails.items()}
+    assert not any("heavier tails" in limit for limit in said["normal"])
+    assert any("by mark m0 chance has heavier tails" in limit for limit in said["far"])
 
 
 def shares(rounds, *, of=None, by=0.4, target="d"):

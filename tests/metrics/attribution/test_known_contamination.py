@@ -49,7 +49,7 @@ def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, more=()):
     count = len(z)
     groups = groups_of(count, among=among)
     clients = ClientStatistics(
-        z=np.array(z), spreads=np.full(count, spread), null_marks=[marks] * count
+        z=np.array(z), spreads=np.full(count, spread), degrees=[marks] * count
     )
     tried = more if isinstance(more, Iterator) else [as_they_are(groups, more)]
     return contamination_hypotheses(rounds, clients, groups, tried, error)
@@ -334,7 +334,7 @@ def test_against_plain_words(seed, number, marks, error, more, cut):
         if who > 2 or groups[group][who]
     ]
     tried = as_they_are(groups, more)
-    clients = ClientStatistics(z=z, spreads=spreads, null_marks=[0] * 5)
+    clients = ClientStatistics(z=z, spreads=spreads, degrees=[0] * 5)
     blocks = [tried.slice_rows(0, cut), tried.slice_rows(cut, len(tried))]
     found = contamination_hypotheses(rounds, clients, groups, blocks, error)
     p = [one.tail(value, 0) for one, value in zip(found, z / spreads, strict=True)]

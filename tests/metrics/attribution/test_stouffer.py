@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import halfnorm, kstest, norm
+from scipy.stats import t as student_t
 
 from fedaudit.metrics.attribution.stouffer import (
     THRESHOLD,
@@ -21,6 +22,7 @@ from fedaudit.metrics.attribution.stouffer import (
     running_z,
     stopping_round,
     stouffer_z,
+    tail_degrees,
 )
 from fedaudit.metrics.attribution.subset_design import is_accepted, sample_coefficients
 
@@ -269,6 +271,38 @@ def test_the_p_value_under_null_marks_by_hand():
     assert null_p_value(2.0, 1.0, 2) == pytest.approx(0.5 - 2 / (2 * 6**0.5))
     assert null_p_value(8.0, 2.0, 10**9) == pytest.approx(p_value(4.0), rel=1e-5)
     assert 0 < null_p_value(1e300, 1.0, 256) < 1e-300
+
+
+def test_the_tails_of_null_marks_by_hand():
+    # All at 3^(1/2): the fourth moment is 9, 6 above the normal law's, 4 + 6 / 6 degrees. Two
+    # standard errors of it are 2 (24 / R)^(1/2): 4 for six null marks, 6.9 for two.
+    assert tail_degrees(np.array([[3**0.5, -(3**0.5)] * 3])) == pytest.approx(5)
+    assert tail_degrees(np.array([[3**0.5, -(3**0.5)]] * 9)) == math.inf
+    assert tail_degrees(np.zeros((4, 24))) == math.inf
+
+
+def test_student_t_is_told_from_the_normal_law():
+    rng = np.random.default_rng(0)
+    normal = rng.standard_normal((10, 256))
+    heavy = rng.standard_t(5, (10, 256)) * (3 / 5) ** 0.5
+    assert tail_degrees(normal) == math.inf
+    assert 4 < tail_degrees(heavy) < 10
+    # By the law itself a Z of 4 deviations has P(t > 4 sqrt(5 / 3)); what is taken is not less.
+    law = float(student_t.sf(4 * (5 / 3) ** 0.5, 5))
+    assert law <= null_p_value(4.0, 1.0, tail_degrees(heavy)) <= 4 * law
+
+
+@given(
+    st.lists(st.lists(st.floats(-9, 9), min_size=8, max_size=8), min_size=2, max_size=4),
+    st.floats(1, 3),
+    st.permutations(range(8)),
+)
+def test_tails_have_no_order_and_are_heavier_the_farther_out(standardized, factor, order):
+    rows = np.array(standardized)
+    whole = tail_degrees(rows)
+    assert whole > 4
+    assert tail_degrees(rows[::-1][:, list(order)]) == pytest.approx(whole)
+    assert tail_degrees(factor * rows) <= whole * (1 + 1e-9)
 
 
 def test_the_levels_of_holm_by_hand():
