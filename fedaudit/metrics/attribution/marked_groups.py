@@ -26,7 +26,12 @@ MAX_NESTED_CLIENTS = 8
 """The most clients of a group where the sets are not known."""
 MAX_ENUMERATED_CLIENTS = 10
 """The most clients of which all groups are tried, where the sets are known."""
-
+MIN_HIDDEN_SHARE = 0.35
+"""The least share of each other's mark that two clients hide to be tried for what they hide."""
+MIN_HIDDEN_Z = 1.0
+"""Above this, in standard deviations by chance, each may be marked if they hide their marks."""
+SINGULAR = 1e-6
+"""A determinant below which two clients' equations are not solved."""
 HIDING_CLIENTS = 9
 """Others whose updates may hide a mark, where the sets are known: in a large federation most are
 innocent and hide nothing, and groups say of which ones it is known."""
@@ -109,7 +114,36 @@ def candidates_with_known_sets(
     most = max((float(np.abs(matrix).max()) for matrix in shares), default=0.0)
     clients = max(map(len, shares), default=2)
     hiding = strength * min(1.0, HIDING_CLIENTS / max(1, clients - 1))
-    return candidate_clients(shown, hiding, most)
+    visible = candidate_clients(shown, hiding, most)
+    return visible + tuple(name for name in _hidden_pairs(shown, shares) if name not in visible)
+
+
+def _hidden_pairs(
+    shown: Mapping[str, MarkEvidence], shares: Sequence[npt.NDArray[np.float64]]
+) -> Group:
+    """Return the clients that may be marked because they hide each other's mark, two by two.
+
+    Each one's estimates hold the other's update with a negative share, on average over the rounds.
+    What they show is taken apart as if these two were the marked ones.
+    """
+    if not shares:
+        return ()
+    names, held = list(shown), np.mean(shares, axis=0)
+    strongest = max(evidence.mean for evidence in shown.values())
+    hidden: dict[str, None] = {}
+    # Two that hide all of each other's mark or more cannot be taken apart.
+    hide = (np.maximum(held, held.T) <= -MIN_HIDDEN_SHARE) & (held * held.T < 1 - SINGULAR)
+    for pair in np.argwhere(np.triu(hide, 1)).tolist():
+        unmixed = np.linalg.inv(np.eye(2) + held[np.ix_(pair, pair)] * (1 - np.eye(2)))
+        members = [shown[names[at]] for at in pair]
+        means = unmixed @ [m.z / math.sqrt(m.rounds) for m in members]
+        deviations = np.sqrt(np.square(unmixed) @ [m.spread**2 / m.rounds for m in members])
+        largest = means + Z_MARGIN * deviations
+        if np.all(means > MIN_HIDDEN_Z * deviations) and np.all(
+            largest >= MIN_SHARE_OF_STRONGEST * strongest
+        ):
+            hidden |= dict.fromkeys(names[at] for at in pair)
+    return tuple(hidden)
 
 
 def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:

@@ -54,6 +54,45 @@ def test_many_others_hide_no_more_than_nine():
     assert candidates_with_known_sets(table, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
 
 
+def test_two_clients_that_hide_each_others_mark_by_hand():
+    # Of marks of 7 each estimate holds the other's half as negative: both show 3.5 in proportion,
+    # here 0.9 of a deviation, and the strongest 14. Taken apart by 1 / (1 - 1/4) (1, 1/2; 1/2, 1),
+    # which is off by 4/3 (1 + 1/4)^(1/2) = 1.49 deviations, both show 7: 1.2 of these, half of 14.
+    table = {"a": shown(14.0, 3.9, 1), "b": shown(3.5, 3.9, 1), "c": shown(3.5, 3.9, 1)}
+    hidden = np.zeros((3, 3))
+    hidden[1, 2] = hidden[2, 1] = -0.5
+    assert candidates_with_known_sets(table, 0.5, [np.zeros((3, 3))]) == ("a",)
+    assert candidates_with_known_sets(table, 0.5, [hidden]) == ("a", "b", "c")
+    # One that hides the other, which does not hide it, is told by its own Z.
+    assert candidates_with_known_sets(table, 0.5, [np.triu(hidden)]) == ("a",)
+    # With twice the chance both are 0.6 deviations out, and with 3 as what they show too weak.
+    weak = {name: shown(one.z, 7.8, 1) for name, one in table.items()}
+    assert candidates_with_known_sets(weak, 0.5, [hidden]) == ("a",)
+    small = {"a": shown(30.0, 1.0, 1), "b": shown(3.5, 2.5, 1), "c": shown(3.5, 2.5, 1)}
+    assert candidates_with_known_sets(small, 0.2, [hidden]) == ("a",)
+    # All of each other's mark: what they show says nothing of what they have.
+    whole = 2 * hidden
+    assert candidates_with_known_sets(table, 0.5, [whole]) == ("a",)
+    # Over two rounds, in one of which they share no sets, they hide a quarter.
+    assert candidates_with_known_sets(table, 0.5, [hidden, np.zeros((3, 3))]) == ("a",)
+
+
+@given(
+    st.lists(st.floats(-3, 15), min_size=5, max_size=5),
+    st.lists(st.floats(-0.9, 0.9), min_size=25, max_size=25),
+    st.permutations(range(5)),
+)
+def test_who_may_be_marked_does_not_depend_on_the_order_of_clients(z, held, order):
+    names, shares = "abcde", np.reshape(held, (5, 5))
+    table = {name: shown(value, rounds=1) for name, value in zip(names, z, strict=True)}
+    mixed = {names[at]: table[names[at]] for at in order}
+    found = candidates_with_known_sets(table, 0.5, [shares])
+    assert set(found) == set(candidates_with_known_sets(mixed, 0.5, [shares[np.ix_(order, order)]]))
+    assert len(set(found)) == len(found)
+    visible = candidates_with_known_sets(table, 0.5, [np.zeros((5, 5))])
+    assert set(visible) <= set(found)
+
+
 def test_groups_of_unknown_sets_are_nested():
     table = {"c": shown(9.0), "a": shown(14.0), "b": shown(9.0)}
     assert nested_groups(table, 0.64) == [("a",), ("a", "b"), ("a", "b", "c")]
