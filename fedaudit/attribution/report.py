@@ -224,8 +224,8 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
         degrees = min(t.tail_degrees for t in decision.tests if t.mark == mark)
         yield (
             f"by mark {mark} chance has heavier tails than the normal law, as marks that nobody "
-            f"has show: p-values are by Student's t with {degrees:.1f} degrees of freedom, which "
-            "flags less"
+            f"has show: p-values are higher for it, by Student's t with {degrees:.1f} degrees of "
+            "freedom"
         )
     if decision.tests:
         yield (

@@ -8,6 +8,9 @@ from fedaudit.attribution.decision.mixtures import coefficient_distribution, oth
 from fedaudit.attribution.scores import RoundScores, Scores
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from fedaudit.metrics.attribution.contamination import RoundEvidence, TestResponse
     from fedaudit.metrics.attribution.group_contamination import MixedScores
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
@@ -41,7 +44,14 @@ def client_leak_distributions(
     for mark, by_client in shown.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
         groups = nested_groups(others, strength)
-        marks.append([_others_marks(r, client, mark, others, groups) for r in rounds])
+        marks.append(
+            [
+                _others_marks(r, client, mark, others, groups, hidden)
+                for r, hidden in zip(
+                    rounds, _hiding_chances(rounds, groups, scores.weights), strict=True
+                )
+            ]
+        )
     spreads = [by_client[client].spread for by_client in shown.values()]
     distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
     return dict(zip(shown, distributions, strict=True))
@@ -136,6 +146,7 @@ def _others_marks(
     mark: str,
     others: "Mapping[str, MarkEvidence]",
     groups: "Sequence[Group]",
+    hidden: "npt.NDArray[np.float64]",
 ) -> "RoundEvidence":
     """Return how the other participants of one of a client's rounds show a mark."""
     import numpy as np
@@ -152,4 +163,40 @@ def _others_marks(
         groups=np.array(table, dtype=np.float64).reshape(len(groups), len(names)),
         alone=np.array(alone, dtype=np.float64).reshape(len(alone), len(names)),
         errors=np.array([others[name].signal_share for name in names]),
+        hidden=hidden,
     )
+
+
+def _hiding_chances(
+    rounds: Sequence[RoundScores], groups: "Sequence[Group]", weights: Mapping[str, float]
+) -> "list[npt.NDArray[np.float64]]":
+    """Return by round how likely the members of each group hide each share of their mark.
+
+    Over several rounds that evens out: it counts where two of a group were together in one alone.
+    """
+    import numpy as np
+
+    from fedaudit.metrics.attribution.contamination import NOTHING_HIDDEN
+
+    chances = [np.tile(NOTHING_HIDDEN, (len(groups), 1)) for _ in rounds]
+    for index, group in enumerate(groups):
+        together = [at for at, r in enumerate(rounds) if len(r.clients.keys() & set(group)) > 1]
+        if len(together) == 1:
+            [at] = together
+            chances[at][index] = _hiding_chances_of_group(rounds[at], group, weights)
+    return chances
+
+
+def _hiding_chances_of_group(
+    round_scores: RoundScores, group: "Group", weights: Mapping[str, float]
+) -> "npt.NDArray[np.float64]":
+    from fedaudit.metrics.attribution.contamination import hiding_chances
+
+    members, held = [name for name in group if name in round_scores.clients], []
+    for member in members:
+        others = other_participants(round_scores, member)
+        mixture = coefficient_distribution(round_scores, member, others, weights)
+        columns = [at for at, name in enumerate(others) if name in members]
+        held.append(mixture.draws()[:, columns].sum(axis=1))
+    independent = round_scores.rule(len(round_scores.clients)) is None
+    return hiding_chances(held, independent=independent)

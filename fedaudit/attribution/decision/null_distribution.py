@@ -125,7 +125,7 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
 
 
 def null_distribution(scores: Scores, client: str, mark: str) -> NullDistribution:
-    """Return the distribution of Z of a client and a mark by chance alone."""
+    """Return the distribution of a client's Z under a mark by chance: its own null marks alone."""
     return _chance_distributions(scores, [(client, mark)])[client, mark]
 
 
@@ -148,12 +148,16 @@ def _chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, N
 
 
 def _with_tails(chances: Mapping[Pair, NullDistribution]) -> dict[Pair, NullDistribution]:
-    """Return the distributions with the tails that null marks' Z have over all clients, by mark."""
+    """Return the distributions with the tails that null marks' Z have over all clients, by mark.
+
+    A client that shows nothing under any null mark, as where there was nothing to test, says
+    nothing of tails.
+    """
     import numpy as np
 
     standardized: dict[str, list[npt.NDArray[np.float64]]] = {}
     for (_, mark), chance in chances.items():
-        if chance.marks:
+        if np.any(chance.null):
             standardized.setdefault(mark, []).append(chance.null_z / chance.spread)
     degrees = {mark: stouffer.tail_degrees(np.array(z)) for mark, z in standardized.items()}
     return {

@@ -81,6 +81,9 @@ class RoundEvidence:
     errors: Array
     """By how much each score may be off by chance, in standard deviations of one: which share of it
     counts as a mark."""
+    hidden: Array
+    """How likely all members of each group hide each of `HIDDEN_SHARES` of their mark:
+    (groups, shares)."""
 
 
 def leak_distributions(
@@ -116,8 +119,7 @@ def _mark_distributions(
     for mixture, shown in zip(mixtures, rounds, strict=True):
         if not shown.scores.any():
             continue
-        hidden = hiding_chances(mixture, shown.groups, single_round=len(mixtures) == 1)
-        leaks = list(_leaks(mixture.draws(), shown, hidden, scale, error, responses))
+        leaks = list(_leaks(mixture.draws(), shown, scale, error, responses))
         distributions = [
             distribution.plus(*leak)
             for distribution, leak in zip(
@@ -130,14 +132,12 @@ def _mark_distributions(
 def _leaks(
     draws: Array,
     shown: RoundEvidence,
-    hidden: Array,
     scale: float,
     error: float,
     responses: Sequence[TestResponse],
 ) -> Iterator[RoundLeak]:
     """Yield the distribution of one round's leak under each of the responses, and of the groups.
 
-    `hidden` is by group how likely its members hide each of `HIDDEN_SHARES` of their mark.
     `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
     """
     end = float(FARTHEST * STEPS)
@@ -158,36 +158,30 @@ def _leaks(
                     np.maximum(amount, response.minimum), np.where(counts, off_by, 0.0)
                 )
         else:
-            for share, chances in zip(shares.T, hidden, strict=True):
+            for share, chances in zip(shares.T, shown.hidden, strict=True):
                 reached = steps[share >= response.start - CLOSE]
                 yield _at_once(reached, len(steps), strongest, largest_error, chances)
 
 
-def hiding_chances(mixture: Mixture, groups: Array, *, single_round: bool) -> Array:
-    """Return how likely all members of each group hide each of `HIDDEN_SHARES` of their mark.
+def hiding_chances(held: Sequence[Array], *, independent: bool) -> Array:
+    """Return how likely all members of a group hide each of `HIDDEN_SHARES` of their mark.
 
-    Their estimates hold each other's updates, with negative coefficients as well. Over several
-    rounds that evens out: nothing is hidden there. Of shape (groups, shares), rows sum to 1.
+    `held` has for each member draws of how much its estimate holds of the other members together; a
+    negative share hides as much. By pairs of sets estimates are `independent`; those that share
+    their sets hide together. What is less likely than `LEAST_HIDING_CHANCE` counts as the next
+    smaller share. They sum to 1.
     """
-    chances = np.zeros((len(groups), len(HIDDEN_SHARES)))
-    chances[:, 0] = 1.0
-    if not single_round:
-        return chances
-    draws, weights = mixture.draws(), np.array(mixture.weights)
     half_step = (HIDDEN_SHARES[1] - HIDDEN_SHARES[0]) / 2
-    for row, group in zip(chances, groups, strict=True):
-        members = np.flatnonzero(group)
-        if len(members) < 2:
-            continue
-        held = draws[:, members]
-        hidden = (held - held.sum(axis=1, keepdims=True)) / weights[members]
-        at_least = np.array(
-            [np.prod((hidden >= h - half_step).mean(axis=0)) for h in HIDDEN_SHARES]
-        )
-        at_least[at_least < LEAST_HIDING_CHANCE] = 0.0
-        at_least[0] = 1.0
-        row[:] = at_least - np.append(at_least[1:], 0.0)
-    return chances
+    joint = np.prod if independent else np.min
+    at_least = np.ones(len(HIDDEN_SHARES))
+    for index, share in enumerate(HIDDEN_SHARES[1:], 1):
+        chance = joint([(-draws >= share - half_step - CLOSE).mean() for draws in held])
+        at_least[index] = chance if chance >= LEAST_HIDING_CHANCE else 0.0
+    return np.asarray(at_least - np.append(at_least[1:], 0.0))
+
+
+NOTHING_HIDDEN = np.eye(1, len(HIDDEN_SHARES))[0]
+"""The chances where nobody's mark is hidden."""
 
 
 def _in_proportion(responses: Array, deviations: Array) -> RoundLeak:

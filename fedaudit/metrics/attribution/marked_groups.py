@@ -26,9 +26,9 @@ MAX_NESTED_CLIENTS = 8
 """The most clients of a group where the sets are not known."""
 MAX_ENUMERATED_CLIENTS = 10
 """The most clients of which all groups are tried, where the sets are known."""
-MIN_HIDDEN_SHARE = 0.35
+MIN_MUTUAL_SHARE = 0.35
 """The least share of each other's mark that two clients hide to be tried for what they hide."""
-MIN_HIDDEN_Z = 1.0
+MIN_MUTUAL_Z = 1.0
 """Above this, in standard deviations by chance, each may be marked if they hide their marks."""
 SINGULAR = 1e-6
 """A determinant below which two clients' equations are not solved."""
@@ -115,35 +115,39 @@ def candidates_with_known_sets(
     clients = max(map(len, shares), default=2)
     hiding = strength * min(1.0, HIDING_CLIENTS / max(1, clients - 1))
     visible = candidate_clients(shown, hiding, most)
-    return visible + tuple(name for name in _hidden_pairs(shown, shares) if name not in visible)
+    hidden = _hidden_pairs(shown, shares, most)
+    return visible + tuple(name for name in hidden if name not in visible)
 
 
 def _hidden_pairs(
-    shown: Mapping[str, MarkEvidence], shares: Sequence[npt.NDArray[np.float64]]
+    shown: Mapping[str, MarkEvidence],
+    shares: Sequence[npt.NDArray[np.float64]],
+    largest_share: float,
 ) -> Group:
     """Return the clients that may be marked because they hide each other's mark, two by two.
 
-    Each one's estimates hold the other's update with a negative share, on average over the rounds.
-    What they show is taken apart as if these two were the marked ones.
+    Each one's estimates hold the other's update with a negative share, on average over its rounds.
+    What they show is taken apart as if these two were the marked ones. The pair of which both show
+    most comes first.
     """
     if not shares:
         return ()
-    names, held = list(shown), np.mean(shares, axis=0)
+    names = list(shown)
+    held = np.sum(shares, axis=0) / np.array([[evidence.rounds] for evidence in shown.values()])
+    least = MIN_SHARE_OF_STRONGEST / max(1.0, largest_share)
     strongest = max(evidence.mean for evidence in shown.values())
-    hidden: dict[str, None] = {}
     # Two that hide all of each other's mark or more cannot be taken apart.
-    hide = (np.maximum(held, held.T) <= -MIN_HIDDEN_SHARE) & (held * held.T < 1 - SINGULAR)
+    hide = (np.maximum(held, held.T) <= -MIN_MUTUAL_SHARE) & (held * held.T < 1 - SINGULAR)
+    pairs = []
     for pair in np.argwhere(np.triu(hide, 1)).tolist():
         unmixed = np.linalg.inv(np.eye(2) + held[np.ix_(pair, pair)] * (1 - np.eye(2)))
         members = [shown[names[at]] for at in pair]
         means = unmixed @ [m.z / math.sqrt(m.rounds) for m in members]
         deviations = np.sqrt(np.square(unmixed) @ [m.spread**2 / m.rounds for m in members])
         largest = means + Z_MARGIN * deviations
-        if np.all(means > MIN_HIDDEN_Z * deviations) and np.all(
-            largest >= MIN_SHARE_OF_STRONGEST * strongest
-        ):
-            hidden |= dict.fromkeys(names[at] for at in pair)
-    return tuple(hidden)
+        if np.all(means > MIN_MUTUAL_Z * deviations) and np.all(largest >= least * strongest):
+            pairs.append((-float(means.min()), sorted(names[at] for at in pair)))
+    return tuple(dict.fromkeys(name for _, pair in sorted(pairs) for name in pair))
 
 
 def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:

@@ -21,6 +21,8 @@ NUMBERS = 40_000_000
 """Random numbers that are drawn for designs, at most: of large designs, fewer are drawn."""
 NEAREST = 1_500
 """Of these, the ones whose masking strength is nearest to an estimate's own."""
+TOLD_WITHIN = 0.005 + 1e-9
+"""By how much a strength may differ from the one that is told, which has two digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +79,25 @@ class WeightedDesigns:
 
         Rounded: the last digits of equal strengths depend on which client has which coefficient.
         """
-        strengths = np.round(np.square(weights) @ sample.squares, 9)[indices]
+        strengths = np.round(np.square(weights) @ sample.squares, 6)[indices]
         return cls(sample, weights, indices, strengths)
 
     def shares_of_similar_strength(self, strength: float) -> Array:
         """Return shares of the NEAREST designs of about this strength, (designs, others).
 
         The middle ones where many are as strong: with equal weights there are few strengths. The
-        same as in the order of all strengths, which need not be sorted for it.
+        same as in the order of all strengths, which need not be sorted for it. Where fewer are just
+        as strong, and more than NEAREST are to the digits that strengths are told in, some of all
+        of these: the nearest ones would be of one strength alone.
         """
         count = len(self.strengths)
-        margin = 1e-9 * max(1.0, strength)
+        margin = 1e-6 * max(1.0, strength)
+        off_by = np.abs(self.strengths - strength)
+        alike = np.flatnonzero(off_by <= TOLD_WITHIN)
+        if (off_by < margin).sum() < NEAREST < len(alike):
+            evenly = np.linspace(0, len(alike) - 1, NEAREST).astype(np.intp)
+            chosen = self.indices[alike[evenly]]
+            return np.ascontiguousarray(self.sample.coefficients[:, chosen].T) * self.weights
         middle = int(
             (self.strengths < strength - margin).sum() + (self.strengths < strength + margin).sum()
         )

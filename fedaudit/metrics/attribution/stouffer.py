@@ -76,8 +76,8 @@ def tail_degrees(standardized: npt.NDArray[np.float64]) -> float:
 
     `standardized` has each null mark's Z over its spread, (clients, null marks). Student's t has a
     fourth moment of 3 + 6 / (degrees - 4) squared variances. It is infinite, for normal tails,
-    where the moment is above 3 by no more than two standard errors: those of one client's null
-    marks, sqrt(24 / null marks), since a mark that suits one client's texts may suit all.
+    where the moment is above 3 by no more than two standard errors of sqrt(24 / null marks): as if
+    there were one client, since a mark that suits one client's texts may suit all.
     """
     marks = standardized.shape[1]
     excess = float(np.mean(standardized**4)) - 3

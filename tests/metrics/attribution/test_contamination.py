@@ -1,6 +1,7 @@
 """What an innocent client's Z takes from others: moments and tails by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ def others(scores, groups=None, signal_share=0.0, alone=()):
         np.array(members, dtype=bool),
         np.array(alone).reshape(-1, len(scores)),
         errors,
+        np.tile(contamination.NOTHING_HIDDEN, (len(members), 1)),
     )
 
 
@@ -80,34 +82,24 @@ def test_an_answer_at_once_by_hand():
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
 
 
-def answered(distribution, held, shown, group, hidden):
+def answered(distribution, held, shown, group):
     """What a test answers to what one estimate holds, in plain words."""
     amount = float(np.dot(held, shown))
     if distribution.start is None:
         return max(amount, distribution.minimum)
     share = sum(held[who] for who in range(len(held)) if group[who])
-    strongest = max(shown) / (1 - hidden)
-    return max(amount, strongest) if share >= distribution.start - 1e-9 else 0.0
-
-
-def hidden_halves(held, group, rounds):
-    """The chances that two members hide nothing, or each at least half, where masks are whole."""
-    if rounds > 1 or sum(group) < 2:
-        return {0.0: 1.0}
-    each = [sum(row[who] < 0 for row in held) / len(held) for who in range(2)]
-    both = each[0] * each[1]
-    return {0.0: 1 - both, 0.5: both} if both >= 0.1 else {0.0: 1.0}
+    return max(amount, *shown) if share >= distribution.start - 1e-9 else 0.0
 
 
 def summed(values):
-    """The law of a sum of independent values, each with its probability, on the grid of eighths."""
+    """The law of a sum of independent values, each list equally likely, on the grid of eighths."""
     found = {0: 1.0}
     for one in values:
         new = {}
-        for value, chance in one:
+        for value in one:
             for step, p in found.items():
                 at = step + round(value * leak_distribution.STEPS)
-                new[at] = new.get(at, 0.0) + p * chance
+                new[at] = new.get(at, 0.0) + p / len(one)
         found = new
     return found
 
@@ -137,14 +129,8 @@ def test_laws_against_sums_one_by_one(shown):
             for g in (groups if distribution.start is not None else groups[:1])
         ]
         for (distribution, group), got in zip(ways, by_law, strict=bool(by_law)):
-            hiding = hidden_halves(held, group, len(own))
             values = [
-                [
-                    (answered(distribution, h, row, group, by) / (1 + mark), chance / len(held))
-                    for h in held
-                    for by, chance in hiding.items()
-                ]
-                for row in own
+                [answered(distribution, h, row, group) / (1 + mark) for h in held] for row in own
             ]
             wanted = summed(values)
             steps = {got.first + k: p for k, p in enumerate(got.probabilities) if p}
@@ -174,41 +160,52 @@ def test_what_a_marked_client_shows_is_off_by_chance():
     assert moments(second)[0] == pytest.approx((1 - reached) * 6, rel=0.01)
 
 
-def test_what_shows_in_a_single_round_may_be_part_of_a_mark_by_hand():
-    # Three others of which two are marked, coefficients -1, 0 and 1 within a limit of 1/2 of what
-    # weighs half as much: members hold 1/2, 0 or -1/2 of each other, a third each.
-    half = Mixture(weights=(0.5, 0.5, 0.5), strength=0.5, others=1, pairs=1)
-    held = half.draws()
+def test_what_shows_in_a_round_may_be_half_of_a_mark_by_hand():
+    # Coefficients of three others are -1, 0 and 1, a third each.
+    one = Mixture(weights=(1.0, 1.0, 1.0), strength=2.0, others=1, pairs=1)
     both = others([4.0, 4.0, 0.0], [[True, True, False], [True, False, False]])
-    pair, alone = leak_distributions([half], [[both]], [1.0])[0][2:4]
-    # A mark of which 4 is seen is 4 where nothing hides it, or 8 where both members hide half of
-    # their own: each does where the other's coefficient, -1 over a weight of 1/2 over 1/2, is -1.
-    hides = float((held[:, 1] < 0).mean() * (held[:, 0] < 0).mean())
-    reached = float((held[:, :2].sum(axis=1) >= 0.35).mean())
+    hidden = np.zeros((2, len(contamination.HIDDEN_SHARES)))
+    hidden[0, 0], hidden[0, 5], hidden[1, 0] = 0.75, 0.25, 1.0
+    pair, alone = leak_distributions([one], [[replace(both, hidden=hidden)]], [1.0])[0][2:4]
+    # A mark of which 4 is seen is 4 with three quarters, and 8 with the quarter in which all of
+    # its members hide half of it.
+    reached = float((one.draws()[:, :2].sum(axis=1) >= 0.35).mean())
     steps = dict(zip(pair.values.tolist(), pair.probabilities.tolist(), strict=True))
-    assert hides >= contamination.LEAST_HIDING_CHANCE
-    assert steps[8.0] == pytest.approx(reached * hides)
-    assert steps[4.0] == pytest.approx(reached * (1 - hides))
-    # Nobody hides the mark of a client that is marked alone.
+    assert steps[8.0] == pytest.approx(reached / 4)
+    assert steps[4.0] == pytest.approx(reached * 3 / 4)
     assert alone.values.max() == 4.0
-    # Over two rounds none is hidden: at most 4 in each, sqrt(2) times that in all.
-    [_, _, twice, *_] = leak_distributions([half] * 2, [[both] * 2], [1.0])[0]
-    assert twice.values.max() == pytest.approx(4 * 2**0.5, abs=2 / leak_distribution.STEPS)
 
 
-@settings(max_examples=20)
-@given(st.lists(st.floats(0.5, 2), min_size=5, max_size=5), st.integers(2, 5))
-def test_chances_of_hiding_are_probabilities_and_rarer_in_larger_groups(weights, size):
-    one = Mixture(weights=tuple(weights), strength=0.8, others=2, pairs=5)
-    groups = np.arange(5) < np.arange(1, size + 1)[:, None]
-    chances = contamination.hiding_chances(one, groups, single_round=True)
+def test_chances_of_hiding_by_hand():
+    # Of four draws each, two hide a fifth or more, one two fifths.
+    first = np.array([-0.4, -0.2, 0.2, 0.4])
+    second = np.array([-0.6, 0.2, -0.2, 0.2])
+    chances = contamination.hiding_chances([first, second], independent=True)
+    # Both hide a fifth with 1/4; two fifths with 1/16, which is too rare to count.
+    assert chances.tolist() == [0.75, 0.0, 0.25, 0.0, 0.0, 0.0]
+    # Where they share their sets both hide when one does: two fifths, and no more, with 1/4.
+    together = contamination.hiding_chances([first, second], independent=False)
+    assert together.tolist() == [0.5, 0.0, 0.25, 0.0, 0.25, 0.0]
+    assert contamination.hiding_chances([first], independent=True)[0] == 0.5
+    assert contamination.NOTHING_HIDDEN.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(-1, 1), min_size=8, max_size=8).map(np.array), min_size=1, max_size=4
+    ),
+    st.booleans(),
+)
+def test_chances_of_hiding_are_probabilities_and_rarer_in_larger_groups(held, independent):
+    chances = contamination.hiding_chances(held, independent=independent)
     assert np.all(chances >= 0)
-    assert chances.sum(axis=1) == pytest.approx(np.ones(size))
-    assert list(chances[0]) == [1.0] + [0.0] * (len(contamination.HIDDEN_SHARES) - 1)
-    counted = chances[:, 1:].sum(axis=1)
-    assert np.all((counted == 0) | (counted >= contamination.LEAST_HIDING_CHANCE - 1e-12))
-    several = contamination.hiding_chances(one, groups, single_round=False)
-    assert np.all(several[:, 0] == 1)
+    assert chances.sum() == pytest.approx(1)
+    counted = chances[1:].sum()
+    assert counted == 0 or counted >= contamination.LEAST_HIDING_CHANCE - 1e-12
+    more = contamination.hiding_chances([*held, held[0]], independent=independent)
+    assert more[1:].sum() <= counted + 1e-12
+    back = contamination.hiding_chances(held[::-1], independent=independent)
+    assert back == pytest.approx(chances)
 
 
 def test_nobody_shows_anything():

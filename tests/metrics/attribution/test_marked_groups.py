@@ -45,13 +45,14 @@ def test_many_others_hide_no_more_than_nine():
     # the strongest's 14, and half of two deviations more.
     table = {"a": shown(14.0), "b": shown(6.0), "c": shown(4.0), "d": shown(1.5)}
     assert candidate_clients(table, 1.6) == ("a", "b", "c", "d")
-    assert candidates_with_known_sets(table, 1.6, [np.zeros((10, 10))]) == ("a", "b", "c", "d")
+    ten, many = (table | {f"{n}": shown(-1.0) for n in range(more)} for more in (6, 42))
+    assert candidates_with_known_sets(ten, 1.6, [np.zeros((10, 10))]) == ("a", "b", "c", "d")
     # Of 45 others' leak nine make a fifth: 1 - 1.25 * 0.28, more than a half.
-    assert candidates_with_known_sets(table, 1.6, [np.zeros((46, 46))]) == ("a", "b")
+    assert candidates_with_known_sets(many, 1.6, [np.zeros((46, 46))]) == ("a", "b")
     # An estimate that holds twice an update shows it twice.
     twice = np.zeros((46, 46))
     twice[0, 1] = -2.0
-    assert candidates_with_known_sets(table, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
+    assert candidates_with_known_sets(many, 1.6, [np.zeros((46, 46)), twice]) == ("a", "b", "c")
 
 
 def test_two_clients_that_hide_each_others_mark_by_hand():
@@ -73,8 +74,27 @@ def test_two_clients_that_hide_each_others_mark_by_hand():
     # All of each other's mark: what they show says nothing of what they have.
     whole = 2 * hidden
     assert candidates_with_known_sets(table, 0.5, [whole]) == ("a",)
-    # Over two rounds, in one of which they share no sets, they hide a quarter.
-    assert candidates_with_known_sets(table, 0.5, [hidden, np.zeros((3, 3))]) == ("a",)
+    # Over two rounds, in one of which they hold nothing of each other, they hide a quarter; unless
+    # they took no part in that one.
+    once = [hidden, np.zeros((3, 3))]
+    twice = {name: shown(one.z, one.spread, 2) for name, one in table.items()}
+    assert candidates_with_known_sets(twice, 0.5, once) == ("a",)
+    assert candidates_with_known_sets(table | {"a": twice["a"]}, 0.5, once) == ("a", "b", "c")
+    # A light client's estimate that holds four times an update shows four times the mark.
+    heavy = hidden.copy()
+    heavy[0, 1] = 4.0
+    assert candidates_with_known_sets(small, 0.2, [heavy]) == ("a", "b", "c")
+
+
+def test_the_pair_that_shows_most_comes_first_whatever_the_order_of_clients():
+    pairs = {"a": 14.0, "r": 4.0, "s": 4.0, "p": 5.0, "q": 5.0}
+    for names in ("arspq", "apqrs", "asrqp"):
+        table = {name: shown(pairs[name], 3.9 if name == "a" else 5.0, 1) for name in names}
+        hidden = np.zeros((5, 5))
+        for one, other in ("rs", "pq"):
+            at = names.index(one), names.index(other)
+            hidden[at] = hidden[at[::-1]] = -0.5
+        assert candidates_with_known_sets(table, 0.1, [hidden]) == ("a", "p", "q", "r", "s")
 
 
 @given(

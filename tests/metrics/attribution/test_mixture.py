@@ -66,9 +66,9 @@ def slow_draws(own: Mixture) -> np.ndarray:
     ]
     if own.limit and sum(kept) >= mixture.NEAREST:
         shares = shares[kept]
-    strengths = [round(sum(s * s for s in row), 9) for row in shares.tolist()]
+    strengths = [round(sum(s * s for s in row), 6) for row in shares.tolist()]
     order = sorted(range(len(shares)), key=lambda at: strengths[at])
-    tie = 1e-9 * max(1, own.strength)
+    tie = 1e-6 * max(1, own.strength)
     below, upto = (sum(s < own.strength + at for s in strengths) for at in (-tie, tie))
     start = (below + upto) // 2 - mixture.NEAREST // 2
     start = max(0, min(start, len(shares) - mixture.NEAREST))

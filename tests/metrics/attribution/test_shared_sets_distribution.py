@@ -8,7 +8,11 @@ import pytest
 
 from fedaudit.metrics.attribution import mixture, shared_rule, shared_sets, shared_sets_distribution
 from fedaudit.metrics.attribution.combinations import Combination
-from fedaudit.metrics.attribution.contamination import RoundEvidence, leak_distributions
+from fedaudit.metrics.attribution.contamination import (
+    NOTHING_HIDDEN,
+    RoundEvidence,
+    leak_distributions,
+)
 from fedaudit.metrics.attribution.mixture import Mixture
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
@@ -111,6 +115,18 @@ def test_weights_scale_what_is_held_and_the_ratio_bounds_it():
     assert abs(held).max() <= 0.6 + 1e-6
 
 
+def test_a_strength_of_two_digits_is_of_all_designs_that_it_may_be():
+    # Estimates of five clients by two sets are of two kinds, (-5, 1, 1, 3) / 9 and (-3, -3, 3, 3)
+    # / 9, both of rho 4/9, which a file tells as 0.44.
+    rule = SharedSetsRule(participants=5, queries=2, threshold=2, limit=1.0)
+    kinds = np.array([(-5, 1, 1, 3), (-3, -3, 3, 3)]) / 9
+    for strength in (0.44, 4 / 9):
+        draws = np.sort(Mixture(weights=(1.0,) * 4, strength=strength, rule=rule).draws(), axis=1)
+        found = [np.isclose(draws, np.sort(kind), atol=1e-6).all(axis=1).mean() for kind in kinds]
+        assert sum(found) == pytest.approx(1)
+        assert min(found) > 0.2
+
+
 def test_nothing_to_draw_by_is_taken_for_normal():
     plain = Mixture(weights=(1.0,) * 9, strength=0.7).draws()
     for odd in (replace(TEN, queries=9), replace(TEN, limit=-1.0), replace(TEN, queries=-3)):
@@ -124,7 +140,9 @@ def test_nothing_to_draw_by_is_taken_for_normal():
 def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     estimate = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
     scores, first = np.array([10.0, *(0.0,) * 8]), np.eye(9, dtype=bool)[:1]
-    shown = RoundEvidence(scores, groups=first, alone=first, errors=np.zeros(9))
+    shown = RoundEvidence(
+        scores, groups=first, alone=first, errors=np.zeros(9), hidden=NOTHING_HIDDEN[None]
+    )
     law = leak_distributions([estimate], [[shown]], [1.0])[0][0]  # in proportion
     # 4 with a chance of a third, else -2; and what chance adds.
     from statistics import NormalDist
