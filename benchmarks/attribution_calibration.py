@@ -105,6 +105,9 @@ def limits() -> Iterator[Federation]:
         for tails in (3, 5, 10):
             name = f"nobody marked, chance is Student's t, {tails} degrees, {rounds} rounds"
             yield Federation(name=name, marked=0, rounds=rounds, tails=tails)
+        for tails in (3, 5):
+            name = f"own marks, linear, chance is Student's t, {tails} degrees, {rounds} rounds"
+            yield Federation(name=name, rounds=rounds, tails=tails)
     for rounds in (1, 2, 5):
         for scatter in (0.1, 0.2, 0.3):
             name = f"own marks, from 0.4, each answer times 1 ± {scatter:g}, {rounds} rounds"
