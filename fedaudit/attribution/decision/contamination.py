@@ -44,14 +44,9 @@ def client_leak_distributions(
     for mark, by_client in shown.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
         groups = nested_groups(others, strength)
-        marks.append(
-            [
-                _others_marks(r, client, mark, others, groups, hidden)
-                for r, hidden in zip(
-                    rounds, _hiding_chances(rounds, groups, scores.weights), strict=True
-                )
-            ]
-        )
+        chances = _hiding_chances(rounds, groups, scores.weights)
+        by_round = zip(rounds, chances, strict=True)
+        marks.append([_others_marks(r, client, mark, others, groups, h) for r, h in by_round])
     spreads = [by_client[client].spread for by_client in shown.values()]
     distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
     return dict(zip(shown, distributions, strict=True))
