@@ -42,6 +42,8 @@ class NullDistribution:
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
     leak_distributions: "Sequence[LeakDistribution | ContaminationHypotheses]" = ()
     """What Z may take from other clients: each is tried; the one with the largest p counts."""
+    without_sets: "Sequence[LeakDistribution]" = ()
+    """What Z may take where nothing is known of the sets, as a second test beside the first."""
     tail_degrees: float = math.inf
     """The degrees of freedom that the tails of null marks' Z have, over the clients."""
 
@@ -71,13 +73,18 @@ class NullDistribution:
     def p_value(self, z: float) -> float:
         """Return how often an innocent client's Z is as high, or a bound on that."""
         if self.leak_distributions:
-            return max(
-                distribution.tail(z / self.spread, self.degrees)
-                for distribution in self.leak_distributions
-            )
+            p = self._largest_tail(self.leak_distributions, z)
+            if self.without_sets:  # the smaller one of two p-values, by Bonferroni
+                p = min(1.0, 2 * min(p, self._largest_tail(self.without_sets, z)))
+            return p
         if len(self.null):
             return stouffer.null_p_value(z, self.spread, self.degrees)
         return stouffer.p_value(z)
+
+    def _largest_tail(
+        self, leaks: "Sequence[LeakDistribution | ContaminationHypotheses]", z: float
+    ) -> float:
+        return max(leak.tail(z / self.spread, self.degrees) for leak in leaks)
 
     def critical_value(self, level: float, threshold: float) -> float:
         """Return what Z must exceed for a p-value of `level`; never less than `floor`."""
@@ -183,22 +190,27 @@ def chances_of(
     """
     chances = _chance_distributions(scores, z)
     shown = _shown_marks(scores, z, chances)
-    pairs = list(z)
+    pairs, second = list(z), set[Pair]()
     if shares is not None:
-        pairs = _add_known_leaks(chances, scores, z, shown, shares, error=error, up_to=up_to)
+        pairs, second = _add_known_leaks(
+            chances, scores, z, shown, shares, error=error, up_to=up_to
+        )
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
     before = dict(chances)
     for responses in (EARLIEST_RESPONSE, TEST_RESPONSES) if up_to < 1 else (TEST_RESPONSES,):
-        pairs = [pair for pair in pairs if chances[pair].p_value(z[pair]) <= up_to]
+        untried = {pair for pair in second if not chances[pair].without_sets}
+        pairs = [p for p in pairs if p in untried or chances[p].p_value(z[p]) <= up_to]
         for client in dict.fromkeys(client for client, _ in pairs):
             marks = {mark: shown[mark] for name, mark in pairs if name == client}
             found = client_leak_distributions(scores, client, marks, responses)
             for mark, leaks in found.items():
                 chance = before[client, mark]
-                chances[client, mark] = replace(
-                    chance, leak_distributions=(*chance.leak_distributions, *leaks)
-                )
+                if (client, mark) in second:
+                    chances[client, mark] = replace(chance, without_sets=leaks)
+                else:
+                    every = (*chance.leak_distributions, *leaks)
+                    chances[client, mark] = replace(chance, leak_distributions=every)
     return chances
 
 
@@ -211,13 +223,16 @@ def _add_known_leaks(
     *,
     error: float,
     up_to: float,
-) -> list[Pair]:
-    """Add what Z may take from others where the sets are known; return the pairs left open.
+) -> tuple[list[Pair], set[Pair]]:
+    """Add what Z may take from others where the sets are known.
 
-    Where more clients may be marked than groups can be made of, the right group may be missing:
-    what can be said without the sets must explain a Z, too.
+    Return the pairs to be tested without the sets, too, and those of them for which that is a
+    second test. Where more clients may be marked than groups can be made of, the right group may be
+    missing: what can be said without the sets must then explain a Z as well. In a single round the
+    sets tell so little that either test may find what the other does not.
     """
-    left_open = []
+    left_open: list[Pair] = []
+    second: set[Pair] = set()
     worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
     for mark in dict.fromkeys(mark for _, mark in worth):
         hypotheses = contamination_hypotheses(
@@ -226,8 +241,10 @@ def _add_known_leaks(
         for client, leak, complete in hypotheses:
             if (client, mark) in worth:
                 chances[client, mark] = replace(chances[client, mark], leak_distributions=(leak,))
-                left_open += [(client, mark)] * (not complete)
-    return left_open
+                single = complete and shown[mark][client].rounds == 1
+                second |= {(client, mark)} if single else set()
+                left_open += [(client, mark)] * (single or not complete)
+    return left_open, second
 
 
 def _shown_marks(

@@ -11,7 +11,7 @@ from single_round import single_round
 from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import scores as files
-from fedaudit.attribution.decision.decision import decide
+from fedaudit.attribution.decision.decision import decide, verdicts
 from fedaudit.attribution.decision.null_distribution import NullDistribution, null_distribution
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution.stouffer import stouffer_z
@@ -184,3 +184,36 @@ def test_marked_clients_may_hide_each_others_marks():
     assert "c9" in decide(found, shares={1: held}).flagged
     held["c2"] |= {"c0": -0.4, "c1": -0.4}  # it shows 0.2 of its mark
     assert decide(found, shares={1: held}).flagged.keys() == {"c0", "c1"}
+
+
+def test_of_two_tests_the_smaller_p_counts_twice():
+    from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
+
+    # A leak of 8 steps of an eighth is one deviation: P(N > 2) and P(N > 3) at a Z of 3.
+    leak, none = LeakDistribution(8, np.ones(1)), LeakDistribution(0, np.ones(1))
+    both = NullDistribution((), (leak,), (none,))
+    assert NullDistribution((), (leak,)).p_value(3.0) == pytest.approx(0.02275, rel=1e-3)
+    assert both.p_value(3.0) == pytest.approx(2 * 0.0013499, rel=1e-3)
+    assert NullDistribution((), (none,), (leak,)).p_value(3.0) == pytest.approx(both.p_value(3.0))
+    assert both.p_value(0.0) == 1.0
+    # Chance alone is as it was.
+    assert replace(both, leak_distributions=()).p_value(3.0) == pytest.approx(0.0013499, rel=1e-3)
+
+
+def test_in_a_single_round_the_second_test_is_the_one_without_the_sets():
+    shows = dict.fromkeys(NAMES, 0.0) | {"c0": 14.0, "c1": 5.6, "c2": 14.0}
+    held = {who: dict.fromkeys(NAMES, 0.0) for who in NAMES}
+    held["c1"] |= {"c0": 0.4}
+    held["c2"] |= {"c0": 0.4}
+    once = single_round(shows, strength=0.8, others=5, **PAIRS)
+    with_sets, without = verdicts(once, shares={1: held}), verdicts(once)
+    for pair, verdict in with_sets.items():
+        assert verdict.chance.without_sets
+        by_sets = replace(verdict.chance, without_sets=()).p_value(verdict.z)
+        smaller = min(by_sets, without[pair].p_value)
+        assert verdict.p_value == pytest.approx(min(1.0, 2 * smaller))
+    # Of two rounds the sets alone decide.
+    [here] = once.rounds
+    twice = replace(once, rounds=(here, replace(here, round=2)))
+    for verdict in verdicts(twice, shares={1: held, 2: held}).values():
+        assert not verdict.chance.without_sets
