@@ -44,7 +44,7 @@ def client_leak_distributions(
     for mark, by_client in shown.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
         groups = nested_groups(others, strength)
-        chances = _hiding_chances(rounds, groups, scores.weights)
+        chances = _hiding_probabilities(rounds, groups, scores.weights)
         by_round = zip(rounds, chances, strict=True)
         marks.append([_others_marks(r, client, mark, others, groups, h) for r, h in by_round])
     spreads = [by_client[client].spread for by_client in shown.values()]
@@ -83,7 +83,7 @@ def contamination_hypotheses(
     clients = known_contamination.ClientStatistics(
         z=np.array([evidence.z for evidence in shown.values()]),
         spreads=np.array([evidence.spread for evidence in shown.values()]),
-        degrees=[degrees[name] for name in names],
+        degrees_of_freedom=[degrees[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
     starts = [response.start for response in TEST_RESPONSES if response.start is not None]
@@ -162,7 +162,7 @@ def _others_marks(
     )
 
 
-def _hiding_chances(
+def _hiding_probabilities(
     rounds: Sequence[RoundScores], groups: "Sequence[Group]", weights: Mapping[str, float]
 ) -> "list[npt.NDArray[np.float64]]":
     """Return by round how likely the members of each group hide each share of their mark.
@@ -178,14 +178,14 @@ def _hiding_chances(
         together = [at for at, r in enumerate(rounds) if len(r.clients.keys() & set(group)) > 1]
         if len(together) == 1:
             [at] = together
-            chances[at][index] = _hiding_chances_of_group(rounds[at], group, weights)
+            chances[at][index] = _hiding_probabilities_of_group(rounds[at], group, weights)
     return chances
 
 
-def _hiding_chances_of_group(
+def _hiding_probabilities_of_group(
     round_scores: RoundScores, group: "Group", weights: Mapping[str, float]
 ) -> "npt.NDArray[np.float64]":
-    from fedaudit.metrics.attribution.contamination import hiding_chances
+    from fedaudit.metrics.attribution.contamination import hiding_probabilities
 
     members, held = [name for name in group if name in round_scores.clients], []
     for member in members:
@@ -194,4 +194,4 @@ def _hiding_chances_of_group(
         columns = [at for at, name in enumerate(others) if name in members]
         held.append(mixture.draws()[:, columns].sum(axis=1))
     independent = round_scores.rule(len(round_scores.clients)) is None
-    return hiding_chances(held, independent=independent)
+    return hiding_probabilities(held, independent=independent)

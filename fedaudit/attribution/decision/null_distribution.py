@@ -53,7 +53,7 @@ class NullDistribution:
         return len(self.null[0]) if len(self.null) else 0
 
     @property
-    def degrees(self) -> float:
+    def degrees_of_freedom(self) -> float:
         """The degrees of freedom of Student's t by chance; 0 for the standard normal law."""
         return min(self.marks, self.tail_degrees)
 
@@ -63,7 +63,7 @@ class NullDistribution:
         return max(1.0, stouffer.null_spread(self.null)) if len(self.null) else 1.0
 
     @property
-    def null_z(self) -> "npt.NDArray[np.float64]":
+    def null_marks_z(self) -> "npt.NDArray[np.float64]":
         """Z of each null mark."""
         import numpy as np
 
@@ -78,13 +78,15 @@ class NullDistribution:
                 p = min(1.0, 2 * min(p, self._largest_tail(self.without_sets, z)))
             return p
         if len(self.null):
-            return stouffer.null_p_value(z, self.spread, self.degrees)
+            return stouffer.null_p_value(z, self.spread, self.degrees_of_freedom)
         return stouffer.p_value(z)
 
     def _largest_tail(
         self, leaks: "Sequence[LeakDistribution | ContaminationHypotheses]", z: float
     ) -> float:
-        return max(leak.tail(z / self.spread, self.degrees) for leak in leaks)
+        return max(
+            leak.tail_probability(z / self.spread, self.degrees_of_freedom) for leak in leaks
+        )
 
     def critical_value(self, level: float, threshold: float) -> float:
         """Return what Z must exceed for a p-value of `level`; never less than `floor`."""
@@ -165,8 +167,10 @@ def _with_tails(chances: Mapping[Pair, NullDistribution]) -> dict[Pair, NullDist
     standardized: dict[str, list[npt.NDArray[np.float64]]] = {}
     for (_, mark), chance in chances.items():
         if np.any(chance.null):
-            standardized.setdefault(mark, []).append(chance.null_z / chance.spread)
-    degrees = {mark: stouffer.tail_degrees(np.array(z)) for mark, z in standardized.items()}
+            standardized.setdefault(mark, []).append(chance.null_marks_z / chance.spread)
+    degrees = {
+        mark: stouffer.estimate_degrees_of_freedom(np.array(z)) for mark, z in standardized.items()
+    }
     return {
         (client, mark): replace(chance, tail_degrees=degrees.get(mark, math.inf))
         for (client, mark), chance in chances.items()
@@ -236,7 +240,7 @@ def _add_known_leaks(
     worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
     for mark in dict.fromkeys(mark for _, mark in worth):
         hypotheses = contamination_hypotheses(
-            scores, mark, shown[mark], _degrees(chances, mark), shares, error
+            scores, mark, shown[mark], _degrees_of_freedom(chances, mark), shares, error
         )
         for client, leak, complete in hypotheses:
             if (client, mark) in worth:
@@ -260,5 +264,9 @@ def _shown_marks(
     return shown
 
 
-def _degrees(chances: Mapping[Pair, NullDistribution], mark: str) -> dict[str, float]:
-    return {client: chance.degrees for (client, name), chance in chances.items() if name == mark}
+def _degrees_of_freedom(chances: Mapping[Pair, NullDistribution], mark: str) -> dict[str, float]:
+    return {
+        client: chance.degrees_of_freedom
+        for (client, name), chance in chances.items()
+        if name == mark
+    }

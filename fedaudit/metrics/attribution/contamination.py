@@ -24,8 +24,8 @@ from fedaudit.metrics.attribution.leak_distribution import (
     LeakDistribution,
     RoundLeak,
     histogram,
-    mix,
-    round_error,
+    mix_distributions,
+    rounded_deviation,
 )
 from fedaudit.metrics.attribution.mixture import Mixture
 
@@ -121,7 +121,7 @@ def _mark_distributions(
             continue
         leaks = list(_leaks(mixture.draws(), shown, scale, error, responses))
         distributions = [
-            distribution.plus(*leak)
+            distribution.add_round(*leak)
             for distribution, leak in zip(
                 distributions or [NOTHING] * len(leaks), leaks, strict=True
             )
@@ -163,7 +163,7 @@ def _leaks(
                 yield _at_once(reached, len(steps), strongest, largest_error, chances)
 
 
-def hiding_chances(held: Sequence[Array], *, independent: bool) -> Array:
+def hiding_probabilities(held: Sequence[Array], *, independent: bool) -> Array:
     """Return how likely all members of a group hide each of `HIDDEN_SHARES` of their mark.
 
     `held` has for each member draws of how much its estimate holds of the other members together; a
@@ -193,11 +193,11 @@ def _in_proportion(responses: Array, deviations: Array) -> RoundLeak:
     if deviations.max(initial=0.0) < LEAST_ERROR:
         return histogram(responses)
     order = np.argsort(deviations, kind="stable")
-    return mix(
+    return mix_distributions(
         [
             (
                 histogram(responses[rows]),
-                round_error(deviations[rows[-1]]),
+                rounded_deviation(deviations[rows[-1]]),
                 len(rows) / len(responses),
             )
             for rows in np.array_split(order, ERROR_GROUPS)
@@ -223,4 +223,4 @@ def _at_once(
             mark = np.rint(min(strongest / (1 - share), float(FARTHEST * STEPS)))
             leak = histogram(np.maximum(responses, mark))
             parts.append((leak, round(error / (1 - share), 3), answering * chance))
-    return mix(parts)
+    return mix_distributions(parts)

@@ -44,7 +44,7 @@ class ContaminationHypotheses:
     error: float
     """The chance that the right hypothesis is not among these."""
 
-    def tail(self, deviations: float, degrees: float) -> float:
+    def tail_probability(self, deviations: float, degrees: float) -> float:
         """Return P(chance plus the leak >= so many standard deviations), the largest, never 0."""
         beyond = _standardized(self.means, self.slopes, self.variances, deviations)
         return min(1.0, max(_tail(float(beyond.max()), degrees) + self.error, stouffer.SMALLEST))
@@ -57,7 +57,7 @@ class ClientStatistics:
     z: Array
     spreads: Array
     """The standard deviations of Z by chance."""
-    degrees: Sequence[float]
+    degrees_of_freedom: Sequence[float]
     """Of freedom of Student's t by chance; 0 for the normal law."""
 
 
@@ -81,7 +81,7 @@ def contamination_hypotheses(
         contamination_by_group(round_shares, strengths, groups) for round_shares in rounds
     ]
     # Chance alone is tried whatever is possible.
-    by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.degrees]
+    by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.degrees_of_freedom]
     for block in blocks:
         moments = np.array(_moments(rounds, clients, group_leaks, block))
         unexplained = _unexplained(moments, clients, group_leaks[0].marked, block.is_marked, error)
@@ -109,7 +109,7 @@ def _unexplained(
         deviations = clients.z[client] / clients.spreads[client]
         means, slopes, variances = moments[:, :, client]
         beyond = _standardized(means, slopes, variances, deviations)
-        least = _quantile(error / len(clients.z), clients.degrees[client])
+        least = _quantile(error / len(clients.z), clients.degrees_of_freedom[client])
         unexplained[:, client] = ~members[:, client] & (beyond <= least)
     return unexplained
 

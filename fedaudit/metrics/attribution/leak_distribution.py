@@ -38,24 +38,24 @@ class LeakDistribution:
     probabilities: Array
 
     @property
-    def values(self) -> Array:
+    def grid(self) -> Array:
         """Return the grid, in standard deviations by chance."""
         return (self.first + np.arange(len(self.probabilities))) / STEPS
 
-    def plus(self, first: int, probabilities: Array) -> "LeakDistribution":
+    def add_round(self, first: int, probabilities: Array) -> "LeakDistribution":
         """Return the distribution with one more round, whose leak has these probabilities."""
         if len(probabilities) == 1:
             return LeakDistribution(self.first + first, self.probabilities)
         return LeakDistribution(self.first + first, _convolve(self.probabilities, probabilities))
 
-    def tail(self, deviations: float, degrees: float) -> float:
+    def tail_probability(self, deviations: float, degrees: float) -> float:
         """Return P(chance plus this leak >= so many standard deviations), never 0.
 
         Chance is Student's t with so many degrees of freedom, standard normal without any.
         """
         from scipy.special import ndtr, stdtr
 
-        beyond = self.values - deviations
+        beyond = self.grid - deviations
         tails = stdtr(degrees, beyond) if degrees else ndtr(beyond)
         return min(1.0, max(float(self.probabilities @ tails), stouffer.SMALLEST))
 
@@ -70,7 +70,7 @@ def histogram(responses: Array) -> RoundLeak:
     return first, np.bincount(whole - first) / len(responses)
 
 
-def mix(parts: Sequence[tuple[RoundLeak, float, float]]) -> RoundLeak:
+def mix_distributions(parts: Sequence[tuple[RoundLeak, float, float]]) -> RoundLeak:
     """Return a mixture: distributions, each off by a normal error of so many steps, by weight."""
     kernels = [_kernel(error) for _, error, _ in parts]
     low = min(
@@ -95,7 +95,7 @@ def _convolve(first: Array, second: Array) -> Array:
     return np.asarray(np.maximum(fftconvolve(first, second), 0.0))
 
 
-def round_error(deviation: float) -> float:
+def rounded_deviation(deviation: float) -> float:
     """Return an error of which few are told apart, so that what it makes is kept: 1 % at most."""
     return float(f"{deviation:.2g}") if deviation >= LEAST_ERROR else 0.0
 

@@ -71,7 +71,7 @@ def null_p_value(z: float, spread: float, degrees: float) -> float:
     return max(float(stdtr(degrees, -(z / spread))), SMALLEST)
 
 
-def tail_degrees(standardized: npt.NDArray[np.float64]) -> float:
+def estimate_degrees_of_freedom(standardized: npt.NDArray[np.float64]) -> float:
     """Return the degrees of freedom of Student's t that has the tails of null marks' Z.
 
     `standardized` has each null mark's Z over its spread, (clients, null marks). Student's t has a

@@ -21,8 +21,8 @@ EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
 
 
 def moments(distribution):
-    mean = float(distribution.probabilities @ distribution.values)
-    return mean, float(distribution.probabilities @ distribution.values**2) - mean**2
+    mean = float(distribution.probabilities @ distribution.grid)
+    return mean, float(distribution.probabilities @ distribution.grid**2) - mean**2
 
 
 def others(scores, groups=None, signal_share=0.0, alone=()):
@@ -74,12 +74,12 @@ def test_an_answer_at_once_by_hand():
     assert {tuple(row) for row in kept.tolist()} == {(0.0, 0.0), (1.0, -1.0), (-1.0, 1.0)}
     # Half of all designs hold nothing; a strength of 2 leaves those that hold something.
     proportion, above, _, half, _ = found
-    assert dict(zip(proportion.values, proportion.probabilities, strict=True))[3.0] == (
+    assert dict(zip(proportion.grid, proportion.probabilities, strict=True))[3.0] == (
         pytest.approx(0.5, abs=0.05)
     )
     assert moments(above)[0] == moments(half)[0] == pytest.approx(1.5, abs=0.15)
     # P(N + 3 or 0 > 3) = (P(N > 0) + P(N > 3)) / 2
-    assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
+    assert half.tail_probability(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
 
 
 def answered(distribution, held, shown, group):
@@ -145,11 +145,11 @@ def test_what_a_marked_client_shows_is_off_by_chance():
     reached = float((one.draws()[:, 0] > 0).mean())
     # P(N + L > 5): N + L is N(3, 2) where an estimate answers.
     expected = reached * tail(2 / math.sqrt(2)) + (1 - reached) * tail(5)
-    assert distribution.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
+    assert distribution.tail_probability(5.0, 0) == pytest.approx(expected, rel=0.01)
     half = others([3.0, 0.0], [[True, False]], signal_share=0.5)
     [_, _, distribution, *_] = leak_distributions([one], [[half]], [1.0])[0]
     expected = reached * tail(2 / math.sqrt(1.25)) + (1 - reached) * tail(5)
-    assert distribution.tail(5.0, 0) == pytest.approx(expected, rel=0.01)
+    assert distribution.tail_probability(5.0, 0) == pytest.approx(expected, rel=0.01)
     # Over four rounds the error of each is N(0, 1) / sqrt(4): all four answer, 6 + N(0, 1).
     always = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
     both = others([3.0, 3.0], [[True, False], [False, True]], signal_share=1.0)
@@ -170,23 +170,23 @@ def test_what_shows_in_a_round_may_be_half_of_a_mark_by_hand():
     # A mark of which 4 is seen is 4 with three quarters, and 8 with the quarter in which all of
     # its members hide half of it.
     reached = float((one.draws()[:, :2].sum(axis=1) >= 0.35).mean())
-    steps = dict(zip(pair.values.tolist(), pair.probabilities.tolist(), strict=True))
+    steps = dict(zip(pair.grid.tolist(), pair.probabilities.tolist(), strict=True))
     assert steps[8.0] == pytest.approx(reached / 4)
     assert steps[4.0] == pytest.approx(reached * 3 / 4)
-    assert alone.values.max() == 4.0
+    assert alone.grid.max() == 4.0
 
 
 def test_chances_of_hiding_by_hand():
     # Of four draws each, two hide a fifth or more, one two fifths.
     first = np.array([-0.4, -0.2, 0.2, 0.4])
     second = np.array([-0.6, 0.2, -0.2, 0.2])
-    chances = contamination.hiding_chances([first, second], independent=True)
+    chances = contamination.hiding_probabilities([first, second], independent=True)
     # Both hide a fifth with 1/4; two fifths with 1/16, which is too rare to count.
     assert chances.tolist() == [0.75, 0.0, 0.25, 0.0, 0.0, 0.0]
     # Where they share their sets both hide when one does: two fifths, and no more, with 1/4.
-    together = contamination.hiding_chances([first, second], independent=False)
+    together = contamination.hiding_probabilities([first, second], independent=False)
     assert together.tolist() == [0.5, 0.0, 0.25, 0.0, 0.25, 0.0]
-    assert contamination.hiding_chances([first], independent=True)[0] == 0.5
+    assert contamination.hiding_probabilities([first], independent=True)[0] == 0.5
     assert contamination.NOTHING_HIDDEN.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
@@ -197,14 +197,14 @@ def test_chances_of_hiding_by_hand():
     st.booleans(),
 )
 def test_chances_of_hiding_are_probabilities_and_rarer_in_larger_groups(held, independent):
-    chances = contamination.hiding_chances(held, independent=independent)
+    chances = contamination.hiding_probabilities(held, independent=independent)
     assert np.all(chances >= 0)
     assert chances.sum() == pytest.approx(1)
     counted = chances[1:].sum()
     assert counted == 0 or counted >= contamination.LEAST_HIDING_CHANCE - 1e-12
-    more = contamination.hiding_chances([*held, held[0]], independent=independent)
+    more = contamination.hiding_probabilities([*held, held[0]], independent=independent)
     assert more[1:].sum() <= counted + 1e-12
-    back = contamination.hiding_chances(held[::-1], independent=independent)
+    back = contamination.hiding_probabilities(held[::-1], independent=independent)
     assert back == pytest.approx(chances)
 
 
@@ -216,10 +216,10 @@ def test_chance_alone_is_a_law_at_nothing():
     from scipy.stats import t
 
     nothing = LeakDistribution(0, np.ones(1))
-    assert nothing.tail(2.0, 0) == pytest.approx(tail(2))
-    assert nothing.tail(2.0, 7) == pytest.approx(float(t.sf(2, 7)))
-    assert nothing.tail(99.0, 0) > 0
-    assert nothing.tail(-99.0, 0) == 1
+    assert nothing.tail_probability(2.0, 0) == pytest.approx(tail(2))
+    assert nothing.tail_probability(2.0, 7) == pytest.approx(float(t.sf(2, 7)))
+    assert nothing.tail_probability(99.0, 0) > 0
+    assert nothing.tail_probability(-99.0, 0) == 1
 
 
 @settings(max_examples=20)
@@ -233,8 +233,10 @@ def test_the_law_is_one_whatever_the_order_of_rounds(shown, spread, random):
     mixed = distributions([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
     for one, other in zip(found, mixed, strict=True):
         assert one.probabilities.sum() == pytest.approx(1)
-        assert one.tail(4.0, 256) == pytest.approx(other.tail(4.0, 256), rel=1e-6)
-        assert one.tail(5.0, 256) <= one.tail(4.0, 256) * (1 + 1e-9)
+        assert one.tail_probability(4.0, 256) == pytest.approx(
+            other.tail_probability(4.0, 256), rel=1e-6
+        )
+        assert one.tail_probability(5.0, 256) <= one.tail_probability(4.0, 256) * (1 + 1e-9)
 
 
 def test_what_others_show_may_come_from_one_of_them_alone():
@@ -244,7 +246,7 @@ def test_what_others_show_may_come_from_one_of_them_alone():
     alone = [[1.0, 0.0], [0.0, 1.0]]
     rounds = [others([10.0, 4.0], [[True, False]], alone=alone)]
     [found] = leak_distributions([one], [rounds], [1.0], TEST_RESPONSES[:2])
-    highest = [distribution.values[distribution.probabilities > 0].max() for distribution in found]
+    highest = [distribution.grid[distribution.probabilities > 0].max() for distribution in found]
     assert highest == [6.0, 10.0, 4.0] * 2  # in proportion, and never below nothing
 
 
@@ -264,7 +266,7 @@ def test_masks_that_are_strong_beyond_measure_explain_any_score(strength):
     one = Mixture(weights=(1.0, 1.0), strength=strength)
     rounds = [others([0.5, 0.0], signal_share=1.0)] * 3
     [found] = leak_distributions([one] * 3, [rounds], [1.0], TEST_RESPONSES[:1])
-    assert found[0].tail(100.0, 0) > 0.3
+    assert found[0].tail_probability(100.0, 0) > 0.3
     assert sum(found[0].probabilities) == pytest.approx(1)
 
 

@@ -49,7 +49,7 @@ def leaks(rounds, z, *, spread=1.0, among=None, error=0.0, marks=0, more=()):
     count = len(z)
     groups = groups_of(count, among=among)
     clients = ClientStatistics(
-        z=np.array(z), spreads=np.full(count, spread), degrees=[marks] * count
+        z=np.array(z), spreads=np.full(count, spread), degrees_of_freedom=[marks] * count
     )
     tried = more if isinstance(more, Iterator) else [as_they_are(groups, more)]
     return contamination_hypotheses(rounds, clients, groups, tried, error)
@@ -72,10 +72,10 @@ def test_by_hand():
     _, b, c = leaks([one_round(shares, [10.0, 10.0, 1.0])], [10.0, 10.0, 1.0], among=(0,))
     # a marked, and tests answer at once from 0.35: b takes the 10 that are shown, +- 1 by chance.
     # 10 + N(0, 1) + N(0, 1) >= 10 in half of all cases; >= 13 with P(N > 3 / sqrt(2)).
-    assert b.tail(10.0, 0) == pytest.approx(0.5)
-    assert b.tail(13.0, 0) == pytest.approx(tail(3 / math.sqrt(2)))
+    assert b.tail_probability(10.0, 0) == pytest.approx(0.5)
+    assert b.tail_probability(13.0, 0) == pytest.approx(tail(3 / math.sqrt(2)))
     # c takes -4 in proportion, nothing where nothing counts against a mark: chance is worse.
-    assert c.tail(1.0, 0) == pytest.approx(tail(1.0))
+    assert c.tail_probability(1.0, 0) == pytest.approx(tail(1.0))
 
 
 def test_a_round_that_may_be_answered_at_once_says_nothing():
@@ -84,13 +84,13 @@ def test_a_round_that_may_be_answered_at_once_says_nothing():
     z = 11 / math.sqrt(2)
     rounds = [one_round(first, [10.0, 3.0]), one_round(second, [6.0, 8.0])]
     _, b = leaks(rounds, [11.3, z], among=(0,))
-    assert b.tail(z, 0) == pytest.approx(tail(3.0))
+    assert b.tail_probability(z, 0) == pytest.approx(tail(3.0))
     # With a Z that is higher by sqrt(2), so that each score is by 1.
-    assert b.tail(z + math.sqrt(2), 0) == pytest.approx(tail(4.0))
+    assert b.tail_probability(z + math.sqrt(2), 0) == pytest.approx(tail(4.0))
     # It is a's mark only if a is marked: c, which holds nothing of a's, has all its rounds.
     rounds = [one_round(np.zeros((3, 3)), [10.0, 3.0, 2.0]) for _ in range(4)]
     *_, c = leaks(rounds, [20.0, 6.0, 4.0], among=(0,))
-    assert c.tail(4.0, 0) == pytest.approx(tail(4.0))
+    assert c.tail_probability(4.0, 0) == pytest.approx(tail(4.0))
 
 
 def test_the_spread_is_that_of_the_rounds_that_count():
@@ -100,11 +100,11 @@ def test_the_spread_is_that_of_the_rounds_that_count():
     rounds = [one_round(first, [10.0, 3.0], null), one_round(second, [6.0, 8.0], 2 * null)]
     spread, z = (2 + 4) / math.sqrt(2), 11 / math.sqrt(2)
     _, b = leaks(rounds, [11.3, z], spread=spread, among=(0,))
-    assert b.tail(z / spread, 0) == pytest.approx(tail(3 / 2))
+    assert b.tail_probability(z / spread, 0) == pytest.approx(tail(3 / 2))
     # No score is taken for surer than a standard normal one.
     rounds = [one_round(first, [10.0, 3.0], null / 4), one_round(second, [6.0, 8.0], null / 4)]
     _, b = leaks(rounds, [11.3, z], among=(0,))
-    assert b.tail(z, 0) == pytest.approx(tail(3))
+    assert b.tail_probability(z, 0) == pytest.approx(tail(3))
 
 
 def test_at_once_it_answers_like_the_member_that_shows_most_over_all_rounds():
@@ -114,17 +114,19 @@ def test_at_once_it_answers_like_the_member_that_shows_most_over_all_rounds():
     z = 18 / math.sqrt(2)
     _, b = leaks(rounds, [11.3, z], among=(0,))
     # 18 / sqrt(2), off by N(0, 1).
-    assert b.tail(z, 0) == pytest.approx(0.5)
-    assert b.tail(z + 3, 0) == pytest.approx(tail(3 / math.sqrt(2)))
+    assert b.tail_probability(z, 0) == pytest.approx(0.5)
+    assert b.tail_probability(z + 3, 0) == pytest.approx(tail(3 / math.sqrt(2)))
 
 
 def test_in_proportion_by_hand():
     # b holds 0.2 of an update that shows 4: 0.8, off by 0.2 * N(0, 1). It is too little for more.
     _, b = leaks([one_round([[0, 0], [0.2, 0]], [4.0, 3.0])], [4.0, 3.0], among=(0,))
-    assert b.tail(3.0, 0) == pytest.approx(tail(2.2 / math.sqrt(1.04)))
+    assert b.tail_probability(3.0, 0) == pytest.approx(tail(2.2 / math.sqrt(1.04)))
     # Two such rounds of 2.8: 1.12 / sqrt(2), off by 0.2.
     _, b = leaks([one_round([[0, 0], [0.2, 0]], [2.8, 3.0])] * 2, [3.96, 18**0.5], among=(0,))
-    assert b.tail(4.0, 0) == pytest.approx(tail((4 - 1.12 / math.sqrt(2)) / math.sqrt(1.04)))
+    assert b.tail_probability(4.0, 0) == pytest.approx(
+        tail((4 - 1.12 / math.sqrt(2)) / math.sqrt(1.04))
+    )
 
 
 def test_what_members_show_of_each_other_is_taken_out():
@@ -135,13 +137,13 @@ def test_what_members_show_of_each_other_is_taken_out():
     # c holds 0.2 of each: 0.4 together, and answers at once like b, that shows most. That is 10,
     # but nobody is taken to show more than the highest score of all, 9. b's own mark is
     # (8 + 0.2 * 6) / 0.92, whose variance is 1.04 / 0.92^2.
-    assert c.tail(3.0, 0) == pytest.approx(0.5)
-    assert c.tail(4.0, 0) == pytest.approx(tail(1 / math.sqrt(1 + 1.04 / 0.92**2)))
+    assert c.tail_probability(3.0, 0) == pytest.approx(0.5)
+    assert c.tail_probability(4.0, 0) == pytest.approx(tail(1 / math.sqrt(1 + 1.04 / 0.92**2)))
     # Half as much is too little to answer at once: in proportion it takes 0.1 * (9 + 9), which is
     # 0.12 / 0.92 of a's score and 0.14 / 0.92 of b's.
     halved = [*shares[:2], [0.1, 0.1, 0]]
     *_, c = leaks([one_round(halved, z, null)], z, spread=3.0, among=(0, 1))
-    assert c.tail(5.0, 0) == pytest.approx(
+    assert c.tail_probability(5.0, 0) == pytest.approx(
         tail((5 - 0.1 * 18 / 3) / math.sqrt(1 + (0.12**2 + 0.14**2) / 0.92**2))
     )
 
@@ -159,9 +161,9 @@ def test_a_group_that_is_not_told_apart_leaves_others_as_they_are():
     assert np.linalg.matrix_rank(np.eye(4) + np.array(shares)) == 3
     found = leaks([one_round(shares, scores)], scores, error=1e-4)
     # a and b marked: c and d answer at once with all of the 14. And the other way around.
-    assert [one.tail(z, 0) for one, z in zip(found, scores, strict=True)] == pytest.approx(
-        [1.0, 1.0, 0.5001, 0.5001], abs=1e-3
-    )
+    assert [
+        one.tail_probability(z, 0) for one, z in zip(found, scores, strict=True)
+    ] == pytest.approx([1.0, 1.0, 0.5001, 0.5001], abs=1e-3)
 
 
 def test_a_hypothesis_that_leaves_somebody_unexplained_is_none():
@@ -170,11 +172,14 @@ def test_a_hypothesis_that_leaves_somebody_unexplained_is_none():
     shown = [one_round(shares, [10.0, 10.0, 10.0])]
     # c, who holds nothing of anybody, cannot but be marked, and b may owe all to it.
     a, b, c = leaks(shown, [10.0] * 3, error=1e-4)
-    assert b.tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
-    assert a.tail(10.0, 0) == c.tail(10.0, 0) == pytest.approx(1e-4)
+    assert b.tail_probability(10.0, 0) == pytest.approx(0.5 + 1e-4)
+    assert a.tail_probability(10.0, 0) == c.tail_probability(10.0, 0) == pytest.approx(1e-4)
     # Where c shows nothing that chance does not, nobody but b can be the one.
     quiet = [one_round(shares, [10.0, 10.0, 0.5])]
-    assert leaks(quiet, [10.0, 10.0, 0.5], among=(0, 1), error=1e-4)[1].tail(10.0, 0) < 2e-4
+    assert (
+        leaks(quiet, [10.0, 10.0, 0.5], among=(0, 1), error=1e-4)[1].tail_probability(10.0, 0)
+        < 2e-4
+    )
 
 
 def test_a_client_that_sends_more_than_its_update_accuses_nobody():
@@ -184,14 +189,14 @@ def test_a_client_that_sends_more_than_its_update_accuses_nobody():
     z = [15.0, 14.0, 15.0, 13.0]
     shown, ten_times = [one_round(shares, z)], [(1, 0, 10.0, START)]
     plain_words = leaks(shown, z, among=(0,), error=1e-4)
-    assert max(one.tail(13.0, 0) for one in plain_words[1:]) < 2e-4
+    assert max(one.tail_probability(13.0, 0) for one in plain_words[1:]) < 2e-4
     boosted = leaks(shown, z, among=(0,), error=1e-4, more=ten_times)
-    assert min(one.tail(15.0, 0) for one in boosted[1:]) > 0.4
+    assert min(one.tail_probability(15.0, 0) for one in boosted[1:]) > 0.4
     # In a second round it holds as much with the wrong sign: only that one says something.
     twice = [one_round(shares, z), one_round(-shares, z)]
     z = [math.sqrt(2) * one for one in z]
     b = leaks(twice, z, among=(0,), error=1e-4, more=ten_times)[1]
-    assert b.tail(z[1], 0) == pytest.approx(tail(14.0) + 1e-4)
+    assert b.tail_probability(z[1], 0) == pytest.approx(tail(14.0) + 1e-4)
     # 0.03 of it, three times over: 0.09 of 15, off by 0.09.
     shares[1, 0] = 0.03
     b = leaks(
@@ -200,15 +205,15 @@ def test_a_client_that_sends_more_than_its_update_accuses_nobody():
         among=(0,),
         more=[(1, 0, 3.0, START)],
     )[1]
-    assert b.tail(4.0, 0) == pytest.approx(tail((4 - 1.35) / math.sqrt(1 + 0.09**2)))
+    assert b.tail_probability(4.0, 0) == pytest.approx(tail((4 - 1.35) / math.sqrt(1 + 0.09**2)))
 
 
 def test_heavier_tails_with_few_null_marks():
     from scipy.stats import t
 
     [only] = leaks([one_round([[0.0]], [9.0])], [9.0])
-    assert only.tail(4.0, 24) == pytest.approx(float(t.sf(4, 24)))
-    assert only.tail(99.0, 0) > 0
+    assert only.tail_probability(4.0, 24) == pytest.approx(float(t.sf(4, 24)))
+    assert only.tail_probability(99.0, 0) > 0
 
 
 def plain(rounds, z, spreads, error, tried, among):
@@ -334,10 +339,10 @@ def test_against_plain_words(seed, number, marks, error, more, cut):
         if who > 2 or groups[group][who]
     ]
     tried = as_they_are(groups, more)
-    clients = ClientStatistics(z=z, spreads=spreads, degrees=[0] * 5)
+    clients = ClientStatistics(z=z, spreads=spreads, degrees_of_freedom=[0] * 5)
     blocks = [tried.slice_rows(0, cut), tried.slice_rows(cut, len(tried))]
     found = contamination_hypotheses(rounds, clients, groups, blocks, error)
-    p = [one.tail(value, 0) for one, value in zip(found, z / spreads, strict=True)]
+    p = [one.tail_probability(value, 0) for one, value in zip(found, z / spreads, strict=True)]
     named = [tuple(np.flatnonzero(groups[of]).tolist()) for of in tried.groups]
     words = list(zip(named, tried.weights, tried.starts, strict=True))
     slow = plain(rounds, z, spreads, error, words, (0, 1, 2))
@@ -350,14 +355,18 @@ def test_a_marked_client_that_two_others_hide():
     shares = [[0, 0, 0, 0], [0, 0, 0, 0], [-0.4, -0.4, 0, 0], [0.2, 0, 0.3, 0]]
     scores = [10.0, 10.0, 0.0, 10.0]
     quiet = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4)
-    assert quiet[3].tail(10.0, 0) < 1e-3  # 0.2 of a is too little: accused
+    assert quiet[3].tail_probability(10.0, 0) < 1e-3  # 0.2 of a is too little: accused
     groups = groups_of(4, among=(0, 1, 3))
     evidence = [MarkEvidence(z, 1.0, 1) for z in scores]
     tried = enumerate_hypotheses(groups, evidence, [np.array(shares)], [np.ones(4, bool)], [START])
     found = leaks([one_round(shares, scores)], scores, among=(0, 1, 3), error=1e-4, more=tried)
-    assert found[3].tail(10.0, 0) == pytest.approx(0.5 + 1e-4)
+    assert found[3].tail_probability(10.0, 0) == pytest.approx(0.5 + 1e-4)
     # a and b hold nothing of anybody: they are as sure as before.
-    assert found[0].tail(10.0, 0) == found[1].tail(10.0, 0) == quiet[0].tail(10.0, 0)
+    assert (
+        found[0].tail_probability(10.0, 0)
+        == found[1].tail_probability(10.0, 0)
+        == quiet[0].tail_probability(10.0, 0)
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -373,7 +382,9 @@ def test_it_does_not_matter_who_comes_first(seed, order):
         error=1e-5,
     )
     for at, who in enumerate(order):
-        assert mixed[at].tail(8.0, 0) == pytest.approx(first[who].tail(8.0, 0), rel=1e-9)
+        assert mixed[at].tail_probability(8.0, 0) == pytest.approx(
+            first[who].tail_probability(8.0, 0), rel=1e-9
+        )
 
 
 @given(
@@ -387,7 +398,7 @@ def test_the_largest_probability_is_that_of_one_hypothesis_after_another(leak, z
     means, slopes, variances = (np.array(values) for values in zip(*leak, strict=True))
     beyond = [(slope * z - mean) / math.sqrt(1 + variance) for mean, slope, variance in leak]
     each = [stats.t.sf(at, marks) if marks else stats.norm.sf(at) for at in beyond]
-    found = ContaminationHypotheses(means, slopes, variances, 1e-3).tail(z, marks)
+    found = ContaminationHypotheses(means, slopes, variances, 1e-3).tail_probability(z, marks)
     assert found == pytest.approx(min(1.0, max(each) + 1e-3))
 
 

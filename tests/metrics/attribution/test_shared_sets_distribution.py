@@ -149,7 +149,7 @@ def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
 
     beyond = NormalDist().cdf
     expected = beyond(4.0 - 5.0) / 3 + 2 * beyond(-2.0 - 5.0) / 3
-    assert law.tail(5.0, 0) == pytest.approx(expected, rel=0.1)
+    assert law.tail_probability(5.0, 0) == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.parametrize(

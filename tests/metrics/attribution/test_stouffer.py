@@ -13,6 +13,7 @@ from fedaudit.metrics.attribution.stouffer import (
     always_valid_boundary,
     detection_power,
     error_bounds,
+    estimate_degrees_of_freedom,
     holm,
     holm_levels,
     normal_quantile,
@@ -22,7 +23,6 @@ from fedaudit.metrics.attribution.stouffer import (
     running_z,
     stopping_round,
     stouffer_z,
-    tail_degrees,
 )
 from fedaudit.metrics.attribution.subset_design import is_accepted, sample_coefficients
 
@@ -276,20 +276,20 @@ def test_the_p_value_under_null_marks_by_hand():
 def test_the_tails_of_null_marks_by_hand():
     # All at 3^(1/2): the fourth moment is 9, 6 above the normal law's, 4 + 6 / 6 degrees. Two
     # standard errors of it are 2 (24 / R)^(1/2): 4 for six null marks, 6.9 for two.
-    assert tail_degrees(np.array([[3**0.5, -(3**0.5)] * 3])) == pytest.approx(5)
-    assert tail_degrees(np.array([[3**0.5, -(3**0.5)]] * 9)) == math.inf
-    assert tail_degrees(np.zeros((4, 24))) == math.inf
+    assert estimate_degrees_of_freedom(np.array([[3**0.5, -(3**0.5)] * 3])) == pytest.approx(5)
+    assert estimate_degrees_of_freedom(np.array([[3**0.5, -(3**0.5)]] * 9)) == math.inf
+    assert estimate_degrees_of_freedom(np.zeros((4, 24))) == math.inf
 
 
 def test_student_t_is_told_from_the_normal_law():
     rng = np.random.default_rng(0)
     normal = rng.standard_normal((10, 256))
     heavy = rng.standard_t(5, (10, 256)) * (3 / 5) ** 0.5
-    assert tail_degrees(normal) == math.inf
-    assert 4 < tail_degrees(heavy) < 10
+    assert estimate_degrees_of_freedom(normal) == math.inf
+    assert 4 < estimate_degrees_of_freedom(heavy) < 10
     # By the law itself a Z of 4 deviations has P(t > 4 sqrt(5 / 3)); what is taken is not less.
     law = float(student_t.sf(4 * (5 / 3) ** 0.5, 5))
-    assert law <= null_p_value(4.0, 1.0, tail_degrees(heavy)) <= 4 * law
+    assert law <= null_p_value(4.0, 1.0, estimate_degrees_of_freedom(heavy)) <= 4 * law
 
 
 @given(
@@ -299,10 +299,10 @@ def test_student_t_is_told_from_the_normal_law():
 )
 def test_tails_have_no_order_and_are_heavier_the_farther_out(standardized, factor, order):
     rows = np.array(standardized)
-    whole = tail_degrees(rows)
+    whole = estimate_degrees_of_freedom(rows)
     assert whole > 4
-    assert tail_degrees(rows[::-1][:, list(order)]) == pytest.approx(whole)
-    assert tail_degrees(factor * rows) <= whole * (1 + 1e-9)
+    assert estimate_degrees_of_freedom(rows[::-1][:, list(order)]) == pytest.approx(whole)
+    assert estimate_degrees_of_freedom(factor * rows) <= whole * (1 + 1e-9)
 
 
 def test_the_levels_of_holm_by_hand():
