@@ -15,6 +15,7 @@ The only package that imports torch with its modules.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `vllm/`: A vLLM server that is started for one audit and serves its base with adapters beside it.
 * `batching`: Which rows go through the model together; no torch needed.
+* `compatibility`: What has another name in other versions of transformers.
 * `device`: Devices: which one and with which dtype, and numbers that go there from the host.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
 * `factory`: From the name of an engine, as --engine has it, to the engine.

@@ -7,6 +7,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine.batching import SampleRange, by_length
+from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.scheduler import Capacity
 
 
@@ -42,7 +43,7 @@ def last_states(
             embedded = torch.cat([embedded, new[:, None]], dim=1)
         states: torch.Tensor = model.base_model(
             inputs_embeds=embedded,
-            past_key_values=_repeat_cache(cache, len(indices)) if cache else None,
+            **cache_kwargs(_repeat_cache(cache, len(indices)) if cache else None),
             use_cache=cache is not None,
         ).last_hidden_state
         return states[:, -1].float().cpu()
@@ -80,7 +81,7 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
     def read(_: list[SampleRange]) -> DynamicCache:
         cache = DynamicCache(config=model.config)
         ids = torch.tensor([list(begin)], device=model.device)
-        model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
+        model.base_model(input_ids=ids, **cache_kwargs(cache), use_cache=True)
         return cache
 
     [(_, cache)] = room.memory.run(len(begin), [SampleRange(0, 0, 1)], read)

@@ -1,5 +1,6 @@
 """Which documents are most like a query: BM25 in this process."""
 
+import os
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -47,13 +48,23 @@ def nearest_documents(
 
 def _index(documents: list[list[str]]) -> Any:
     """Return the index of tokenised documents, or None if there is no token."""
-    import bm25s
-
     if not any(documents):
         return None
-    index = bm25s.BM25(method="lucene", k1=K1, b=B, dtype="float64")
+    index = _bm25s().BM25(method="lucene", k1=K1, b=B, dtype="float64")
     index.index(documents, show_progress=False)
     return index
+
+
+def _bm25s() -> Any:
+    """Return the library.
+
+    Where JAX is installed it calls it on import, and JAX would take three quarters of a GPU's
+    memory, in every process.
+    """
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import bm25s
+
+    return bm25s
 
 
 def _scores(index: Any, query: str, documents: int) -> NDArray[np.float64]:

@@ -1,5 +1,8 @@
 import math
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -86,3 +89,22 @@ def test_tokens_of_two_scripts():
         *("the", "court", "s", "ab", "12"),
         *("法院", "院命", "命令", "院"),
     ]
+
+
+def test_jax_is_kept_off_a_gpu(tmp_path):
+    """bm25s calls JAX on import wherever it is installed; it would take most of a card's memory."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").touch()
+    (tmp_path / "jax" / "lax.py").write_text(
+        "import os\nprint('JAX on', os.environ['JAX_PLATFORMS'])\ndef top_k(*_): return 0, 0\n"
+    )
+    code = "from fedaudit.metrics.bm25 import nearest_documents as n; print(n(['b'], ['a', 'a b']))"
+    environment = {key: value for key, value in os.environ.items() if key != "JAX_PLATFORMS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\n")[:2] == ["JAX on cpu", "[(1, 0)]"]

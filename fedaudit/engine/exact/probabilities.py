@@ -15,6 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest, TokenRows
 from fedaudit.engine.batching import padded_length
+from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.device import to_device
 from fedaudit.engine.exact.search import (
     SearchBranches,
@@ -164,7 +165,7 @@ def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, to
         input_ids=to_device(level.tokens, model.device)[:, None],
         attention_mask=mask,
         position_ids=position,
-        past_key_values=cache,
+        **cache_kwargs(cache),
         use_cache=True,
     ).logits[:, -1]
     return PrefilledRows(cache, mask, position), logits

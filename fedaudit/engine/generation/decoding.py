@@ -15,6 +15,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine.batching import SampleRange, padded_length, rows_of
+from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.device import to_device
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
@@ -213,7 +214,7 @@ def prefill(
         input_ids=ids,
         attention_mask=mask,
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        past_key_values=cache,
+        **cache_kwargs(cache),
         use_cache=True,
         # By index, which copies the states of the last position. A slice of them (`1`) is not
         # contiguous, and torch then multiplies it by a copy of the matrix for every prompt.
@@ -238,7 +239,7 @@ def _read_masked(
         input_ids=ids,
         attention_mask=torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, -torch.inf),
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        past_key_values=cache,
+        **cache_kwargs(cache),
         use_cache=True,
         logits_to_keep=torch.arange(ids.shape[1] - 1, ids.shape[1], device=ids.device),
     )
@@ -283,7 +284,7 @@ class CopiedPrefixRows:
             input_ids=to_device(ids, self._mask.device),
             attention_mask=self._mask,
             position_ids=self._position,
-            past_key_values=self._cache,
+            **cache_kwargs(self._cache),
             use_cache=True,
         ).logits
         return logits[:, -1], row

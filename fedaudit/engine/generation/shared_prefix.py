@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
+from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.kv_cache import (
@@ -151,7 +152,7 @@ def _step(
             input_ids=places.tokens[None],
             position_ids=places.position[None],
             attention_mask=additive_mask(shape, visible, model.dtype, _repeats(model)),
-            past_key_values=cache,
+            **cache_kwargs(cache),
             use_cache=True,
             places=places,
         )

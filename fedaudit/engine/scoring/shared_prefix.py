@@ -14,6 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded_length
+from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.device import to_device
 from fedaudit.engine.padding import left_padded, right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
@@ -149,7 +150,7 @@ def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Pref
         input_ids=ids[:, :-1],
         attention_mask=mask,
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        past_key_values=cache,
+        **cache_kwargs(cache),
         use_cache=True,
     ).logits
     logprobs = of_following(logits, ids[:, 1:]).cpu()
@@ -179,7 +180,7 @@ def _rests(
         input_ids=ids[:, :-1],
         attention_mask=torch.nn.functional.pad(mask, (0, width), value=1),
         position_ids=mask.sum(-1, keepdim=True) + steps,
-        past_key_values=select_rows(read.cache, rows),
+        **cache_kwargs(select_rows(read.cache, rows)),
         use_cache=True,
     ).logits
     logprobs = of_following(logits, ids[:, 1:]).cpu()

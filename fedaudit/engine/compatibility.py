@@ -1,0 +1,12 @@
+"""What has another name in other versions of transformers."""
+
+from transformers import Cache, __version__
+
+RENAMED = (5, 24)
+"""The version in which models call their keys and values `cache`; `past_key_values` till then."""
+_CACHE = "cache" if tuple(map(int, __version__.split(".")[:2])) >= RENAMED else "past_key_values"
+
+
+def cache_kwargs(cache: Cache | None) -> dict[str, Cache | None]:
+    """Return the keyword argument with which a model's forward takes a KV cache."""
+    return {_CACHE: cache}

@@ -1,0 +1,27 @@
+"""What models call their keys and values differs between versions of transformers."""
+
+import warnings
+
+import torch
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+from fedaudit.engine.compatibility import cache_kwargs
+
+
+def test_a_model_takes_the_cache_without_a_warning_and_fills_it():
+    config = LlamaConfig(
+        vocab_size=11,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+    )
+    model, cache = LlamaForCausalLM(config).eval(), DynamicCache(config=config)
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("error")
+        model(input_ids=torch.tensor([[3, 4, 5]]), use_cache=True, **cache_kwargs(cache))
+    assert cache.get_seq_length() == 3
+
+
+def test_no_cache_is_one_of_the_models_own():
+    assert list(cache_kwargs(None).values()) == [None]
