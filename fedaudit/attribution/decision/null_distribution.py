@@ -111,7 +111,8 @@ class NullDistribution:
     def standard(self, scores: Sequence[float]) -> list[float]:
         """Return Z after each round, as the standard normal quantile of the same p-value.
 
-        By chance alone: what comes from other clients' marked documents is not considered.
+        By chance alone: what comes from other clients' marked documents is not considered. The
+        tails are those of all rounds together.
         """
         running = stouffer.running_z(scores)
         if not len(self.null):
@@ -133,13 +134,11 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
     return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
 
 
-def null_distribution(scores: Scores, client: str, mark: str) -> NullDistribution:
-    """Return the distribution of a client's Z under a mark by chance: its own null marks alone."""
-    return _chance_distributions(scores, [(client, mark)])[client, mark]
+def chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
+    """Return the distribution of each pair's Z by chance alone: by its own null marks.
 
-
-def _chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
-    """Return the distribution of each pair's Z by chance alone."""
+    Its tails are those of all the clients named.
+    """
     import numpy as np
 
     before = {
@@ -192,7 +191,7 @@ def chances_of(
     clients, where the sets are known; then `error` is the chance that what explains a Z is left
     out.
     """
-    chances = _chance_distributions(scores, z)
+    chances = chance_distributions(scores, z)
     shown = _shown_marks(scores, z, chances)
     pairs, second = list(z), set[Pair]()
     if shares is not None:

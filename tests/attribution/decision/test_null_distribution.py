@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.decision.decision import decide, verdicts
-from fedaudit.attribution.decision.null_distribution import NullDistribution, null_distribution
+from fedaudit.attribution.decision.null_distribution import NullDistribution, chance_distributions
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution.stouffer import stouffer_z
 
@@ -41,15 +41,19 @@ def scores(*rounds):
     )
 
 
+def by_chance(table):
+    return chance_distributions(table, [("a", "m")])["a", "m"]
+
+
 def test_null_scores_are_differences_by_round():
-    found = null_distribution(scores((1.0, (3, 1), (1, 1)), (1.0, (3, -1), (0, 0))), "a", "m")
+    found = by_chance(scores((1.0, (3, 1), (1, 1)), (1.0, (3, -1), (0, 0))))
     assert found.null.tolist() == [[2, 0], [3, -1]]
     # Z of the null marks: 5 / sqrt 2 and -1 / sqrt 2, squares 12.5 and 0.5.
     assert found.spread == pytest.approx(math.sqrt(6.5))
 
 
 def test_without_null_marks_it_is_the_papers_normal():
-    found = null_distribution(scores((1.0, (), ()), (2.0, (), ())), "a", "m")
+    found = by_chance(scores((1.0, (), ()), (2.0, (), ())))
     assert (found.null, found.spread, found.floor(4.0), found.marks) == ((), 1.0, 4.0, 0)
     assert found.p_value(4.0) == pytest.approx(3.167e-5, rel=1e-3)
     assert found.standard([3.0, 1.0]) == pytest.approx([3.0, 4 / math.sqrt(2)])
@@ -59,7 +63,7 @@ def test_a_round_that_a_client_missed_is_none_of_its_own():
     here = scores((1.0, (3, 1), (1, 1)), (9.0, (9, 9), (0, 0)), (1.0, (3, -1), (0, 0)))
     first, second, third = here.rounds
     missed = replace(here, rounds=(first, replace(second, clients={}), third))
-    assert null_distribution(missed, "a", "m").null.tolist() == [[2, 0], [3, -1]]
+    assert by_chance(missed).null.tolist() == [[2, 0], [3, -1]]
 
 
 def test_unlike_numbers_of_null_marks_are_refused_on_disk(tmp_path):
