@@ -2,9 +2,10 @@
 
 from transformers import Cache, __version__
 
-RENAMED = (5, 24)
+CACHE_RENAMED_IN = (5, 24)
 """The version in which models call their keys and values `cache`; `past_key_values` till then."""
-_CACHE = "cache" if tuple(map(int, __version__.split(".")[:2])) >= RENAMED else "past_key_values"
+_VERSION = tuple(map(int, __version__.split(".")[:2]))
+_CACHE = "cache" if _VERSION >= CACHE_RENAMED_IN else "past_key_values"
 
 
 def cache_kwargs(cache: Cache | None) -> dict[str, Cache | None]:

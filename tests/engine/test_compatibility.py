@@ -23,5 +23,5 @@ def test_a_model_takes_the_cache_without_a_warning_and_fills_it():
     assert cache.get_seq_length() == 3
 
 
-def test_no_cache_is_one_of_the_models_own():
+def test_without_a_cache_the_argument_is_none():
     assert list(cache_kwargs(None).values()) == [None]

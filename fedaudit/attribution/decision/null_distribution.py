@@ -134,7 +134,7 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
     return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
 
 
-def chance_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
+def null_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
     """Return the distribution of each pair's Z by chance alone: by its own null marks.
 
     Its tails are those of all the clients named.
@@ -191,7 +191,7 @@ def chances_of(
     clients, where the sets are known; then `error` is the chance that what explains a Z is left
     out.
     """
-    chances = chance_distributions(scores, z)
+    chances = null_distributions(scores, z)
     shown = _shown_marks(scores, z, chances)
     pairs, second = list(z), set[Pair]()
     if shares is not None:

@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.decision.decision import decide, verdicts
-from fedaudit.attribution.decision.null_distribution import NullDistribution, chance_distributions
+from fedaudit.attribution.decision.null_distribution import NullDistribution, null_distributions
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution.stouffer import stouffer_z
 
@@ -42,7 +42,7 @@ def scores(*rounds):
 
 
 def by_chance(table):
-    return chance_distributions(table, [("a", "m")])["a", "m"]
+    return null_distributions(table, [("a", "m")])["a", "m"]
 
 
 def test_null_scores_are_differences_by_round():
