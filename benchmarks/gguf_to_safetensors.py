@@ -14,6 +14,7 @@ to the last bit, its tokens, special tokens and chat template are what the GGUF 
 import argparse
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,14 @@ def check(folder: Path, wanted: PreTrainedModel, fields: dict[str, Any]) -> None
         raise SystemExit("The saved tokenizer does not give a text back as it was.")
 
 
+def set_special_tokens(tokenizer: Any, fields: Mapping[str, Any]) -> None:
+    """Name the special tokens that the GGUF names: some versions of transformers leave some out."""
+    for name, field in PARTICULARS.items():
+        if name.endswith("_token_id") and field in fields:
+            token = tokenizer.convert_ids_to_tokens(fields[field])
+            setattr(tokenizer, name.removesuffix("_id"), token)
+
+
 def metadata(path: Path) -> dict[str, Any]:
     """Return the fields of a GGUF by name."""
     from gguf import GGUFReader
@@ -99,6 +108,7 @@ def convert(path: Path, out: Path) -> None:
     fields = metadata(path)
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizer(fields["tokenizer.ggml.pre"])
+    set_special_tokens(tokenizer, fields)
     model = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32
     )
