@@ -35,7 +35,7 @@ from federations import Federation, Shares, federation
 from fedaudit.attribution.decision.decision import ClientVerdict, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import subset_design
-from fedaudit.metrics.attribution.exposure import exposure
+from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 CLIENTS, ROUNDS, MARKED, NUMBERS, NULLS = 10, 5, 3, 600, 64
 NOISE = 1.25
@@ -228,8 +228,8 @@ def collusion(draws: int = 20) -> Iterator[str]:
         for helpers in (0, 1, clients // 4, clients // 2):
             first, last = [], []
             for seed in range(draws):
-                found = exposure(_asked(names, m, pairs, seed), 5, colluders=names[:helpers])
-                first.append(found.after or np.inf)
+                found = sum_leakage(_asked(names, m, pairs, seed), 5, colluders=names[:helpers])
+                first.append(found.queries_until_determined or np.inf)
                 whole = len(found.determined) == clients - helpers
                 last.append(max(found.determined.values()) if whole else np.inf)
             yield (

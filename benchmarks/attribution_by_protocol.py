@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 from fedaudit.attribution.server.estimation import update_dimension
-from fedaudit.attribution.server.query_plan import ProtocolConfig, plan
+from fedaudit.attribution.server.sum_plan import ProtocolConfig, draw_sum_plan
 from fedaudit.federation.folder import open_federation
 
 PROTOCOLS = ("pairs", "shared")
@@ -55,8 +55,8 @@ def values(report: Report, metric: str, **scope: object) -> list[float]:
 
 def row(federation: Path, protocol: str, reports: Sequence[Report]) -> str:
     """Return a line of Markdown about one federation's attributions by one protocol."""
-    planned = plan(open_federation(federation), ProtocolConfig(protocol=protocol))
-    size = planned.queries * update_dimension(planned) * FLOAT / 2**20
+    plan = draw_sum_plan(open_federation(federation), ProtocolConfig(protocol=protocol))
+    size = plan.queries * update_dimension(plan) * FLOAT / 2**20
     rates = {
         metric: [
             one
@@ -77,7 +77,7 @@ def row(federation: Path, protocol: str, reports: Sequence[Report]) -> str:
     cells = [
         federation.name,
         protocol,
-        f"{planned.queries:,}",
+        f"{plan.queries:,}",
         f"{size:,.0f}",
         *(f"{value:.1f}" for value in seconds),
         f"{max(v for report in reports for v in values(report, 'determined')):g}",

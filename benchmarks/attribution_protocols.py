@@ -17,7 +17,7 @@ import numpy as np
 
 from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import shared_sets, subset_design
-from fedaudit.metrics.attribution.exposure import Exposure, Span, exposure
+from fedaudit.metrics.attribution.sum_leakage import Span, SumLeakage, sum_leakage
 
 PAIRS = 5
 THRESHOLD = 5
@@ -39,9 +39,9 @@ class Round:
     largest: float
     seconds: float
 
-    def exposed(self, names: Sequence[str]) -> Exposure:
+    def exposed(self, names: Sequence[str]) -> SumLeakage:
         """Return what its sums give away, with the round's own over everybody."""
-        return exposure([*self.sets, tuple(names)], THRESHOLD)
+        return sum_leakage([*self.sets, tuple(names)], THRESHOLD)
 
 
 def pairs(names: Sequence[str], limit: float, seed: int) -> Round:

@@ -93,10 +93,10 @@ def run(task: Task, out: Path, work: Path) -> str:
     from fedaudit.attribution import pipeline
     from fedaudit.attribution.measurements import PROTOCOL
     from fedaudit.attribution.owner import scoring
-    from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
+    from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
     from fedaudit.attribution.request import AttributionRequest, resolve_request
     from fedaudit.attribution.scores import write
-    from fedaudit.attribution.server import estimation, query_plan
+    from fedaudit.attribution.server import estimation, sum_plan
     from fedaudit.config import profile
     from fedaudit.config.options import build
     from fedaudit.reproduction.runner import variant_config
@@ -115,15 +115,15 @@ def run(task: Task, out: Path, work: Path) -> str:
     with simulation.lock_run(place):
         simulation.simulate(config, place, listener=lambda _: None, verdicts=work / "verdicts")
     protocol_config = build(
-        query_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name
+        sum_plan.ProtocolConfig, dict(variant.options.get(PROTOCOL, {})), task.name
     )
     limit = config.queries.limit if protocol_config.limit is None else protocol_config.limit
     protocol_config = replace(protocol_config, seed=task.seed, limit=limit)
     resolved = resolve_request(AttributionRequest(rounds=place, protocol_config=protocol_config))
-    planned = query_plan.plan(resolved.federation, protocol_config)
+    plan = sum_plan.draw_sum_plan(resolved.federation, protocol_config)
     steps.mkdir(parents=True, exist_ok=True)
-    estimates, _ = estimation.estimate(planned, steps / "estimates", steps / LOG, recorded=False)
-    with DetectionPool(Machine(workers=1)) as pool:
+    estimates, _ = estimation.estimate(plan, steps / "estimates", steps / LOG, recorded=False)
+    with DetectionPool(WorkerOptions(workers=1)) as pool:
         scores = scoring.score(steps / "estimates", estimates, resolved.marks, pool)
     write(scores, steps / SCORES)
     kept = {

@@ -60,7 +60,7 @@ def cost(context: AttackContext, threshold: float, repeats: int) -> None:
     asked = query_plan.plan_by_frequency(
         context, pii_occurrences(context.engine, context.attacker, CONTEXT)
     )
-    questions, target_set = list(asked.questions()), truth_of(context)
+    questions, target_set = list(asked.queries()), truth_of(context)
     strings = [*target_set.labels, *target_set.controls]
     requests = [
         GenerationRequest(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
@@ -102,10 +102,10 @@ def agreement(context: AttackContext, threshold: float, seeds: int, prefixes: in
     whole = query_plan.plan_by_frequency(
         context, pii_occurrences(context.engine, context.attacker, CONTEXT)
     )
-    every = [Query(one.prompt) for one in whole.questions()]
+    every = [Query(one.prompt) for one in whole.queries()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
     asked, target_set = (
-        query_plan.QueryPlan(size=len(some), questions=lambda: iter(some)),
+        query_plan.QueryPlan(size=len(some), queries=lambda: iter(some)),
         truth_of(context),
     )
     targets = list(target_set.labels)

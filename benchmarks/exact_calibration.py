@@ -40,8 +40,10 @@ def drawn(context: AttackContext, runs: int) -> list[list[int]]:
     attack = registry.create("attack", "contextual", {"sweeps": False})
     found = []
     for seed in range(runs):
-        tally = attack.run(replace(context, seed=seed)).tally
-        found.append([tally.tuned.counts[target] for target in sorted(tally.target_set.labels)])
+        extraction = attack.run(replace(context, seed=seed)).extraction
+        found.append(
+            [extraction.tuned.counts[target] for target in sorted(extraction.target_set.labels)]
+        )
         print(f"run {seed}: {np.count_nonzero(found[-1])} targets", flush=True)
     return found
 

@@ -64,7 +64,7 @@ def plan(requests: int) -> QueryPlan:
         for number in range(requests):
             yield Query((*divmod(number, 1000), *range(LENGTH - 2)))
 
-    return QueryPlan(size=requests, questions=questions)
+    return QueryPlan(size=requests, queries=questions)
 
 
 def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, float]:

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 
 from fedaudit.extraction.leak_tests import StringProbabilities, control_uplift
-from fedaudit.extraction.significance import LeakTrial
+from fedaudit.extraction.significance import LeakEvidence
 from fedaudit.metrics.attribution.stouffer import holm
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.verdict.policy import LEVEL
@@ -75,7 +75,7 @@ def audit(
         base={f"c{i}": 1.0 for i in np.flatnonzero(again)},
         strength={},
     )
-    trial = LeakTrial(
+    evidence = LeakEvidence(
         targets={f"t{i}": str(kind) for i, kind in enumerate(kinds)},
         controls=controls,
         gained=gained,
@@ -86,7 +86,7 @@ def audit(
         seed=0,
         uplift=control_uplift(both, controls),
     )
-    return min(holm([trial.leak(), trial.any_string()])) <= LEVEL
+    return min(holm([evidence.leak_p_value(), evidence.any_string_p_value()])) <= LEVEL
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -59,7 +59,7 @@ Stream>JournalPass Strings>TargetMatcher Suspicion>ClientScore Tally>ExtractionR
 Trial>AttributionContext Truth>TargetSet Turn>TrainedClient View>ModelView Walk>SearchConfig
 Wish>ProtocolConfig
 Law>LeakDistribution Rates>FlagCounts PowerPoint>PowerEstimate Labelled>LabelledScores
-SaidStrings>StringProbabilities Probed>PrefixHits Prepared>PreparedText Released>EstimateExposure
+SaidStrings>StringProbabilities Probed>PrefixHits Prepared>PreparedText Released>EstimateLeakage
 Refused>AttestationError Marking>WatermarkLogitsProcessor
 """)
 OLD_FUNCTIONS = renamed("""

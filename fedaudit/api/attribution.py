@@ -79,7 +79,7 @@ class AttributionContext:
     _known: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, question: Hashable, answer: Callable[[], T]) -> T:
-        """Return `answer()`, or what it was when another method of this trial asked the same.
+        """Return `answer()`, or what it was when another method of this run asked the same.
 
         A question begins with the name of the module that asks it.
         """

@@ -96,7 +96,7 @@ def prepare(
     """
     defense_options, options = _split_options(options or {})
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
-    target, notes = _on_a_federation(target, template)
+    target, notes = _import_foreign_target(target, template)
     context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
     material = discover(
         None if target is None else str(target),
@@ -153,7 +153,9 @@ def prepare(
     )
 
 
-def _on_a_federation(target: StrPath | None, template: str) -> tuple[StrPath | None, list[str]]:
+def _import_foreign_target(
+    target: StrPath | None, template: str
+) -> tuple[StrPath | None, list[str]]:
     """Return the target, or the folder that another framework's run is imported into, and notes.
 
     It is imported below `runs/`, once, before planning, because the plan is about its rounds.

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedaudit.api.errors import FedauditError, UsageError
 from fedaudit.assessment.discovery import Material
-from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest, resolve_request
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.memorization.options import Protocol
@@ -176,7 +176,7 @@ def _attribution(
         rounds=federation.path,
         watermark=material.marks,
         seed=common["seed"],
-        machine=Machine(device=common["device"], dtype=common["dtype"]),
+        worker_options=WorkerOptions(device=common["device"], dtype=common["dtype"]),
     )
     try:
         resolve_request(request)

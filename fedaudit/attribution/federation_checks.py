@@ -38,7 +38,7 @@ def check_masks(masks: Collection[float], where: str) -> None:
 def check_update(
     shares: Mapping[str, float], clients: Sequence[str], dimension: int, where: str
 ) -> None:
-    """Raise InputError unless every client weighs something, and an update has so many numbers.
+    """Raise InputError unless each client's weight is positive and `dimension` an update's size.
 
     Without `shares` the clients weigh alike.
     """

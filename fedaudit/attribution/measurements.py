@@ -9,9 +9,9 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.attribution.decision.calibration import Calibration
 from fedaudit.attribution.decision.decision import ClientDecision, Decision, FlagCounts, count_flags
 from fedaudit.attribution.scores import Scores
-from fedaudit.attribution.server.query_plan import SumPlan
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation.folder import name_rounds
-from fedaudit.metrics.attribution import exposure
+from fedaudit.metrics.attribution import sum_leakage
 from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.replication import mean_estimate
 
@@ -119,10 +119,10 @@ def error_rates(
     """Yield tpr and fpr where the truth is known; nothing elsewhere."""
     if not truth:
         return
-    tally: FlagCounts = count_flags(flagged, present, truth)
+    flag_counts: FlagCounts = count_flags(flagged, present, truth)
     counts = {
-        "tpr": (tally.true_positives, tally.positives),
-        "fpr": (tally.false_positives, tally.negatives),
+        "tpr": (flag_counts.true_positives, flag_counts.positives),
+        "fpr": (flag_counts.false_positives, flag_counts.negatives),
     }
     for metric, (hits, n) in counts.items():
         if not n:
@@ -203,7 +203,7 @@ def leakage_rows(scores: Scores) -> Iterator[Measurement]:
     for round_scores in scores.rounds:
         if round_scores.strength:
             weakest = min(round_scores.strength.values())
-            bits = exposure.leakage_bits(weakest, scores.dimension)
+            bits = sum_leakage.leakage_bits(weakest, scores.dimension)
             scope = {"round": round_scores.round, "strength": round(weakest, 4)}
             yield row(PROTOCOL, "leakage_bits", bits, scope)
             masks = min(round_scores.effective.values())

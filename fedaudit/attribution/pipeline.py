@@ -34,12 +34,12 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
     start_time = datetime.now(UTC)
     resolved = resolve_request(request)
     truth = truth_of(resolved.federation)
-    with DetectionPool(request.machine) as pool:
+    with DetectionPool(request.worker_options) as pool:
         protocol = None
         if measurements.PROTOCOL in request.methods:
             protocol = run_protocol(request, resolved, truth, pool, watch)
         results = _run_plaintext_methods(request, resolved, pool, watch)
-    status, planned = (protocol.status, protocol.planned) if protocol else (None, None)
+    status, plan = (protocol.status, protocol.plan) if protocol else (None, None)
     return report.report(
         command="attribute",
         config=settings_of(request, resolved),
@@ -57,9 +57,9 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
             *(protocol.limits if protocol else ()),
             *(f"{name}: {limit}" for name, result in results.items() for limit in result.limits),
         ],
-        seeds={"seed": request.seed, **({"design": planned.seed} if planned else {})},
-        device=request.machine.device,
-        queries=planned.queries if planned else None,
+        seeds={"seed": request.seed, **({"design": plan.seed} if plan else {})},
+        device=request.worker_options.device,
+        queries=plan.queries if plan else None,
     )
 
 

@@ -86,7 +86,7 @@ def plaintext_rounds(
     aggregator: Aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
     with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
         yield AttributionContext(
-            engine=engine_for(manifest.base.name, manifest.base.sha256, pool.machine),
+            engine=engine_for(manifest.base.name, manifest.base.sha256, pool.worker_options),
             rounds=[_round_record(federation, aggregator, r) for r in manifest.rounds[1:]],
             last=federation.path / manifest.rounds[-1].adapter,
             aggregator=aggregator,

@@ -19,8 +19,8 @@ from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.attribution.request import AttributionRequest, ResolvedRequest
 from fedaudit.attribution.scores import Scores
-from fedaudit.attribution.server import estimation, ledger, query_plan, simulation_report
-from fedaudit.attribution.server.query_plan import SumPlan
+from fedaudit.attribution.server import estimation, ledger, simulation_report, sum_plan
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation import commitments
 
 Watcher = Callable[[str], Progress]
@@ -33,7 +33,7 @@ class ProtocolResult:
 
     decision: Decision
     status: CommitmentCheck | None
-    planned: SumPlan
+    plan: SumPlan
     rows: tuple[Measurement, ...]
     limits: tuple[str, ...]
 
@@ -46,10 +46,10 @@ def run_protocol(
     watch: Watcher,
 ) -> ProtocolResult:
     """Ask for sums, test the estimates, decide, and simulate federations like this one."""
-    planned = query_plan.plan(resolved.federation, request.protocol_config)
-    scores, sum_seconds = _score_estimates(planned, resolved, pool, watch)
-    of_rounds = {number: design.combinations for number, design in planned.designs.items()}
-    shares = known_designs.estimate_shares(scores, of_rounds, planned.weights)
+    plan = sum_plan.draw_sum_plan(resolved.federation, request.protocol_config)
+    scores, sum_seconds = _score_estimates(plan, resolved, pool, watch)
+    of_rounds = {number: design.combinations for number, design in plan.designs.items()}
+    shares = known_designs.estimate_shares(scores, of_rounds, plan.weights)
     committed = decide_committed(
         scores,
         resolved.commitments,
@@ -72,18 +72,18 @@ def run_protocol(
     return ProtocolResult(
         decision=committed.decision,
         status=committed.status,
-        planned=planned,
+        plan=plan,
         rows=(
             *committed.rows,
-            *measurements.query_rows(planned),
+            *measurements.query_rows(plan),
             *known_designs.contribution_rows(scores, shares),
-            *_time_measurements(scores, sum_seconds, planned),
+            *_time_measurements(scores, sum_seconds, plan),
             *simulated_rows,
         ),
         limits=(
             *report.simulation_caveats(scores, simulated),
             *skewed_counts.caveats(scores),
-            *report.protocol_limits(committed.decision, planned, sets_known=True),
+            *report.protocol_limits(committed.decision, plan, sets_known=True),
             *commitment.key_caveats(scores, committed.status, opened=True),
         ),
     )
@@ -101,12 +101,12 @@ def _noted_commitments(resolved: ResolvedRequest, run: str) -> str:
 
 
 def _score_estimates(
-    planned: SumPlan, resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
+    plan: SumPlan, resolved: ResolvedRequest, pool: DetectionPool, watch: Watcher
 ) -> tuple[Scores, float]:
     """Run the server's and the owner's step in a temporary folder."""
     with _folder() as folder:
         estimates, seconds = estimation.estimate(
-            planned,
+            plan,
             folder / "estimates",
             folder / "log.json",
             recorded=False,
@@ -128,11 +128,9 @@ def _folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _time_measurements(
-    scores: Scores, sum_seconds: float, planned: SumPlan
-) -> Iterator[Measurement]:
+def _time_measurements(scores: Scores, sum_seconds: float, plan: SumPlan) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
-    training = simulation_report.duration(planned.federation)
+    training = simulation_report.duration(plan.federation)
     for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):
         yield measurements.row(measurements.PROTOCOL, "seconds", round(seconds, 2), {"step": step})
         if training:

@@ -19,8 +19,8 @@ from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import dry_run
-from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import SHARED
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.audit import environment
 from fedaudit.audit.fingerprint import run_id
 from fedaudit.system.files import sha256
@@ -46,8 +46,9 @@ def decided_report(
 
     With a file of published `commitments`, marks that are not among them flag nobody. With the
     server's `log` of sums, the decision knows what each estimate holds of other clients, and the
-    report says what each client itself adds to its scores. `sets_known` without a log is for who
-    checks such a report and lacks the log: what does not follow from the sets is as it is there.
+    report says what each client itself adds to its scores. Pass `sets_known` without a log to
+    verify such a report where the log is not at hand: the rows that do not follow from the sets
+    come out the same.
     `federations` like this one are simulated of each strength of a mark, as many as take some
     seconds unless they are given.
     """
@@ -170,7 +171,7 @@ def file_row(path: Path, records: int) -> dict[str, Any]:
 
 
 def protocol_limits(
-    decision: Decision, planned: SumPlan | None = None, *, sets_known: bool = False
+    decision: Decision, plan: SumPlan | None = None, *, sets_known: bool = False
 ) -> list[str]:
     """Return what the decision cannot tell."""
     limits = list(_list_assumptions(decision, sets_known=sets_known))
@@ -185,15 +186,15 @@ def protocol_limits(
             f"a client whose Z is {least:.1f} on average is flagged with 90 % probability, if no "
             "other client shows the mark"
         )
-    if planned:
-        limits += [*planned.notes, *dry_run.describe_sums(planned)]
-    if planned and planned.aggregator.merges_each_round:
+    if plan:
+        limits += [*plan.notes, *dry_run.describe_sums(plan)]
+    if plan and plan.aggregator.merges_each_round:
         limits.append(
-            f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "
+            f"under {plan.aggregator.name} an estimate is a sum of few products of low rank: "
             "who has a round's estimates may take them apart without knowing the sets"
         )
-    if planned:
-        exposures = planned.exposures()
+    if plan:
+        exposures = plan.exposures()
         exposed = [number for number, e in exposures.items() if e.determined]
         if not exposed:
             limits.append("no client's update is determined by a round's sums together")
@@ -202,7 +203,7 @@ def protocol_limits(
             limits.append(
                 f"every sum was admissible, but together they give single updates away: in round "
                 f"{exposed[0]} those of {len(first.determined)} clients, the first after "
-                f"{first.after} sums"
+                f"{first.queries_until_determined} sums"
             )
     return limits
 

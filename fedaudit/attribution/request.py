@@ -11,9 +11,9 @@ from fedaudit.attribution import measurements, plaintext
 from fedaudit.attribution.decision.decision import check_limits
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import detection
-from fedaudit.attribution.owner.worker_pool import Machine
-from fedaudit.attribution.server import estimation, query_plan
-from fedaudit.attribution.server.query_plan import ProtocolConfig
+from fedaudit.attribution.owner.worker_pool import WorkerOptions
+from fedaudit.attribution.server import estimation, sum_plan
+from fedaudit.attribution.server.sum_plan import ProtocolConfig
 from fedaudit.audit.fingerprint import run_id
 from fedaudit.config import registry
 from fedaudit.federation import commitments
@@ -45,7 +45,7 @@ class AttributionRequest:
     federations: int | None = None
     """Simulated federations of each strength, for the report; as many as take some seconds unless
     they are given."""
-    machine: Machine = field(default_factory=Machine)
+    worker_options: WorkerOptions = field(default_factory=WorkerOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def resolve_request(request: AttributionRequest) -> ResolvedRequest:
     marks = [mark.with_options(request.options) for mark in marks_file.read(path)]
     detection.check_issued(marks, path)
     if measurements.PROTOCOL in request.methods:
-        query_plan.plan(federation, request.protocol_config)
+        sum_plan.draw_sum_plan(federation, request.protocol_config)
     default_path = federation.path / commitments.NAME
     chosen = request.commitments or (default_path if default_path.exists() else None)
     if request.commitments:

@@ -106,7 +106,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
         cache = attack_runner.response_cache(everywhere)
         views = model_views(engine, audited, request.keys)
-        tries = attack_runner.AttackTries(alone=len(attacks) == 1)
+        tries = attack_runner.AttackExecutor(alone=len(attacks) == 1)
         for view in views:
             # Prompts begin alike under every key, as the first view's adapter expects it.
             start = start or prompt_start.choose_prompt_start(

@@ -20,7 +20,7 @@ REQUESTER_KEYS = ("attacker", "client", "key", "adapter")
 
 
 @dataclass
-class AttackTries:
+class AttackExecutor:
     """The attacks of one audit: one that fails on these data does not stop the others."""
 
     alone: bool = False
@@ -31,7 +31,7 @@ class AttackTries:
     def make(self, attack: Attack, context: AttackContext) -> Result:
         """Return an attack's result, or a row without a value that says why there is none.
 
-        Records that an attack could not be made on keep the audit from passing.
+        If an attack cannot run on these records, the audit cannot pass.
         Raises ResultError for a result that no report can hold.
         """
         if why := why_lacking(context.engine, attack.needs):
@@ -68,7 +68,7 @@ def run(
     attacks: Sequence[Attack],
     context: AttackContext,
     shared: ResponseCache,
-    tries: AttackTries,
+    tries: AttackExecutor,
     journal: AuditJournal | None = None,
 ) -> list[Result]:
     """Return the result of each attack in the order given, followed by their comparison.
@@ -127,12 +127,20 @@ def _order(attacks: Sequence[Attack]) -> list[int]:
 
 
 def _compare_results(results: Sequence[Result]) -> list[Result]:
-    tallies = [r.tally for r in results if isinstance(r, ScoredResult) and r.tally is not None]
-    alike = [tally for tally in tallies if _same_targets(tally, tallies[0])]
-    if len(tallies) < 2:
+    extractions = [
+        r.extraction for r in results if isinstance(r, ScoredResult) and r.extraction is not None
+    ]
+    alike = [extraction for extraction in extractions if _same_targets(extraction, extractions[0])]
+    if len(extractions) < 2:
         return []
-    plugins = [tally.plugin for tally in tallies if not _same_targets(tally, tallies[0])]
-    note = f"{', '.join(plugins)}: not compared with {tallies[0].plugin}, which has other targets."
+    plugins = [
+        extraction.plugin
+        for extraction in extractions
+        if not _same_targets(extraction, extractions[0])
+    ]
+    note = (
+        f"{', '.join(plugins)}: not compared with {extractions[0].plugin}, which has other targets."
+    )
     return [Result(measurements=tuple(comparison.rows(alike)), limits=(note,) if plugins else ())]
 
 

@@ -197,7 +197,7 @@ def attack_all(
         try:
             plan = _plan(attack, context, budget)
             matcher = matcher or _strings(target_sets.values())
-            results, notes = multi_victim.results(
+            results, notes = multi_victim.attack_victims(
                 attack, context, plan, nonempty_target_sets, matcher
             )
         except InputError as error:  # this client's documents cannot be used; another's may

@@ -60,7 +60,7 @@ def endpoint_target(request: "AuditRequest") -> AuditTarget:
 
 
 @contextmanager
-def connected(
+def open_connection(
     served: ServedModel,
     form: PromptTemplate,
     *,

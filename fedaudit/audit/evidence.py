@@ -1,4 +1,4 @@
-"""What plugins found and wrote, made fit to be seen: personal data in it is masked.
+"""Masks personal data in what plugins found and wrote before it enters a report.
 
 A finding's evidence is masked as a whole, but for numbers and what the plugin declares safe. What
 plugins write elsewhere (limits, scopes, labels, ids) is theirs to keep clean; there the personal

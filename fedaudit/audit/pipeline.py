@@ -15,7 +15,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import access, environment, evidence
-from fedaudit.audit.endpoint import Tell, connected, endpoint_target
+from fedaudit.audit.endpoint import Tell, endpoint_target, open_connection
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs import held_out, reference_models
 from fedaudit.audit.inputs.files import InputFile
@@ -105,7 +105,7 @@ class AuditPipeline(ABC, Generic[R]):
 
     @abstractmethod
     def measure(self, engine: Engine) -> AuditResults:
-        """Ask the model and return what comes of it, masked; `finish_asking` between the two."""
+        """Query the model, call `finish_asking`, and return results with personal data masked."""
 
     @abstractmethod
     def caveats(self) -> Sequence[str]:
@@ -184,7 +184,7 @@ class AuditPipeline(ABC, Generic[R]):
             return MeasuredModel(measured=measured, base_sha256=sha256, caveats=caveats)
         dry = copy(self)
         dry.journal, dry.watch = None, no_watcher
-        with connected(served, self.form, ask=dry.measure, tell=self.tell) as connection:
+        with open_connection(served, self.form, ask=dry.measure, tell=self.tell) as connection:
             journal = self.journal
             served_engine = connection.open(
                 UnfinishedPiece(journal), journal.record_fact if journal else None

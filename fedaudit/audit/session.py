@@ -111,7 +111,7 @@ class AuditSession:
         if self.shard and (copy or reveal):
             raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
         self._told: list[str] = []
-        self.request, self.reveal = self._on_a_federation(request, folder or RUNS), reveal
+        self.request, self.reveal = self._import_foreign_target(request, folder or RUNS), reveal
         request = self.request
         self._copy, self._resume, self._shards = copy, resume, shards
         self._pipeline = pipeline or PIPELINES[type(request)]
@@ -192,7 +192,7 @@ class AuditSession:
                 journal.remove()
         return audit
 
-    def _on_a_federation(self, request: AuditRequest, below: Path) -> AuditRequest:
+    def _import_foreign_target(self, request: AuditRequest, below: Path) -> AuditRequest:
         """Return the request; a target that another framework left is imported first."""
         if request.target is None or is_url(request.target):
             return request

@@ -23,10 +23,10 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `prefixes`: What stands before personal data in a client's own documents (FedPII, section
   4.1).
 * `query_budget`: Limiting a plan to a budget of prefixes.
-* `query_plan`: What an attack asks, in which order: one question a distinct prompt.
+* `query_plan`: What an attack asks, in which order: one query a distinct prompt.
 * `recombination`: Strings that look like some others and are nobody's: made of the pieces of a
   corpus.
-* `sampling`: Asking a model the questions of a plan piece by piece, and keeping the answers of
+* `sampling`: Asking a model the queries of a plan in chunks, and keeping the answers of
   one audit.
 * `scoring`: Scoring extraction against a victim whose documents the auditor has (FedPII, section
   4.1).

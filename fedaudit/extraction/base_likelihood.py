@@ -18,7 +18,7 @@ MAX_PROMPTS = 300
 """Prompts, at most, behind which the probability of extracted strings is measured."""
 MAX_MISSED_STRINGS, MAX_MISSED_PROMPTS = 50, 50
 """The most strings that did not come out whose probability is measured, and prompts of each."""
-LOOKED = 20_000
+MAX_SCANNED_QUERIES = 20_000
 """Questions that are looked through for prompts of a kind."""
 
 Prompt = tuple[int, ...]
@@ -46,7 +46,7 @@ def log_likelihoods(
     return likelihoods
 
 
-def chance_of_base(
+def base_probabilities(
     context: AttackContext,
     plan: QueryPlan,
     strings: Sequence[str],
@@ -62,11 +62,9 @@ def chance_of_base(
     """
     if context.base is None or not strings or why_lacking(context.engine, {"score"}):
         return {}
-    questions = _spread(plan.questions(), prompts)
-    scores = _score_strings(
-        context, context.base, [question.prompt for question in questions], strings
-    )
-    copies = [question.copies for question in questions]
+    queries = _spread(plan.queries(), prompts)
+    scores = _score_strings(context, context.base, [query.prompt for query in queries], strings)
+    copies = [query.copies for query in queries]
     scale = samples * plan.size / sum(copies)
     chances = {}
     for string, values in zip(strings, scores, strict=True):
@@ -75,7 +73,7 @@ def chance_of_base(
     return chances
 
 
-def chance_of_others(
+def missed_target_probabilities(
     context: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
 ) -> dict[str, float]:
     """Return that probability for strings (string -> label) that did not come out.
@@ -85,13 +83,15 @@ def chance_of_others(
     """
     ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
     step = max(1, math.ceil(len(ordered) / MAX_MISSED_STRINGS))
-    chances = chance_of_base(context, plan, ordered[::step], samples, prompts=MAX_MISSED_PROMPTS)
+    chances = base_probabilities(
+        context, plan, ordered[::step], samples, prompts=MAX_MISSED_PROMPTS
+    )
     return {string: chances[ordered[i - i % step]] for i, string in enumerate(ordered) if chances}
 
 
-def _spread(questions: Iterable[Query], most: int) -> list[Query]:
-    """Return `most` of the questions, evenly spread; of very many only the first are looked at."""
-    pool = list(islice(questions, LOOKED))
+def _spread(queries: Iterable[Query], most: int) -> list[Query]:
+    """Return `most` of the queries, evenly spread; of very many only the first are looked at."""
+    pool = list(islice(queries, MAX_SCANNED_QUERIES))
     step = max(1, math.ceil(len(pool) / most))
     return pool[::step]
 
@@ -99,12 +99,12 @@ def _spread(questions: Iterable[Query], most: int) -> list[Query]:
 def _prompts(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
     prompts: dict[str, list[Prompt]] = {label: [] for label in labels}
     first: list[Prompt] = []
-    for question in islice(plan.questions(), LOOKED):
+    for query in islice(plan.queries(), MAX_SCANNED_QUERIES):
         if len(first) < PROMPTS:
-            first.append(question.prompt)
-        for label, _ in question.kinds:
+            first.append(query.prompt)
+        for label, _ in query.kinds:
             if label in prompts and len(prompts[label]) < PROMPTS:
-                prompts[label].append(question.prompt)
+                prompts[label].append(query.prompt)
         if all(len(group) == PROMPTS for group in prompts.values()):
             break
     return {label: group or first for label, group in prompts.items()}

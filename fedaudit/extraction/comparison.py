@@ -15,7 +15,7 @@ MAX_REGION_ATTACKS = 4
 """Of more attacks than these only the pairs are compared: there are too many regions."""
 
 
-def rows(tallies: Sequence[ExtractionResult]) -> Iterator[Measurement]:
+def rows(extractions: Sequence[ExtractionResult]) -> Iterator[Measurement]:
     """Yield what the attacks found alone and together, and what each found that another did not.
 
     * scope.attacks A, scope.not B: of what A found, the share that B did not find; with a
@@ -23,19 +23,19 @@ def rows(tallies: Sequence[ExtractionResult]) -> Iterator[Measurement]:
       the largest budget that both have
     * scope.only "A, B": of what any attack found, the share that just these found
 
-    All attacks are on the same targets and have names of their own; the order of `tallies` only
+    All attacks are on the same targets and have names of their own; the order of `extractions` only
     orders the rows.
     """
-    if len(tallies) < 2:
+    if len(extractions) < 2:
         return
-    hits = [tally.extracted() for tally in tallies]
+    hits = [extraction.strings_by_source() for extraction in extractions]
     for source in SOURCES:
         if all(source in by_source for by_source in hits):
-            names = [tally.plugin for tally in tallies]
+            names = [extraction.plugin for extraction in extractions]
             by_attack = {n: by_source[source] for n, by_source in zip(names, hits, strict=True)}
             yield from _pairs(by_attack, {"source": source, "set": ALL})
             yield from _regions(by_attack, {"source": source, "set": ALL})
-            yield from _budgets(tallies, source)
+            yield from _budgets(extractions, source)
 
 
 def _pairs(by_attack: Mapping[str, set[str]], scope: Mapping[str, object]) -> Iterator[Measurement]:
@@ -60,14 +60,17 @@ def _regions(
             yield _share(METRIC, len(inside - outside), len(everything), region_scope)
 
 
-def _budgets(tallies: Sequence[ExtractionResult], source: str) -> Iterator[Measurement]:
+def _budgets(extractions: Sequence[ExtractionResult], source: str) -> Iterator[Measurement]:
     """Yield the pairs at budgets that both have, where they ask equally often."""
-    for first, second in permutations(tallies, 2):
+    for first, second in permutations(extractions, 2):
         if first.samples != second.samples:
             continue
         most = min(first.size, second.size)
         for budget in budget_steps(most):
-            by_attack = {tally.plugin: tally.extracted(budget)[source] for tally in (first, second)}
+            by_attack = {
+                extraction.plugin: extraction.strings_by_source(budget)[source]
+                for extraction in (first, second)
+            }
             scope = {"source": source, "set": ALL, "budget": budget, "samples": first.samples}
             scope |= {"budgets": "equal"} if budget == most else {}
             if by_attack[first.plugin] or budget == most:

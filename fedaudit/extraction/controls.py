@@ -20,7 +20,7 @@ MAX_CONTROLS = 400
 """Control strings for each target, at most."""
 
 ENOUGH = 8
-"""With so many strings or more, a kind's controls are made of its own pieces only."""
+"""With this many strings or more, a kind's controls are made of its own pieces only."""
 
 TRIES = 20
 """Guesses for each string that is to be filled in, at most: some kinds have few."""

@@ -9,10 +9,14 @@ from fedaudit.api.han import has_han
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
-from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
+from fedaudit.extraction.base_likelihood import (
+    base_probabilities,
+    log_likelihoods,
+    missed_target_probabilities,
+)
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
-from fedaudit.extraction.significance import LeakTrial
+from fedaudit.extraction.significance import LeakEvidence
 from fedaudit.extraction.targets import TargetSet, drop_substrings
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
@@ -41,7 +45,7 @@ class StringProbabilities:
 class LeakTests:
     """The rows of what is judged, and how sure each leak is."""
 
-    trial: LeakTrial
+    evidence: LeakEvidence
     rows: tuple[Measurement, ...]
     p: Mapping[str, float]
     """A bound on the probability that each string that came out was said by chance."""
@@ -56,7 +60,7 @@ class LeakTests:
         return "medium" if p <= MEDIUM_SEVERITY_P else "low"
 
 
-def test_leaks(
+def run_leak_tests(
     plugin: str,
     context: AttackContext,
     plan: QueryPlan,
@@ -76,7 +80,7 @@ def test_leaks(
     compared = _kinds_with_hits(
         {**targets, **target_set.controls, **_labels_of(target_set, leaks)}, gained
     )
-    trial = LeakTrial(
+    evidence = LeakEvidence(
         targets=targets,
         controls=target_set.controls,
         gained=gained,
@@ -91,9 +95,12 @@ def test_leaks(
         sampled=probabilities.sampled,
         donors=target_set.donors,
     )
-    rows = (*_rows(plugin, trial, probabilities, target_set), *_beyond(plugin, target_set, reach))
-    p = {string: trial.string(string, target_set.labels[string]) for string in leaks}
-    return LeakTests(trial=trial, rows=rows, p=p, base=probabilities.base is not None)
+    rows = (
+        *_rows(plugin, evidence, probabilities, target_set),
+        *_beyond(plugin, target_set, reach),
+    )
+    p = {string: evidence.string_p_value(string, target_set.labels[string]) for string in leaks}
+    return LeakTests(evidence=evidence, rows=rows, p=p, base=probabilities.base is not None)
 
 
 def _base_chances(
@@ -111,8 +118,8 @@ def _base_chances(
     if probabilities.base is None:
         return dict.fromkeys({*leaks, *targets}, 0.0)
     missed_targets = {string: label for string, label in targets.items() if string not in leaks}
-    chances = chance_of_others(context, plan, missed_targets, samples)
-    chances |= chance_of_base(context, plan, sorted(leaks), samples)
+    chances = missed_target_probabilities(context, plan, missed_targets, samples)
+    chances |= base_probabilities(context, plan, sorted(leaks), samples)
     if probabilities.sampled:
         return chances
     return {
@@ -183,56 +190,62 @@ def skipped_targets_row(
 
 
 def _rows(
-    plugin: str, trial: LeakTrial, probabilities: StringProbabilities, target_set: TargetSet
+    plugin: str, evidence: LeakEvidence, probabilities: StringProbabilities, target_set: TargetSet
 ) -> Iterator[Measurement]:
     """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
-    sources = _sources(trial, probabilities)
+    sources = _sources(evidence, probabilities)
     common_scope: dict[str, object] = {"set": EXCLUSIVE}
     if not probabilities.sampled:
         common_scope["estimator"] = "exact"
-    labels = dict.fromkeys(trial.targets.values())
-    if not trial.targets:
+    labels = dict.fromkeys(evidence.targets.values())
+    if not evidence.targets:
         yield _unjudged_row(plugin, {"source": NEW, **common_scope}, target_set)
         return
     for label in ("", *sorted(labels)):
         scope = {**common_scope, "label": label} if label else common_scope
         for source, value in sources.items():
-            pool = trial.controls if source == "control" else trial.targets
+            pool = evidence.controls if source == "control" else evidence.targets
             strings = [
                 string for string, kind in sorted(pool.items()) if not label or kind == label
             ]
             if strings and (not label or source in (NEW, "control")):
                 groups = target_set.groups if source != "control" else {}
-                yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
+                yield _coverage(
+                    plugin, strings, value, {"source": source, **scope}, groups, evidence
+                )
     if probabilities.base is None:
         return
-    if trial.chances:
+    if evidence.chances:
         yield Measurement(
             kind="extraction",
             plugin=plugin,
             metric="chance",
-            value=sum(trial.chances.values()) / len(trial.chances),
-            n=len(trial.chances),
+            value=sum(evidence.chances.values()) / len(evidence.chances),
+            n=len(evidence.chances),
             scope={"source": "base", **common_scope},
         )
-    if trial.controls:
+    if evidence.controls:
         yield Measurement(
             kind="extraction",
             plugin=plugin,
             metric=EFFECTIVE_CONTROLS,
-            value=float(trial.effective_controls),
-            n=len(trial.controls),
+            value=float(evidence.effective_controls),
+            n=len(evidence.controls),
             scope={"source": "control", **common_scope},
         )
-    tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
-             "base": trial.base()}  # fmt: skip
+    tests = {
+        "leak": evidence.leak_p_value(),
+        "string": evidence.any_string_p_value(),
+        "control": evidence.control_p_value(),
+        "base": evidence.base_p_value(),
+    }
     for test, p in tests.items():
         yield Measurement(
             kind="extraction",
             plugin=plugin,
             metric="p_value",
             value=p,
-            n=trial.matched if test in ("leak", "control") else len(trial.targets),
+            n=evidence.matched if test in ("leak", "control") else len(evidence.targets),
             scope={"source": NEW, **common_scope, "test": test},
         )
 
@@ -249,16 +262,16 @@ def _unjudged_row(plugin: str, scope: Mapping[str, object], target_set: TargetSe
 
 
 def _sources(
-    trial: LeakTrial, probabilities: StringProbabilities
+    evidence: LeakEvidence, probabilities: StringProbabilities
 ) -> dict[str, Callable[[str], float]]:
     tuned, base = probabilities.tuned, probabilities.base
     sources: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
     if base is not None:
         sources["base"] = lambda s: base.get(s, 0.0)
-        sources[NEW] = lambda s: trial.gained.get(s, 0.0)
+        sources[NEW] = lambda s: evidence.gained.get(s, 0.0)
         sources[LOST] = lambda s: base.get(s, 0.0) * (1 - tuned.get(s, 0.0))
-    if trial.controls:
-        sources["control"] = lambda s: trial.gained.get(s, 0.0)
+    if evidence.controls:
+        sources["control"] = lambda s: evidence.gained.get(s, 0.0)
     return sources
 
 
@@ -268,10 +281,10 @@ def _coverage(
     value: Callable[[str], float],
     scope: Mapping[str, object],
     groups: Mapping[str, str],
-    trial: LeakTrial,
+    evidence: LeakEvidence,
 ) -> Measurement:
     values = [value(string) for string in strings]
-    estimate = share_estimate(values, [groups.get(string, "") for string in strings], trial.seed)
+    estimate = share_estimate(values, [groups.get(string, "") for string in strings], evidence.seed)
     return Measurement.mean(
         estimate,
         len(values),
@@ -279,7 +292,7 @@ def _coverage(
         plugin=plugin,
         metric="coverage",
         scope=scope,
-        hits=int(sum(values)) if trial.sampled else None,
+        hits=int(sum(values)) if evidence.sampled else None,
     )
 
 

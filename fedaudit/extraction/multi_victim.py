@@ -6,7 +6,7 @@ from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Target
 from fedaudit.extraction import sampling, scoring
 from fedaudit.extraction.exact import estimator
-from fedaudit.extraction.leak_tests import test_leaks
+from fedaudit.extraction.leak_tests import run_leak_tests
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.query_plan import QueryPlan
@@ -14,7 +14,7 @@ from fedaudit.extraction.scoring import ExtractionResult, HitCounter
 from fedaudit.extraction.targets import TargetSet
 
 
-def results(
+def attack_victims(
     attack: PrefixAttack,
     context: AttackContext,
     plan: QueryPlan,
@@ -33,7 +33,7 @@ def results(
     if attack.estimator == "sample":
         return _sample_results(attack, context, plan, target_sets, matcher), notes
     params, threshold = attack.query_params, attack.threshold
-    victim_results = estimator.results(
+    victim_results = estimator.estimate_victims(
         attack.name, context, plan, target_sets, params, threshold=threshold, sweeps=False
     )
     return victim_results, notes
@@ -54,7 +54,7 @@ def _sample_results(
     )
     results: dict[str, Result] = {}
     for victim, target_set in target_sets.items():
-        tally = ExtractionResult(
+        extraction = ExtractionResult(
             plugin=attack.name,
             target_set=target_set,
             tuned=tuned[victim],
@@ -62,15 +62,15 @@ def _sample_results(
             size=plan.size,
             samples=attack.samples,
         )
-        weighed = test_leaks(
+        leak_tests = run_leak_tests(
             attack.name,
             context,
             plan,
             target_set,
             attack.query_params,
-            tally.string_probabilities(),
+            extraction.string_probabilities(),
         )
-        results[victim] = scoring.result(tally, weighed)
+        results[victim] = scoring.score_extraction(extraction, leak_tests)
     return results
 
 

@@ -16,11 +16,11 @@ from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Measurement, SamplingParams, Target
 from fedaudit.api.target_sets import UNASKED
 from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
-from fedaudit.extraction.candidates import attacker_view
+from fedaudit.extraction.candidates import ranking
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import skipped_targets_row, test_leaks
+from fedaudit.extraction.leak_tests import run_leak_tests, skipped_targets_row
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.query_plan import QueryPlan
@@ -29,7 +29,7 @@ from fedaudit.extraction.scoring import ExtractionResult, HitCounter, ScoredResu
 from fedaudit.extraction.targets import TargetSet, build_target_set
 from fedaudit.metrics.extraction import Disjointness
 
-FOLLOWED = 400
+EXACT_CONTROLS = 400
 """About as many controls are followed by the exact estimator."""
 
 Estimator = Literal["sample", "exact"]
@@ -45,7 +45,7 @@ class PrefixAttack(Attack):
     """An attack that continues prefixes and looks for PII at the beginning of the answers."""
 
     distinct: ClassVar[bool] = False
-    """Whether every place stands once and in order; other attacks' answers may do for it."""
+    """Whether each place is asked once, in a fixed order; other attacks' answers are reused."""
     tunes: ClassVar[bool] = False
     """Whether it tunes the model on the attacker's own PII before it asks."""
 
@@ -65,8 +65,8 @@ class PrefixAttack(Attack):
     estimator: Estimator = "sample"
     """Whether to draw continuations, or to compute how likely they begin with each target."""
     threshold: float = 4e-3
-    """A way to spell a target that is less likely is not followed but drawn from: of the exact
-    estimator. It is for a way that has spelt nothing yet, and falls with every byte spelt."""
+    """For the exact estimator: a tokenisation of a target that is less likely than this is sampled
+    instead of enumerated. The threshold is for an empty spelling and falls with every byte."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:
@@ -77,7 +77,7 @@ class PrefixAttack(Attack):
 
     @property
     def ordered(self) -> bool:
-        """Whether a budget pays for the first of what is asked, not for any."""
+        """Whether a budget takes the first queries of the plan; else it draws queries at random."""
         return self.distinct
 
     @property
@@ -174,11 +174,11 @@ class PrefixAttack(Attack):
     def _candidates(self, context: AttackContext, plan: QueryPlan) -> Result:
         answers = sampling.ask_plan(context, context.tuned, plan, self.query_params)
         queries = plan.size * self.samples
-        return attacker_view.result(self.name, context, answers, queries, comparable=not self.tunes)
+        return ranking.rank_answers(self.name, context, answers, queries, comparable=not self.tunes)
 
     def _hits(self, context: AttackContext, plan: QueryPlan, target_set: TargetSet) -> Result:
         if self.estimator == "exact":
-            return exact.result(
+            return exact.estimate_extraction(
                 self.name,
                 context,
                 plan,
@@ -187,7 +187,7 @@ class PrefixAttack(Attack):
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
-        tally = ExtractionResult(
+        extraction = ExtractionResult(
             plugin=self.name,
             target_set=target_set,
             tuned=self._count_hits(context, context.tuned, plan, target_set),
@@ -197,39 +197,43 @@ class PrefixAttack(Attack):
             size=plan.size,
             samples=self.samples,
         )
-        probabilities = tally.string_probabilities()
-        result = scoring.result(
-            tally,
-            test_leaks(self.name, context, plan, target_set, self.query_params, probabilities),
+        probabilities = extraction.string_probabilities()
+        result = scoring.score_extraction(
+            extraction,
+            run_leak_tests(self.name, context, plan, target_set, self.query_params, probabilities),
         )
-        swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
-        people = persons.sampled_rows(tally)
+        swept = tuple(budget_sweep.rows(extraction)) if self.sweeps else ()
+        people = persons.sampled_rows(extraction)
         result = replace(result, measurements=(*result.measurements, *swept, *people))
-        return self._against_counterfactual(context, plan, tally, result)
+        return self._against_counterfactual(context, plan, extraction, result)
 
     def _against_counterfactual(
-        self, context: AttackContext, plan: QueryPlan, tally: ExtractionResult, result: ScoredResult
+        self,
+        context: AttackContext,
+        plan: QueryPlan,
+        extraction: ExtractionResult,
+        result: ScoredResult,
     ) -> Result:
         """Return a result compared with the model without the victim, where there is one."""
         if context.counterfactual is None:
             return result
-        target_set, estimate = tally.target_set, counterfactual.drawn_chances
+        target_set, estimate = extraction.target_set, counterfactual.drawn_chances
         counterfactual_hits = self._count_hits(context, context.counterfactual, plan, target_set)
         chances = counterfactual.StringChances(
             plugin=self.name,
             target_set=target_set,
             without=context.without,
-            tuned=estimate(tally.tuned.counts, target_set.labels),
+            tuned=estimate(extraction.tuned.counts, target_set.labels),
             counterfactual=estimate(counterfactual_hits.counts, target_set.labels),
-            base=estimate(tally.base.counts, target_set.labels) if tally.base else None,
-            control={s: float(tally.tuned.counts[s] > 0) for s in target_set.controls},
+            base=estimate(extraction.base.counts, target_set.labels) if extraction.base else None,
+            control={s: float(extraction.tuned.counts[s] > 0) for s in target_set.controls},
             seed=context.seed,
         )
         return counterfactual.with_counterfactual(result, chances)
 
     def target_set(self, context: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
-        most = CONTROLS if self.estimator == "sample" else FOLLOWED
+        most = CONTROLS if self.estimator == "sample" else EXACT_CONTROLS
         return build_target_set(context, self.disjoint, most=most)
 
     def _count_hits(

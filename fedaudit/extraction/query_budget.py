@@ -11,12 +11,12 @@ from fedaudit.metrics.budget_sweep import BudgetCurve
 
 @dataclass(frozen=True, slots=True)
 class ScatteredQuery(Query):
-    """A question whose equal prefixes are not consecutive in the plan's order."""
+    """A query whose equal prefixes are not consecutive in the plan's order."""
 
     at: tuple[int, ...] = ()
     """Their places, counted from 0, in order."""
 
-    def needed(self, target: str, draw: int, samples: int) -> BudgetCurve:
+    def budget_curve(self, target: str, draw: int, samples: int) -> BudgetCurve:
         """Return how many prefixes find a target that came in draw number `draw`.
 
         With n samples each, the prefix at `at[k]` has the draws from k n to (k + 1) n - 1.
@@ -45,30 +45,30 @@ def limit_plan(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: 
         note = f"{name}: the budget of {budget:,} prefixes is larger than the set; all"
         note = f"{note} {plan.size:,} were asked."
     size = min(budget, plan.size)
-    questions = _first(plan, size) if ordered else _random_prefixes(plan, size, seed)
-    return QueryPlan(size=size, questions=questions, notes=(*plan.notes, note))
+    queries = _first(plan, size) if ordered else _random_prefixes(plan, size, seed)
+    return QueryPlan(size=size, queries=queries, notes=(*plan.notes, note))
 
 
 def _first(plan: QueryPlan, budget: int) -> Callable[[], Iterator[Query]]:
-    def questions() -> Iterator[Query]:
-        for before, question in plan.numbered():
+    def queries() -> Iterator[Query]:
+        for before, query in plan.numbered():
             if before >= budget:
                 return
-            yield replace(question, copies=min(question.copies, budget - before))
+            yield replace(query, copies=min(query.copies, budget - before))
 
-    return questions
+    return queries
 
 
 def _random_prefixes(plan: QueryPlan, budget: int, seed: int) -> Callable[[], Iterator[Query]]:
-    """Return the questions of the first `budget` of all prefixes, put in a random order."""
+    """Return the queries of the first `budget` of all prefixes, put in a random order."""
     # The whole order is drawn, whatever the budget: so budgets nest.
     order = random.Random(f"budget {seed}").sample(range(plan.size), plan.size)
     places = {prefix: position for position, prefix in enumerate(order[:budget])}
 
-    def questions() -> Iterator[Query]:
-        for before, question in plan.numbered():
-            prefixes = range(before, before + question.copies)
+    def queries() -> Iterator[Query]:
+        for before, query in plan.numbered():
+            prefixes = range(before, before + query.copies)
             if positions := tuple(sorted(places[p] for p in prefixes if p in places)):
-                yield ScatteredQuery(question.prompt, len(positions), question.kinds, positions)
+                yield ScatteredQuery(query.prompt, len(positions), query.kinds, positions)
 
-    return questions
+    return queries

@@ -1,4 +1,4 @@
-"""What an attack asks, in which order: one question a distinct prompt."""
+"""What an attack asks, in which order: one query a distinct prompt."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,22 +22,22 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """The questions of an attack, most important first; `size` prefixes, equal ones included.
+    """The queries of an attack, most important first; `size` prefixes, equal ones included.
 
     They are made anew each time they are gone through, so that a long plan takes no room.
     """
 
     size: int
-    questions: Callable[[], Iterator[Query]]
+    queries: Callable[[], Iterator[Query]]
     notes: tuple[str, ...] = ()
     """What the attack has to say of what it asks."""
 
     def numbered(self) -> Iterator[tuple[int, Query]]:
-        """Yield each question behind the number of prefixes that come before it."""
+        """Yield each query behind the number of prefixes that come before it."""
         before = 0
-        for question in self.questions():
-            yield before, question
-            before += question.copies
+        for query in self.queries():
+            yield before, query
+            before += query.copies
 
 
 def plan_by_frequency(context: AttackContext, occurrences: Iterable[PiiOccurrence]) -> QueryPlan:
@@ -53,23 +53,23 @@ def plan_by_frequency(context: AttackContext, occurrences: Iterable[PiiOccurrenc
         counts[prompt] += 1
         kinds[prompt].add((occurrence.label, occurrence.after))
     ordered = sorted(counts, key=lambda prompt: (-counts[prompt], prompt))
-    questions = [Query(p, counts[p], tuple(sorted(kinds[p]))) for p in ordered]
-    return QueryPlan(size=counts.total(), questions=lambda: iter(questions))
+    queries = [Query(p, counts[p], tuple(sorted(kinds[p]))) for p in ordered]
+    return QueryPlan(size=counts.total(), queries=lambda: iter(queries))
 
 
 def plan_in_order(context: AttackContext, occurrences: Sequence[PiiOccurrence]) -> QueryPlan:
     """Return the plan of distinct `occurrences` in their order, read anew each time, not kept."""
 
-    def questions() -> Iterator[Query]:
+    def queries() -> Iterator[Query]:
         for occurrence in occurrences:
             prompt = context.with_start(occurrence.prefix, at_start=occurrence.at_start)
             yield Query(prompt, kinds=((occurrence.label, occurrence.after),))
 
-    return QueryPlan(size=len(occurrences), questions=questions)
+    return QueryPlan(size=len(occurrences), queries=queries)
 
 
 def every_query(_: Query) -> bool:
-    """Take every question."""
+    """Take every query."""
     return True
 
 
@@ -78,21 +78,21 @@ def query_chunks(
     chunk_size: Callable[[int], int],
     predicate: Callable[[Query], bool] = every_query,
 ) -> Iterator[Sequence[tuple[int, Query]]]:
-    """Yield the numbered questions of a plan for which `predicate` holds, in pieces.
+    """Yield the numbered queries of a plan for which `predicate` holds, in chunks.
 
-    A piece has about chunk_size(n) prefixes, where n prefixes were in those before. The numbers are
+    A chunk has about chunk_size(n) prefixes, where n prefixes were in those before. The numbers are
     those of the whole plan.
     """
-    piece: list[tuple[int, Query]] = []
+    chunk: list[tuple[int, Query]] = []
     before = size = 0
-    for start, question in plan.numbered():
-        if not predicate(question):
+    for start, query in plan.numbered():
+        if not predicate(query):
             continue
-        piece.append((start, question))
-        size += question.copies
+        chunk.append((start, query))
+        size += query.copies
         if size >= chunk_size(before):
-            yield piece
+            yield chunk
             before += size
-            piece, size = [], 0
-    if piece:
-        yield piece
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,8 +1,8 @@
-"""Asking a model the questions of a plan piece by piece, and keeping the answers of one audit.
+"""Asking a model the queries of a plan in chunks, and keeping the answers of one audit.
 
-A piece is asked at once and goes to the journal at once: what is lost when an audit is killed is
-the piece that was being asked. Pieces are the same in every run, so that a resumed run puts the
-same questions into the same batches.
+A chunk is asked at once and goes to the journal at once: what is lost when an audit is killed is
+the chunk that was being asked. Chunks are the same in every run, so that a resumed run puts the
+same queries into the same batches.
 """
 
 import json
@@ -21,24 +21,24 @@ from fedaudit.extraction.matcher import TargetMatcher, whole_answers
 from fedaudit.extraction.query_plan import Query, QueryPlan, query_chunks
 from fedaudit.journal import chunk_size
 from fedaudit.journal.journal import JournalPass
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, part_of, target_identity
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard_number, target_identity
 
-FIRST = 128
-"""Answers of a first piece, which is kept at once."""
-PIECE = 16_384
-"""Answers of the largest piece: so many are held at once."""
+FIRST_CHUNK_ANSWERS = 128
+"""Answers of a first chunk, which is kept at once."""
+MAX_CHUNK_ANSWERS = 16_384
+"""Answers of the largest chunk: so many are held at once."""
 CACHE_BYTES = 2**29
 """Bytes of answers that are remembered for other attacks of the same audit."""
 OVERHEAD = 250
 """Bytes that an entry takes besides its text, about."""
 
 Answer = tuple[int, Query, Sequence[str]]
-"""How many prefixes come before a question, the question, and the texts that answer it."""
+"""How many prefixes come before a query, the query, and the texts that answer it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParams:
-    """How every question of an attack is asked."""
+    """How every query of an attack is asked."""
 
     samples: int
     new_tokens: int
@@ -100,31 +100,31 @@ def ask_plan(
     query_params: QueryParams,
     matcher: TargetMatcher | None = None,
 ) -> Iterator[Answer]:
-    """Yield the answers to every question of a plan in its order; few are held at once.
+    """Yield the answers to every query of a plan in its order; few are held at once.
 
     With `matcher` an answer is only the longest of its strings that it begins with, or empty: so
-    the journal holds no text. Of a shard's audit the other shards' questions are left out.
+    the journal holds no text. Of a shard's audit the other shards' queries are left out.
     """
     shared = (
         context if isinstance(context, SharedContext) else share_responses(context, ResponseCache())
     )
     plan_pass = _PlanPass(context=shared, target=target, query_params=query_params, matcher=matcher)
     progress, total = context.progress(f"asking {target.name}"), plan.size * query_params.samples
-    for (start, question), texts, recalled in plan_pass.answers(plan, progress, total):
+    for (start, query), texts, recalled in plan_pass.answers(plan, progress, total):
         if not recalled:
-            shared.cache.put(plan_pass.cache_key, question.prompt, texts)
-        yield start, question, texts
+            shared.cache.put(plan_pass.cache_key, query.prompt, texts)
+        yield start, query, texts
     progress(total, total)
 
 
 _Numbered = tuple[int, Query]
 _AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
-"""A question, its answers, and whether they were remembered."""
+"""A query, its answers, and whether they were remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanPass:
-    """One pass over the questions of an attack."""
+    """One pass over the queries of an attack."""
 
     context: SharedContext
     target: Target
@@ -158,8 +158,8 @@ class _PlanPass:
         if len(shard_answers) == 1:
             yield from shard_answers.popitem()[1]
             return
-        for _, question in plan.numbered():
-            yield next(shard_answers[part_of(question.prompt, len(shard_answers))])
+        for _, query in plan.numbered():
+            yield next(shard_answers[shard_number(query.prompt, len(shard_answers))])
 
     def _ask_shard(
         self, shard_journal: ShardJournal, plan: QueryPlan, progress: Progress, total: int
@@ -172,54 +172,60 @@ class _PlanPass:
             query_params.decoding,
             self.context.seed,
         )
-        stream = shard_journal.stream(
+        journal_pass = shard_journal.open_pass(
             (*weights, *settings, self.matcher.digest if self.matcher else None)
         )
-        return self._ask_chunks(plan, shard_journal.shard, stream, progress, total)
+        return self._ask_chunks(plan, shard_journal.shard, journal_pass, progress, total)
 
     def _ask_chunks(
         self,
         plan: QueryPlan,
         shard: Shard,
-        stream: JournalPass | None,
+        journal_pass: JournalPass | None,
         plan_progress: Progress,
         total: int,
     ) -> Iterator[_AnsweredQuery]:
         samples = self.query_params.samples
 
         def max_prefixes(before: int) -> int:
-            return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
+            return max(
+                1,
+                chunk_size.size(before * samples, FIRST_CHUNK_ANSWERS, MAX_CHUNK_ANSWERS)
+                // samples,
+            )
 
-        for piece in query_chunks(plan, max_prefixes, lambda question: shard.has(question.prompt)):
-            progress = _offset_progress(plan_progress, piece[0][0] * samples, total)
-            yield from zip(piece, *self._answer_piece(piece, stream, progress), strict=True)
+        for chunk in query_chunks(plan, max_prefixes, lambda query: shard.has(query.prompt)):
+            progress = _offset_progress(plan_progress, chunk[0][0] * samples, total)
+            yield from zip(chunk, *self._answer_chunk(chunk, journal_pass, progress), strict=True)
 
-    def _answer_piece(
-        self, piece: Sequence[_Numbered], stream: JournalPass | None, progress: Progress
+    def _answer_chunk(
+        self, chunk: Sequence[_Numbered], journal_pass: JournalPass | None, progress: Progress
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
-        """Return the answers to some questions, and of each whether they were remembered."""
+        """Return the answers to some queries, and of each whether they were remembered."""
         cache, query_params = self.context.cache, self.query_params
-        sample_counts = [query_params.samples * question.copies for _, question in piece]
+        sample_counts = [query_params.samples * query.copies for _, query in chunk]
         answers: list[Sequence[str] | None] = [
-            cache.get(self.cache_key, question.prompt, samples)
-            for (_, question), samples in zip(piece, sample_counts, strict=True)
+            cache.get(self.cache_key, query.prompt, samples)
+            for (_, query), samples in zip(chunk, sample_counts, strict=True)
         ]
         recalled = [texts is not None for texts in answers]
         cache.reused_answers[self.target] += sum(
             n for n, r in zip(sample_counts, recalled, strict=True) if r
         )
-        digest = _digest_piece(piece, sample_counts) if stream else b""
+        digest = _digest_chunk(chunk, sample_counts) if journal_pass else b""
         requests = [
             GenerationRequest(
-                prompt=question.prompt, samples=samples, max_new_tokens=query_params.new_tokens
+                prompt=query.prompt, samples=samples, max_new_tokens=query_params.new_tokens
             )
-            for (_, question), samples in zip(piece, sample_counts, strict=True)
+            for (_, query), samples in zip(chunk, sample_counts, strict=True)
         ]
         missing = [index for index, texts in enumerate(answers) if texts is None]
-        content = stream.next(digest, self._max_bytes(sum(sample_counts))) if stream else None
-        if stream and content is not None:
+        content = (
+            journal_pass.next(digest, self._max_bytes(sum(sample_counts))) if journal_pass else None
+        )
+        if journal_pass and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
-            stored_answers = self._unpack_answers(stream, content, sample_counts)
+            stored_answers = self._unpack_answers(journal_pass, content, sample_counts)
             if self.context.journal and (recheck := self.context.journal.recheck):
                 fresh = [
                     index for index, texts in enumerate(answers) if texts != stored_answers[index]
@@ -228,14 +234,14 @@ class _PlanPass:
                 def ask(indices: Sequence[int]) -> list[Sequence[str]]:
                     return self._ask([requests[i] for i in indices], no_progress)
 
-                recheck.check(stream, digest, stored_answers, ask, fresh)
+                recheck.check(journal_pass, digest, stored_answers, ask, fresh)
             return stored_answers, recalled
         unknown = [requests[index] for index in missing]
         for index, texts in zip(missing, self._ask(unknown, progress), strict=True):
             answers[index] = texts
         every = [texts for texts in answers if texts is not None]
-        if stream:
-            stream.add(
+        if journal_pass:
+            journal_pass.add(
                 digest, sum(sample_counts), self.matcher.pack(every) if self.matcher else every
             )
         return every, recalled
@@ -268,7 +274,7 @@ class _PlanPass:
         )
 
     def _unpack_answers(
-        self, stream: JournalPass, content: Any, samples: Sequence[int]
+        self, journal_pass: JournalPass, content: Any, samples: Sequence[int]
     ) -> list[list[str]]:
         """Return the answers that a journal holds; raises BrokenJournal where they are none."""
         try:
@@ -278,13 +284,13 @@ class _PlanPass:
                 else whole_answers(content, samples)
             )
         except ValueError as error:
-            raise stream.broken(error) from None
+            raise journal_pass.broken(error) from None
 
 
-def _digest_piece(piece: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes:
+def _digest_chunk(chunk: Sequence[_Numbered], sample_counts: Sequence[int]) -> bytes:
     digest = blake2b(digest_size=16)
-    for (_, question), samples in zip(piece, sample_counts, strict=True):
-        digest.update(array("q", (len(question.prompt), *question.prompt, samples)).tobytes())
+    for (_, query), samples in zip(chunk, sample_counts, strict=True):
+        digest.update(array("q", (len(query.prompt), *query.prompt, samples)).tobytes())
     return digest.digest()
 
 

@@ -27,13 +27,13 @@ class HitCounter:
         self.counts: Counter[str] = Counter()
         self.strict: Counter[str] = Counter()
         """How many answers give each string as whole words, however they write it."""
-        self.needed = BudgetCurve(samples)
+        self.budget_curve = BudgetCurve(samples)
         strings = [*target_set.labels, *target_set.controls]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
 
     def update(self, answers: Iterable[Answer]) -> "HitCounter":
         """Take in answers, in whatever order they come."""
-        for start, question, texts in answers:
+        for start, query, texts in answers:
             for draw, text in enumerate(texts):
                 if not text:
                     continue
@@ -41,10 +41,12 @@ class HitCounter:
                 self.strict.update(self._strict.hits(strict))
                 for string in self._matcher.hits(literal):
                     self.counts[string] += 1
-                    if isinstance(question, ScatteredQuery):
-                        self.needed.merge(question.needed(string, draw, self.needed.samples))
+                    if isinstance(query, ScatteredQuery):
+                        self.budget_curve.merge(
+                            query.budget_curve(string, draw, self.budget_curve.samples)
+                        )
                     else:
-                        self.needed.add(string, start=start, draw=draw, copies=question.copies)
+                        self.budget_curve.add(string, start=start, draw=draw, copies=query.copies)
         return self
 
 
@@ -68,16 +70,18 @@ class ExtractionResult:
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
         return StringProbabilities(tuned=tuned or {}, base=base, strength=strength)
 
-    def extracted(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
+    def strings_by_source(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
         r"""Return what F, B and F\B extracted, and of the control, by the name of the source.
 
         With a budget, what the first prefixes alone extract; with samples, what fewer of them do.
         """
         bounds, controls = (budget or self.size, samples or self.samples), self.target_set.controls
-        strings = self.tuned.needed.extracted(*bounds)
+        strings = self.tuned.budget_curve.extracted_targets(*bounds)
         hits = {"tuned": strings & self.target_set.labels.keys()}
         if self.base is not None:
-            hits["base"] = self.base.needed.extracted(*bounds) & self.target_set.labels.keys()
+            hits["base"] = (
+                self.base.budget_curve.extracted_targets(*bounds) & self.target_set.labels.keys()
+            )
             hits["tuned-not-base"] = hits["tuned"] - hits["base"]
         return hits | ({"control": strings & controls.keys()} if controls else {})
 
@@ -86,20 +90,26 @@ class ExtractionResult:
 class ScoredResult(Result):
     """A result that knows which targets were found by which budget."""
 
-    tally: ExtractionResult | None = field(default=None, repr=False, compare=False)
+    extraction: ExtractionResult | None = field(default=None, repr=False, compare=False)
 
 
-def result(tally: ExtractionResult, weighed: LeakTests | None = None) -> ScoredResult:
+def score_extraction(
+    extraction: ExtractionResult, leak_tests: LeakTests | None = None
+) -> ScoredResult:
     """Return coverage, efficiency, VxPII and label distribution, and a finding a leaked string."""
     return ScoredResult(
-        measurements=(*_rows(tally), *_label_rows(tally), *(weighed.rows if weighed else ())),
-        findings=_findings(tally, weighed),
-        limits=_limits(tally),
-        revealed=tuple(
-            {"id": name, "label": tally.target_set.labels[string], "text": string}
-            for name, string in _numbered_strings(tally)
+        measurements=(
+            *_rows(extraction),
+            *_label_rows(extraction),
+            *(leak_tests.rows if leak_tests else ()),
         ),
-        tally=tally,
+        findings=_findings(extraction, leak_tests),
+        limits=_limits(extraction),
+        revealed=tuple(
+            {"id": name, "label": extraction.target_set.labels[string], "text": string}
+            for name, string in _numbered_strings(extraction)
+        ),
+        extraction=extraction,
     )
 
 
@@ -121,7 +131,7 @@ def empty_result(plugin: str, context: AttackContext, *, chosen: bool = False) -
 
 
 def missing_result(plugin: str, why: str, *, judged: bool = False) -> Result:
-    """Return the result of an attack that could not be made; `judged`, one that keeps from a pass.
+    """Return the result of an attack that could not be made; if `judged`, the audit cannot pass.
 
     The verdict goes by rows of the source "tuned-not-base".
     """
@@ -130,8 +140,8 @@ def missing_result(plugin: str, why: str, *, judged: bool = False) -> Result:
     return Result(measurements=(row,))
 
 
-def rates(
-    tally: ExtractionResult,
+def coverage_rows(
+    extraction: ExtractionResult,
     targets: Collection[str],
     scope: Mapping[str, object],
     *,
@@ -143,9 +153,9 @@ def rates(
     Beside them stand what guessing and the base get with the same budget and samples. Guessing is
     measured over all kinds together, so a row of one label has none.
     """
-    by_source = tally.extracted(budget, samples)
-    queries = (budget or tally.size) * (samples or tally.samples)
-    control = tally.target_set.controls
+    by_source = extraction.strings_by_source(budget, samples)
+    queries = (budget or extraction.size) * (samples or extraction.samples)
+    control = extraction.target_set.controls
     selected = {s: f if s == "control" else f & set(targets) for s, f in by_source.items()}
     hits = {source: len(strings) for source, strings in selected.items()}
     ns = {s: len(control if s == "control" else targets) for s in by_source}
@@ -153,7 +163,7 @@ def rates(
     base = hits["base"] / ns["base"] if "base" in hits else None
     rows = []
     for source in by_source:
-        groups = {} if source == "control" else tally.target_set.groups
+        groups = {} if source == "control" else extraction.target_set.groups
         pool = control if source == "control" else targets
         values = [float(string in selected[source]) for string in sorted(pool)]
         coverage = share_estimate(values, [groups.get(string, "") for string in sorted(pool)], SEED)
@@ -168,7 +178,7 @@ def rates(
                 coverage,
                 ns[source],
                 kind="extraction",
-                plugin=tally.plugin,
+                plugin=extraction.plugin,
                 metric="coverage",
                 scope=row_scope,
                 hits=hits[source],
@@ -179,7 +189,7 @@ def rates(
                 efficiency,
                 queries,
                 kind="extraction",
-                plugin=tally.plugin,
+                plugin=extraction.plugin,
                 metric="efficiency",
                 scope=row_scope,
                 hits=hits[source],
@@ -188,18 +198,18 @@ def rates(
     return rows
 
 
-def _rows(tally: ExtractionResult) -> Iterator[Measurement]:
+def _rows(extraction: ExtractionResult) -> Iterator[Measurement]:
     """Yield the totals of each source over the whole set and over its prefix-disjoint part."""
-    queries = tally.size * tally.samples
-    for name, targets in tally.target_set.sets().items():
-        for row in rates(tally, targets, {"set": name}):
+    queries = extraction.size * extraction.samples
+    for name, targets in extraction.target_set.sets().items():
+        for row in coverage_rows(extraction, targets, {"set": name}):
             yield row
             if row.metric == "efficiency":
                 counts = (("vx_pii", row.hits, len(targets)), ("queries", queries, None))
                 for metric, value, n in counts:
                     yield Measurement(
                         kind="extraction",
-                        plugin=tally.plugin,
+                        plugin=extraction.plugin,
                         metric=metric,
                         value=float(value or 0),
                         n=n,
@@ -207,66 +217,66 @@ def _rows(tally: ExtractionResult) -> Iterator[Measurement]:
                     )
 
 
-def _label_rows(tally: ExtractionResult) -> Iterator[Measurement]:
+def _label_rows(extraction: ExtractionResult) -> Iterator[Measurement]:
     """Yield coverage by label over the whole set, for every source."""
-    for label, targets in tally.target_set.by_label().items():
-        for row in rates(tally, targets, {"set": ALL, "label": label}):
+    for label, targets in extraction.target_set.by_label().items():
+        for row in coverage_rows(extraction, targets, {"set": ALL, "label": label}):
             if row.metric == "coverage" and row.scope["source"] != "control":
                 yield row
 
 
-def _numbered_strings(tally: ExtractionResult) -> list[tuple[str, str]]:
+def _numbered_strings(extraction: ExtractionResult) -> list[tuple[str, str]]:
     """Return (finding id, string) of everything extracted, the surest first."""
-    base, counts = _base(tally), tally.tuned.counts
-    hits = counts.keys() & tally.target_set.labels.keys()
+    base, counts = _base(extraction), extraction.tuned.counts
+    hits = counts.keys() & extraction.target_set.labels.keys()
     order = sorted(hits, key=lambda s: (s in base, -counts[s], s))
-    return [(f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
+    return [(f"{extraction.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
 
 
-def _base(tally: ExtractionResult) -> Mapping[str, int]:
-    return tally.base.counts if tally.base else {}
+def _base(extraction: ExtractionResult) -> Mapping[str, int]:
+    return extraction.base.counts if extraction.base else {}
 
 
-def _findings(tally: ExtractionResult, weighed: LeakTests | None) -> tuple[Finding, ...]:
+def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tuple[Finding, ...]:
     """Return a finding a string, as severe as it is sure that training put it there.
 
     The evidence holds the plain string under "text": the report masks it before anyone sees it.
     """
-    base, target_set = _base(tally), tally.target_set
+    base, target_set = _base(extraction), extraction.target_set
     return tuple(
         Finding(
             id=name,
-            severity=_severity(tally, weighed, string),
+            severity=_severity(extraction, leak_tests, string),
             label=target_set.labels[string],
-            measurement=f"{tally.plugin} coverage",
+            measurement=f"{extraction.plugin} coverage",
             evidence={
                 "text": string,
-                "outputs": tally.tuned.counts[string],
-                "whole_words": tally.tuned.strict[string],
-                "outputs_of_base": base.get(string, 0) if tally.base else None,
-                "p_value": weighed.p.get(string) if weighed else None,
+                "outputs": extraction.tuned.counts[string],
+                "whole_words": extraction.tuned.strict[string],
+                "outputs_of_base": base.get(string, 0) if extraction.base else None,
+                "p_value": leak_tests.p.get(string) if leak_tests else None,
                 "documents": target_set.documents.get(string),
                 "other_members": target_set.members.get(string, 0),
             },
         )
-        for name, string in _numbered_strings(tally)
+        for name, string in _numbered_strings(extraction)
     )
 
 
-def _severity(tally: ExtractionResult, weighed: LeakTests | None, string: str) -> Severity:
+def _severity(extraction: ExtractionResult, leak_tests: LeakTests | None, string: str) -> Severity:
     """Return how severe a leak is: what the base says too is low."""
-    if weighed is None or string in _base(tally):
+    if leak_tests is None or string in _base(extraction):
         return "low"
-    return weighed.severity(string, tally.target_set.members.get(string, 0))
+    return leak_tests.severity(string, extraction.target_set.members.get(string, 0))
 
 
-def _limits(tally: ExtractionResult) -> tuple[str, ...]:
-    labels = tally.target_set.labels
-    dropped = len(labels) - len(tally.target_set.disjoint)
+def _limits(extraction: ExtractionResult) -> tuple[str, ...]:
+    labels = extraction.target_set.labels
+    dropped = len(labels) - len(extraction.target_set.disjoint)
     limits = [
-        f"{tally.plugin}: {len(labels)} victim-exclusive strings; {dropped} of them are left "
+        f"{extraction.plugin}: {len(labels)} victim-exclusive strings; {dropped} of them are left "
         "out of the prefix-disjoint set."
     ]
-    if tally.base is None:
+    if extraction.base is None:
         limits.append("The target has no base to compare with: what the base knew is not removed.")
     return tuple(limits)

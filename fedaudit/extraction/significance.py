@@ -1,9 +1,8 @@
 """How sure it is that what came out came from the victim's records.
 
-Three questions, each with a p value. Of all targets together: did more of them come out than of
-strings that nobody has, of the same kind and as likely under the base? Against the base: is it
-more than the base would say by itself, each string with the chance that the base gives it? Of each
-string by itself: how often would somebody say it who never saw it?
+Three questions, each with a p value. (1) Did more targets come out than control strings, which
+nobody has, of the same kind and as likely under the base? (2) Is that more than the base would say
+by itself? (3) For each string: how often would a model say it that never saw it?
 docs/evidence.md has the reasons, and what was measured of them.
 """
 
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
 WIDTH = 4.0
 """Nats: strings whose likelihoods under the base differ by less are alike."""
 SLACK = 1.0
-"""Nats: a control may be so much less likely than the string that it is compared with."""
+"""Nats by which a control may be less likely than the string that it is compared with."""
 MIN_UPLIFT = 2.0
-"""Training on others' records may make a string so many times as likely, at least, as the base has
-it: what comes out no more often than that is no evidence."""
+"""Training on other people's records can make a string this many times as likely as under the base,
+so that a smaller increase is no evidence."""
 DIGITS = 9
-"""So many digits make a number that hardly anybody guesses; a date has fewer."""
+"""Digits of a number that hardly anybody guesses, at least; a date has fewer."""
 ISSUER = 6
 """Digits that many numbers begin with alike, where too few others are known to tell."""
 MIN_SAME_SHAPE = 3
@@ -46,7 +45,7 @@ StratumKey = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeakTrial:
+class LeakEvidence:
     """What came out of the targets that are judged, and of the controls."""
 
     targets: Mapping[str, str]
@@ -96,7 +95,7 @@ class LeakTrial:
         mean = sum(t * math.log1p(c / t) for t, c in sizes) / max(1, self.matched)
         return math.floor(self.matched * math.expm1(mean) + 1e-6)
 
-    def control(self) -> float:
+    def control_p_value(self) -> float:
         """Return the p value against strings that nobody has."""
         if self.sampled:
             return stratified_p_value([self._stratum(*sides) for sides in self.strata.values()])
@@ -106,7 +105,7 @@ class LeakTrial:
         ]
         return permutation_p_value(values, seed=self.seed)
 
-    def base(self) -> float:
+    def base_p_value(self) -> float:
         """Return the p value against the base: what it would say by `chances` of its own."""
         gained = [self.gained.get(s, 0.0) for s in self.targets]
         return surprisal.p_value(gained, list(self.chances.values()))
@@ -122,7 +121,7 @@ class LeakTrial:
             for string, label in self.targets.items()
         }
 
-    def string(self, string: str, label: str = "") -> float:
+    def string_p_value(self, string: str, label: str = "") -> float:
         """Return a bound on the probability that a string is said by chance in this audit.
 
         The larger of two: what the base gives it, and the share of controls, about as likely
@@ -145,13 +144,13 @@ class LeakTrial:
             chance = min(1.0, 2 * min(chance, law))
         return max(chance, self.base_chance.get(string, 1.0))
 
-    def leak(self) -> float:
+    def leak_p_value(self) -> float:
         """Return the p value of all targets together: neither controls nor the base explain it."""
-        return max(self.control(), self.base())
+        return max(self.control_p_value(), self.base_p_value())
 
-    def any_string(self) -> float:
+    def any_string_p_value(self) -> float:
         """Return the p value of the surest string, among as many as there are (Bonferroni)."""
-        surest = min((self.string(s) for s in self.gained_targets), default=1.0)
+        surest = min((self.string_p_value(s) for s in self.gained_targets), default=1.0)
         return min(1.0, len(self.targets) * surest)
 
     @property

@@ -161,11 +161,11 @@ class CachingEngine(EngineWrapper):
         answers: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
         for shard in self.journal.shards:
-            stream = shard.stream(name)
+            journal_pass = shard.open_pass(name)
             for piece in _pieces(shard, prompts, sizes):
                 size, count = (sum(values[index] for index in piece) for values in (sizes, counts))
                 content = self._answer_piece(
-                    stream,
+                    journal_pass,
                     [items[index] for index in piece],
                     count=count,
                     room=chunk_size.journal_bytes(count + 2 * len(piece), size),
@@ -181,7 +181,7 @@ class CachingEngine(EngineWrapper):
 
     def _answer_piece(
         self,
-        stream: JournalPass,
+        journal_pass: JournalPass,
         questions: Sequence[Item],
         *,
         count: int,
@@ -192,15 +192,15 @@ class CachingEngine(EngineWrapper):
     ) -> list[Any]:
         """Return the answers to a piece: the journal's, or else new ones, which it keeps."""
         digest = blake2b(repr(questions).encode(), digest_size=16).digest()
-        content: list[Any] | None = stream.next(digest, room)
+        content: list[Any] | None = journal_pass.next(digest, room)
         if content is None:
             content = ask(questions, progress)
-            stream.add(digest, count, content)
+            journal_pass.add(digest, count, content)
         elif not _all_fit(fits, questions, content):
-            raise stream.broken("an answer is none to its question")
+            raise journal_pass.broken("an answer is none to its question")
         elif recheck := self.journal.recheck:
             recheck.check(
-                stream, digest, content, _ask_again(ask, questions), range(len(questions))
+                journal_pass, digest, content, _ask_again(ask, questions), range(len(questions))
             )
         return content
 

@@ -77,7 +77,7 @@ class Journal:
         """Return the file."""
         return self.place / FILE
 
-    def stream(self, identity: object) -> "JournalPass":
+    def open_pass(self, identity: object) -> "JournalPass":
         """Return the answers of one pass; equal passes are told apart by their order."""
         name = blake2b(repr(identity).encode(), digest_size=NAME).digest()
         self._passes[name] += 1

@@ -27,10 +27,10 @@ class Shard:
 
     def has(self, prompt: Sequence[int]) -> bool:
         """Tell whether a question belongs to this shard: its tokens alone decide."""
-        return self.of == 1 or part_of(prompt, self.of) == self.number
+        return self.of == 1 or shard_number(prompt, self.of) == self.number
 
 
-def part_of(prompt: Sequence[int], shard_count: int) -> int:
+def shard_number(prompt: Sequence[int], shard_count: int) -> int:
     """Return the number, from 1 on, of the shard that a question belongs to."""
     digest = blake2b(",".join(map(str, prompt)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % shard_count + 1
@@ -59,9 +59,9 @@ class ShardJournal:
     journal: Journal
     shard: Shard = Shard()
 
-    def stream(self, identity: object) -> JournalPass:
+    def open_pass(self, identity: object) -> JournalPass:
         """Return the answers of the next pass of its kind."""
-        return self.journal.stream(identity)
+        return self.journal.open_pass(identity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class SpotCheck:
 
     def check(
         self,
-        stream: JournalPass,
+        journal_pass: JournalPass,
         piece: bytes,
         answers: Sequence[Any],
         ask: Ask,
@@ -67,18 +67,18 @@ class SpotCheck:
 
         `fresh` are the positions of questions that the shard asked together; others it knew.
         """
-        checked = self._shard_check(stream)
+        checked = self._shard_check(journal_pass)
         checked.questions += len(fresh)
-        draws = {position: self._draw(stream.name + piece, position) for position in fresh}
+        draws = {position: self._draw(journal_pass.name + piece, position) for position in fresh}
         chosen = [position for position in fresh if draws[position] < self.share * 2**64]
         if chosen:
-            self._compare(stream, chosen, answers, ask, fresh)
+            self._compare(journal_pass, chosen, answers, ask, fresh)
         elif fresh and self.share > 0:
             position = min(fresh, key=lambda i: draws[i])
             if checked.spare is None or draws[position] < checked.spare[0]:
                 again = (
                     draws[position],
-                    lambda: self._compare(stream, [position], answers, ask, fresh),
+                    lambda: self._compare(journal_pass, [position], answers, ask, fresh),
                 )
                 checked.spare = again
 
@@ -113,8 +113,8 @@ class SpotCheck:
             return ["No answer of the shards was asked again (--recheck 0): they are believed."]
         return [_describe_check(row, self.device) for row in self.table()]
 
-    def _shard_check(self, stream: JournalPass) -> ShardCheck:
-        header = stream.journal.header
+    def _shard_check(self, journal_pass: JournalPass) -> ShardCheck:
+        header = journal_pass.journal.header
         device = str(header.get("device") or "an unknown device")
         return self.shards.setdefault(str(header.get("shard")), ShardCheck(device))
 
@@ -126,20 +126,21 @@ class SpotCheck:
 
     def _compare(
         self,
-        stream: JournalPass,
+        journal_pass: JournalPass,
         chosen: Sequence[int],
         answers: Sequence[Any],
         ask: Ask,
         fresh: Sequence[int],
     ) -> None:
-        checked = self._shard_check(stream)
+        checked = self._shard_check(journal_pass)
         checked.asked_again += len(chosen)
         unequal = _unequal_answers(chosen, answers, ask)
         if unequal and list(chosen) != list(fresh):
             unequal = sorted(set(unequal) & set(_unequal_answers(fresh, answers, ask)))
         if unequal and checked.device == self.device:
+            journal = journal_pass.journal
             raise OtherAnswers(
-                f"Shard {stream.journal.header.get('shard')} in {stream.journal.place} does not "
+                f"Shard {journal.header.get('shard')} in {journal.place} does not "
                 f"hold what the model answers: {len(unequal)} of {len(chosen)} questions that were "
                 "asked again, on the same device, have other answers. Make it anew."
             )

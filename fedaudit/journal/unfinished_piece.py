@@ -17,7 +17,7 @@ class UnfinishedPiece:
     def __init__(self, journal: AuditJournal | None) -> None:
         self._answers: dict[str, Any] = {}
         shard = journal.shards[0] if journal and not journal.merged else None
-        self._pass = None if shard is None or shard.journal.finished else shard.stream(NAME)
+        self._pass = None if shard is None or shard.journal.finished else shard.open_pass(NAME)
         while self._pass and (content := self._pass.next(PIECE, ROOM)) is not None:
             if not isinstance(content, dict):
                 raise self._pass.broken("answers have no names")

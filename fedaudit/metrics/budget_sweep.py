@@ -32,7 +32,7 @@ class BudgetCurve:
             ours = self.needed.setdefault(target, [float("inf")] * self.samples)
             ours[:] = map(min, ours, budgets)
 
-    def extracted(self, budget: float, samples: int) -> set[str]:
+    def extracted_targets(self, budget: float, samples: int) -> set[str]:
         """Return the targets that the first `budget` prefixes find with `samples` draws each."""
         return {t for t, needed in self.needed.items() if needed[samples - 1] <= budget}
 

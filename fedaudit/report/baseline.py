@@ -91,7 +91,7 @@ def _unaltered(report: Row, refusal: str) -> Row:
     return report
 
 
-def against_baseline(baseline: Row, report: Row) -> BaselineComparison:
+def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
     """Return what `report` shows that `baseline` did not, what went and what stayed."""
     leaks = list(_leaks(baseline, report))
     numbers = _numbers(baseline, report)

@@ -92,7 +92,7 @@ def _mean_of_means(rows: Sequence[Measurement], over: str, name: str) -> Measure
     )
 
 
-def between_clients(rows: Iterable[Measurement]) -> list[Measurement]:
+def average_rouge_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
     """Return the mean Rouge-L over the clients that were asked about their own answers.
 
     It is weighted by n; the clients' answers are different ones, so errors are independent.

@@ -47,7 +47,7 @@ def gating_overheads(rows: Sequence[Measurement]) -> list[Measurement]:
     ]
 
 
-def beyond_base(rows: Sequence[Measurement]) -> list[Measurement]:
+def beyond_base_rows(rows: Sequence[Measurement]) -> list[Measurement]:
     r"""Return which share of what the tuned model gives the base does not give, too.
 
     A row for each coverage of a tuned model, over the targets that it covers: F\B of F (FedPII,

@@ -10,9 +10,9 @@ from fedaudit.api.progress import Progress
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL
-from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.attribution.request import AttributionRequest
-from fedaudit.attribution.server.query_plan import ProtocolConfig
+from fedaudit.attribution.server.sum_plan import ProtocolConfig
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant
@@ -24,8 +24,8 @@ from fedaudit.reproduction.outcome_cache import (
     read_outcome,
     write_outcome,
 )
-from fedaudit.reproduction.pooling import between_clients, mean_over_clients, pool_counts
-from fedaudit.reproduction.ratios import beyond_base, gating_overheads, training_overheads
+from fedaudit.reproduction.pooling import average_rouge_over_clients, mean_over_clients, pool_counts
+from fedaudit.reproduction.ratios import beyond_base_rows, gating_overheads, training_overheads
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Listener
@@ -82,8 +82,13 @@ def _run_task(task: VariantTask, watch: Watch) -> VariantOutcome:
         *measure_inference_and_exposure(variant, folder, config, task.redactor, watch.bar),
     ]
     rows = [row for report in reports for row in report.measurements]
-    rows = [*done.measurements, *rows, *training_overheads(rows, training), *between_clients(rows)]
-    rows += [*secure_gate_rows(rows), *beyond_base(rows)]
+    rows = [
+        *done.measurements,
+        *rows,
+        *training_overheads(rows, training),
+        *average_rouge_over_clients(rows),
+    ]
+    rows += [*secure_gate_rows(rows), *beyond_base_rows(rows)]
     # One audit for each client of many would say the same over and over.
     caveats = () if variant.clients else (limit for report in reports for limit in report.limits)
     return VariantOutcome(
@@ -128,6 +133,8 @@ def _attribution_reports(
         options=options,
         seed=config.seed,
         federations=0,
-        machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),
+        worker_options=WorkerOptions(
+            device=config.device, dtype=config.dtype, workers=config.workers
+        ),
     )
     yield attribution.run(request, watch.bar)

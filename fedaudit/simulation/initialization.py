@@ -18,12 +18,12 @@ from fedaudit.federation import adapters, commitments, manifest, watermark_keys
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data import left_out
+from fedaudit.simulation.data import counterfactual_clients
 from fedaudit.simulation.data.canary_planting import plant_canaries
-from fedaudit.simulation.data.client_files import ordered, read_client_files
+from fedaudit.simulation.data.client_files import read_client_files, sort_documents
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.label_skew import LabelSkew, measure_label_skew, write_label_skew
-from fedaudit.simulation.data.partition import by_corpus, deal
+from fedaudit.simulation.data.partition import deal_by_corpus, deal_documents
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
 from fedaudit.system.files import atomic_folder, existing_path, sha256
 
@@ -70,7 +70,7 @@ def documents(config: Simulation) -> list[Document]:
         result = list(corpus.read(Path(config.data), form))
     if any(document.is_prompt for document in result):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
-    result = ordered(result)
+    result = sort_documents(result)
     return result[: settings.limit] if settings.limit else result
 
 
@@ -106,7 +106,9 @@ def _read_test(config: Simulation, training: Sequence[Document]) -> list[Documen
 
     Raises InputError where one of them is trained on, too.
     """
-    result = ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
+    result = sort_documents(
+        corpus.read(existing_path(Path(config.test), "file"), config.prompt_template)
+    )
     training_texts = {document.text for document in training}
     if twice := next((d.id for d in result if d.text in training_texts), None):
         raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
@@ -119,9 +121,9 @@ def _deal_documents(
     """Return the documents of each client; `labels` are the clusters of `training`, if known."""
     partition = config.partition
     if partition.method == "corpus":
-        return by_corpus(training, clients=config.clients, seed=config.seed), None
+        return deal_by_corpus(training, clients=config.clients, seed=config.seed), None
     classes = _classes(config, training, base, labels)
-    dealt = deal(
+    dealt = deal_documents(
         training,
         classes,
         clients=config.clients,
@@ -165,7 +167,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         data_split = split(config, documents(config), base)
     watermarked = plant_watermarks(config, data_split.clients, data_split.held_out, base)
     planted, canaries = plant_canaries(config, watermarked.clients, data_split.held_out)
-    names, remaining = left_out.taking_part(config, planted)
+    names, remaining = counterfactual_clients.select_participants(config, planted)
     data_split = replace(data_split, clients=remaining)
     with atomic_folder(out) as folder:
         _write_data(data_split, names, folder)
@@ -253,7 +255,7 @@ def _manifest(
         files=file_hashes(folder),
         config=config.table(),
         config_sha256=config.sha256(),
-        counterfactual=left_out.origin(config),
+        counterfactual=counterfactual_clients.origin(config),
     )
 
 

@@ -33,7 +33,7 @@ def run_rounds(run: Run, start_manifest: Manifest, listener: Listener) -> Manife
     config, current = run.config, start_manifest
     if len(current.rounds) > config.rounds:
         return current
-    counts = [len(list(tasks(run, n))) for n in range(1, config.rounds + 1)]
+    counts = [len(list(local_trainings(run, n))) for n in range(1, config.rounds + 1)]
     with workers(config) as pool:
         for number in range(len(current.rounds), config.rounds + 1):
             losses: dict[str, float] = {}
@@ -88,7 +88,7 @@ class LocalTraining:
     client: str = ""
 
 
-def tasks(run: Run, number: int) -> Iterator[LocalTraining]:
+def local_trainings(run: Run, number: int) -> Iterator[LocalTraining]:
     """Yield the round's trainings, the longest first, so that workers end together."""
     shared = run.tokens.shared
     if run.config.central and run.config.compares_utility:
@@ -128,7 +128,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
     """Yield the round's trainings as jobs for a worker."""
     config = run.config
     private_state.restrict_private(run)
-    for task in tasks(run, number):
+    for task in local_trainings(run, number):
         training = config.training
         if task.model_name == CENTRAL:
             # The same passes over the data in the same number of steps: larger batches.
@@ -165,9 +165,9 @@ def _state_files(run: Run, number: int, client: str) -> tuple[Path, Path] | None
     """Return the files of the server's and the client's state at the round's begin, if any."""
     if not run.aggregator.stateful_clients:
         return None
-    return server_state.of_server(run.out, number - 1), server_state.client_state_path(
-        run.out, number, client
-    )
+    return server_state.server_state_path(
+        run.out, number - 1
+    ), server_state.initial_client_state_path(run.out, number, client)
 
 
 def _before(run: Run, chain: Path, number: int) -> Path:
@@ -226,14 +226,14 @@ def _aggregate(
         )
     else:
         weights = [examples[c] for c in chosen]
-        earlier_state = adapters.read_state(server_state.of_server(run.out, number - 1))
+        earlier_state = adapters.read_state(server_state.server_state_path(run.out, number - 1))
         result, state = run.aggregator.step(start, list(updates.values()), weights, earlier_state)
     if run.aggregator.stateful_clients:
         state = server_state.collect_states(
             run.aggregator, run.out, number, state, examples, chosen
         )
     adapters.write(result, adapters.resized_config(config, result), out / "global")
-    adapters.write_state(state, server_state.of_server(run.out, number))
+    adapters.write_state(state, server_state.server_state_path(run.out, number))
     if not run.secure:
         return {}
     weights_of_sums = secure_aggregation.update_weights(examples)

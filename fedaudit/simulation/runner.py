@@ -179,7 +179,7 @@ def training_costs(run: Run) -> list[cost.TrainingCost]:
             messages=2 if run.aggregator.stateful_clients and not task.chain else 1,
         )
         for number in range(1, config.rounds + 1)
-        for task in (*rounds.tasks(run, number), *rounds.follow_up_trainings(run, number))
+        for task in (*rounds.local_trainings(run, number), *rounds.follow_up_trainings(run, number))
         if task.client
     ]
 

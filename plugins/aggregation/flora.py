@@ -45,7 +45,7 @@ class FLoRA(Aggregator):
             stacked_a = torch.cat([x.float() for x, _ in factors])
             stacked_b = torch.cat([x.float() for _, x in factors], dim=1)
             if stacked_a.shape[0] > min(stacked_a.shape[1], stacked_b.shape[0]):
-                stacked_a, stacked_b = factored(stacked_b.double() @ stacked_a.double())
+                stacked_a, stacked_b = factorize(stacked_b.double() @ stacked_a.double())
             result |= {module + A: stacked_a, module + B: stacked_b}
         return _of_one_rank(result)
 
@@ -57,12 +57,12 @@ class FLoRA(Aggregator):
         """Return the adapter whose product is that of `start` plus `update`."""
         result: dict[str, torch.Tensor] = {}
         for module, a, b in _pairs(start):
-            moved_a, moved_b = factored(b.double() @ a.double() + update[module].double())
+            moved_a, moved_b = factorize(b.double() @ a.double() + update[module].double())
             result |= {module + A: moved_a, module + B: moved_b}
         return _of_one_rank(result)
 
 
-def factored(product: "torch.Tensor") -> tuple["torch.Tensor", "torch.Tensor"]:
+def factorize(product: "torch.Tensor") -> tuple["torch.Tensor", "torch.Tensor"]:
     """Return A (r, in) and B (out, r), float32, of the least r with B A = product to rounding."""
     import torch
 

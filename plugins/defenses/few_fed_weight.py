@@ -72,7 +72,7 @@ class FewFedWeight(Defense):
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
         from .self_generation.instruction_following import scores
 
-        examples = pseudo_labelled(turn, self.answer_tokens)
+        examples = pseudo_label_documents(turn, self.answer_tokens)
         pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in examples]
         losses = scores(turn.engine, Target(name="own", adapter=str(turn.trained)), pairs)
         scored_examples = [
@@ -105,7 +105,7 @@ class FewFedWeight(Defense):
         return Result(limits=(caveat,))
 
 
-def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
+def pseudo_label_documents(turn: TrainedClient, new_tokens: int) -> list[Document]:
     """Return the client's pairs with the global model's greedy answers in place of their own.
 
     A prompt that the model's context does not hold with its answer is left out, and so is one that

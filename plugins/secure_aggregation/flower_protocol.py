@@ -28,7 +28,7 @@ class Halted(Exception):
     """A round that gave no sum over its whole cohort."""
 
 
-class Problems(logging.Handler):
+class ErrorCollector(logging.Handler):
     """Keeps every error that Flower logs in one line; those of more lines are tracebacks."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Problems(logging.Handler):
 
 def main() -> None:
     """Run the plan in the folder that the command line names."""
-    folder, problems = Path(sys.argv[1]), Problems()
+    folder, problems = Path(sys.argv[1]), ErrorCollector()
     threading.Thread(target=end_with_parent, args=(folder,), daemon=True).start()
     plan = json.loads((folder / "plan.json").read_text("utf-8"))
     try:

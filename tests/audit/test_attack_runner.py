@@ -22,7 +22,7 @@ def attack(name, **options):
 def ran(*attacks, fake=None, **changes):
     fake = fake or worked.engine()
     cache = attack_runner.response_cache(attacks)
-    tries = attack_runner.AttackTries(alone=len(attacks) == 1)
+    tries = attack_runner.AttackExecutor(alone=len(attacks) == 1)
     results = attack_runner.run(attacks, worked.case(fake, **changes), cache, tries)
     tries.check()
     return results, fake, cache
@@ -36,7 +36,7 @@ def tally(name, found, base=(), samples=2, size=10, labels="abcdef"):
         one = HitCounter(target_set, samples)
         for target, at in dict(events).items():
             one.counts[target] += 1
-            one.needed.add(target, start=at - 1, draw=0)
+            one.budget_curve.add(target, start=at - 1, draw=0)
         return one
 
     return ExtractionResult(

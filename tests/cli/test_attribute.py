@@ -12,7 +12,7 @@ from command import Command
 from test_help import imported
 
 from fedaudit.attribution.server import collusion
-from fedaudit.attribution.server.query_plan import ProtocolConfig, plan
+from fedaudit.attribution.server.sum_plan import ProtocolConfig, draw_sum_plan
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate
@@ -232,14 +232,14 @@ def test_sums_over_a_single_client_are_called_what_they_are(run, fed, others, si
 
 def test_what_colluding_clients_leave_together(fed):
     protocol_config = ProtocolConfig(others=3, pairs=1, threshold=3, limit=1.0)
-    planned = plan(open_federation(fed.path), protocol_config)
-    drawn = planned.designs[1]
+    plan = draw_sum_plan(open_federation(fed.path), protocol_config)
+    drawn = plan.designs[1]
     [target, *_] = drawn.designs
-    alone = replace(planned, designs={1: replace(drawn, designs=(target,))})
+    alone = replace(plan, designs={1: replace(drawn, designs=(target,))})
     # One pair of sums and everybody's are three equations in six unknowns, or fewer.
-    [line] = collusion.lines(alone, [target.target])
+    [line] = collusion.describe_collusion(alone, [target.target])
     assert "no other's follows by linear algebra; the smallest group whose sum does has" in line
-    assert collusion.lines(alone, []) == []
+    assert collusion.describe_collusion(alone, []) == []
 
 
 def test_a_wrong_key_flags_nobody_and_says_so(run, fed):

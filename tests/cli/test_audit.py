@@ -16,7 +16,7 @@ from command import Command
 
 from fedaudit.assessment import plan
 from fedaudit.assessment.pipeline import MISSING, missing_row
-from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.owner.worker_pool import WorkerOptions
 from fedaudit.federation import manifest
 from fedaudit.report.document import validate
 from fedaudit.report.verdict.policy import judge
@@ -243,7 +243,7 @@ def marked(here, monkeypatch):
     made = handmade.write(here / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
     [mark] = handmade.marks(made.path / "owner/watermark.json")
     handmade.reading(monkeypatch, mark)
-    monkeypatch.setattr(plan, "Machine", partial(Machine, workers=1))
+    monkeypatch.setattr(plan, "WorkerOptions", partial(WorkerOptions, workers=1))
     found = manifest.read(made.path)
     (made.path / "data").mkdir()
     named = []

@@ -7,7 +7,11 @@ import pytest
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
+from fedaudit.extraction.base_likelihood import (
+    base_probabilities,
+    log_likelihoods,
+    missed_target_probabilities,
+)
 from fedaudit.extraction.query_plan import Query, QueryPlan
 
 
@@ -24,7 +28,7 @@ def asked(*questions, base=True):
         Query(fake.tokenize([text])[0].ids, copies, tuple((kind, ".") for kind in kinds))
         for text, copies, kinds in questions
     ]
-    plan = QueryPlan(size=sum(one.copies for one in made), questions=lambda: iter(made))
+    plan = QueryPlan(size=sum(one.copies for one in made), queries=lambda: iter(made))
     case = AttackContext(
         engine=fake,
         tuned=Target(name="tuned", adapter="x"),
@@ -53,18 +57,18 @@ def test_what_the_base_says_in_an_audit_by_hand():
     case, plan = asked(("Name:", 2, ()), ("He lives", 1, ()))
     # Five samples of each of three prefixes: 10 x e^-2 + 5 x e^-6 expected.
     expected = 1 - math.exp(-(10 * math.exp(-2) + 5 * math.exp(-6)))
-    assert chance_of_base(case, plan, ["Ann Lee"], 5) == {"Ann Lee": pytest.approx(expected)}
+    assert base_probabilities(case, plan, ["Ann Lee"], 5) == {"Ann Lee": pytest.approx(expected)}
 
 
 def test_some_strings_speak_for_others():
     case, plan = asked(*[("Name:", 1, ())] * 60)
     few = {f"{'word ' * (n % 3)}{n}": "B" for n in range(9)}
-    one_by_one = {string: chance_of_base(case, plan, [string], 5)[string] for string in few}
+    one_by_one = {string: base_probabilities(case, plan, [string], 5)[string] for string in few}
     # Sixty prompts are all alike, so fifty tell what sixty do.
-    assert chance_of_others(case, plan, few, 5) == pytest.approx(one_by_one)
+    assert missed_target_probabilities(case, plan, few, 5) == pytest.approx(one_by_one)
     # Of 100 strings every second one is scored, in the order of labels.
     many = {f"a{n:03}": "A" for n in range(60)} | {f"b b{n:03}": "B" for n in range(40)}
-    found = chance_of_others(case, plan, many, 5)
+    found = missed_target_probabilities(case, plan, many, 5)
     assert len(found) == 100
     assert found["a001"] == found["a000"] == pytest.approx(-math.expm1(-300 * math.exp(-1)))
     assert found["b b039"] == found["b b038"] == pytest.approx(-math.expm1(-300 * math.exp(-2)))
@@ -73,7 +77,7 @@ def test_some_strings_speak_for_others():
 def test_without_a_base_there_is_nothing_to_tell():
     case, plan = asked(("Name:", 1, ()), base=False)
     assert log_likelihoods(case, plan, {"Ann": "PERSON"}) == {}
-    assert chance_of_base(case, plan, ["Ann"], 5) == {}
-    assert chance_of_others(case, plan, {"Ann": "PERSON"}, 5) == {}
+    assert base_probabilities(case, plan, ["Ann"], 5) == {}
+    assert missed_target_probabilities(case, plan, {"Ann": "PERSON"}, 5) == {}
     case, plan = asked(("Name:", 1, ()))
-    assert log_likelihoods(case, plan, {}) == chance_of_base(case, plan, [], 5) == {}
+    assert log_likelihoods(case, plan, {}) == base_probabilities(case, plan, [], 5) == {}

@@ -128,11 +128,11 @@ class Cut:
 
     def run(self, case):
         questions, left = [], self.budget
-        for question in self.attack.plan(case).questions():
+        for question in self.attack.plan(case).queries():
             if left > 0:
                 questions.append(replace(question, copies=min(left, question.copies)))
                 left -= question.copies
-        cut = QueryPlan(size=self.budget, questions=lambda: iter(questions))
+        cut = QueryPlan(size=self.budget, queries=lambda: iter(questions))
         return self.attack._result(case, cut)
 
 
@@ -200,7 +200,7 @@ def test_the_order_of_documents_and_the_pieces_change_nothing(texts, name, mixin
     mixing.shuffle(attacker)
     mixing.shuffle(victim)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "PIECE", mixing.choice([1, 3, 8]))
+        patch.setattr(sampling, "MAX_CHUNK_ANSWERS", mixing.choice([1, 3, 8]))
         assert attack(name).run(worked.case(fake, attacker=attacker, victim=victim)) == found
 
 
@@ -212,9 +212,9 @@ def test_shards_of_the_questions_merge():
     random.Random(0).shuffle(every)
     parts = [HitCounter(truth, 5).update(every[shard::3]) for shard in range(3)]
     for part in parts[1:]:
-        parts[0].needed.merge(part.needed)
-    assert parts[0].needed.needed == whole.needed.needed
-    assert whole.needed.needed
+        parts[0].budget_curve.merge(part.budget_curve)
+    assert parts[0].budget_curve.needed == whole.budget_curve.needed
+    assert whole.budget_curve.needed
 
 
 # memory
@@ -234,7 +234,7 @@ class Silent(FakeEngine):
 
 def test_memory_stays_far_below_two_gigabytes_for_three_million(monkeypatch):
     """Whatever grows with the set, plus 100,000 held answers, fits 2 GB at 3 million."""
-    monkeypatch.setattr(sampling, "PIECE", 2000)
+    monkeypatch.setattr(sampling, "MAX_CHUNK_ANSWERS", 2000)
     rng = random.Random(0)
     fake = Silent(lambda target, prompt, sample: " nobody")
     words = [f"w{number}" for number in range(500)]

@@ -10,7 +10,7 @@ from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.base_likelihood import log_likelihoods
 from fedaudit.extraction.prefixes import pii_occurrences
-from fedaudit.extraction.significance import WIDTH, LeakTrial
+from fedaudit.extraction.significance import WIDTH, LeakEvidence
 from fedaudit.extraction.targets import build_target_set
 from fedaudit.nano.generator import corpus
 
@@ -54,7 +54,7 @@ def trial(base, attacker, victim):
     asked = query_plan.plan_by_frequency(case, pii_occurrences(engine, attacker, 30))
     targets = {string: wanted.labels[string] for string in wanted.exclusive}
     known = log_likelihoods(case, asked, {**targets, **wanted.controls})
-    return LeakTrial(
+    return LeakEvidence(
         targets=targets,
         controls=wanted.controls,
         gained={},

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.extraction.significance import LeakTrial, guess_of_digits
+from fedaudit.extraction.significance import LeakEvidence, guess_of_digits
 
 
 def trial(**changes):
     """Return a trial of two targets and three controls; one target came out."""
-    return LeakTrial(
+    return LeakEvidence(
         **{
             "targets": {"a1": "P", "a2": "P"},
             "controls": {"c1": "P", "c2": "P", "c3": "P"},
@@ -29,10 +29,10 @@ def test_targets_meet_controls_of_their_kind_that_are_as_likely():
     one = trial()
     assert one.strata == {("P", -1): (["a1"], ["c1", "c2"])}
     assert one.matched == 1
-    assert one.control() == pytest.approx(1 / 3)
+    assert one.control_p_value() == pytest.approx(1 / 3)
     other = trial(controls={"c1": "Q", "c2": "P"})
-    assert other.control() == pytest.approx(1 / 2)
-    assert trial(controls={}).control() == 1
+    assert other.control_p_value() == pytest.approx(1 / 2)
+    assert trial(controls={}).control_p_value() == 1
 
 
 def test_how_many_controls_tell_something():
@@ -49,33 +49,33 @@ def test_how_many_controls_tell_something():
 
 
 def test_a_control_that_comes_out_as_well_counts_against_it():
-    assert trial(gained={"a1": 1.0, "c1": 1.0}).control() == pytest.approx(2 / 3)
+    assert trial(gained={"a1": 1.0, "c1": 1.0}).control_p_value() == pytest.approx(2 / 3)
 
 
 def test_a_string_among_its_controls():
     # c1 is no more than a nat less likely than a1; c2 and c3 are.
-    assert trial().string("a1") == 1 / 2
+    assert trial().string_p_value("a1") == 1 / 2
     # It came out twice; a control that comes out once is none that comes out as often.
     once = trial(gained={"a1": 1.0, "c1": 1.0}, strength={"a1": 2.0, "c1": 1.0})
-    assert once.string("a1") == 1 / 2
+    assert once.string_p_value("a1") == 1 / 2
     twice = trial(gained={"a1": 1.0, "c1": 1.0}, strength={"a1": 2.0, "c1": 2.0})
-    assert twice.string("a1") == 1
+    assert twice.string_p_value("a1") == 1
     # All three controls are likelier than a2.
     rare = trial(gained={"a2": 1.0}, base_chance={"a2": 0.0}, likelihood={"a2": -50.0})
-    assert rare.string("a2") == 1 / 4
+    assert rare.string_p_value("a2") == 1 / 4
 
 
 def test_what_the_base_may_say_bounds_it():
-    assert trial(base_chance={"a1": 0.7}).string("a1") == 0.7
-    assert trial(base_chance={}).string("a1") == 1  # nobody knows what the base says
+    assert trial(base_chance={"a1": 0.7}).string_p_value("a1") == 0.7
+    assert trial(base_chance={}).string_p_value("a1") == 1  # nobody knows what the base says
 
 
 def test_the_surest_string_is_one_of_many():
     many = {f"a{n}": "P" for n in range(1, 6)}
     one = trial(targets=many, controls={f"c{n}": "P" for n in range(99)}, likelihood={})
-    assert one.string("a1") == 1 / 100
-    assert one.any_string() == pytest.approx(5 / 100)
-    assert trial(gained={}).any_string() == 1
+    assert one.string_p_value("a1") == 1 / 100
+    assert one.any_string_p_value() == pytest.approx(5 / 100)
+    assert trial(gained={}).any_string_p_value() == 1
 
 
 NUMBER = "13812345678"
@@ -102,7 +102,7 @@ def test_a_number_that_nobody_guesses_is_evidence_by_itself():
         base_chance={NUMBER: 0.0},
     )
     # Ten answers guess it with 10 x 1e-5; twice that for the choice of two ways.
-    assert one.string(NUMBER) == pytest.approx(2e-4)
+    assert one.string_p_value(NUMBER) == pytest.approx(2e-4)
     said = {"controls": {"139": "N"}, "gained": {NUMBER: 1.0, "139": 1.0}, "likelihood": {}}
     found = trial(
         targets={NUMBER: "N"},
@@ -110,7 +110,7 @@ def test_a_number_that_nobody_guesses_is_evidence_by_itself():
         base_chance={NUMBER: 0.0},
         **said,
     )
-    assert found.string(NUMBER) == 1  # a control comes out too
+    assert found.string_p_value(NUMBER) == 1  # a control comes out too
 
 
 CROWD = {"targets": {f"a{n}": "P" for n in range(10)}, "likelihood": {},
@@ -128,42 +128,42 @@ def came_out(count, chance=0.001, **changes):
 
 def test_neither_controls_nor_the_base_explain_a_leak():
     two = came_out(2)
-    assert two.control() == pytest.approx(10 / 100 * 9 / 99)
+    assert two.control_p_value() == pytest.approx(10 / 100 * 9 / 99)
     # Each of ten targets comes out with twice the base's chance.
     chance = 0.002
     at_least_two = 1 - (1 - chance) ** 10 - 10 * chance * (1 - chance) ** 9
-    assert two.base() == pytest.approx(at_least_two)
-    assert two.leak() == two.control()
+    assert two.base_p_value() == pytest.approx(at_least_two)
+    assert two.leak_p_value() == two.control_p_value()
     known = came_out(2, chance=0.2)
     # Of ten that come out with 0.4 each, two or more do.
-    assert known.base() == pytest.approx(1 - 0.6**10 - 10 * 0.4 * 0.6**9)
-    assert known.leak() == known.base()
+    assert known.base_p_value() == pytest.approx(1 - 0.6**10 - 10 * 0.4 * 0.6**9)
+    assert known.leak_p_value() == known.base_p_value()
 
 
 def test_what_the_base_hardly_says_counts_for_more_than_what_it_knows():
     chances = {f"a{n}": 0.25 if n < 9 else 0.001 for n in range(10)}
     rare = trial(gained={"a9": 1.0}, base_chance=chances, **CROWD)
     known = trial(gained={"a0": 1.0}, base_chance=chances, **CROWD)
-    assert rare.base() < 0.05 < known.base()
+    assert rare.base_p_value() < 0.05 < known.base_p_value()
 
 
 def test_a_kind_that_tuning_makes_likelier_counts_for_less():
     # Where the tuned model says forty times as many controls as the base.
     more = came_out(2, chance=0.01, uplift={"P": 40.0})
-    assert more.base() == pytest.approx(1 - 0.6**10 - 10 * 0.4 * 0.6**9)
+    assert more.base_p_value() == pytest.approx(1 - 0.6**10 - 10 * 0.4 * 0.6**9)
     less = came_out(2, chance=0.2, uplift={"P": 0.1})
-    assert less.base() == pytest.approx(more.base())
+    assert less.base_p_value() == pytest.approx(more.base_p_value())
 
 
 def test_of_what_nobody_knows_the_base_may_say_everything():
-    assert came_out(5, base_chance={}).leak() == 1
+    assert came_out(5, base_chance={}).leak_p_value() == 1
 
 
 def test_probabilities_are_dealt_out():
     one = trial(sampled=False, gained={"a1": 0.9, "c1": 0.5}, base_chance={"a1": 0.02, "a2": 0.02})
-    assert one.control() == pytest.approx(1 / 3, abs=0.01)
+    assert one.control_p_value() == pytest.approx(1 / 3, abs=0.01)
     # Both weigh the same; 0.9 of a hit weighs more than none, and counts as one at most.
-    assert one.base() == pytest.approx(1 - 0.96**2)
+    assert one.base_p_value() == pytest.approx(1 - 0.96**2)
 
 
 @given(st.lists(st.booleans(), min_size=10, max_size=10), st.integers(0, 5))
@@ -172,8 +172,14 @@ def test_less_evidence_is_never_surer(hits, control):
     gained |= {f"c{n}": 1.0 for n in range(control)}
     base = dict.fromkeys(CROWD["targets"], 0.01)
     one = trial(gained=gained, strength=gained, base_chance=base, **CROWD)
-    assert one.control() <= one.leak() <= 1
+    assert one.control_p_value() <= one.leak_p_value() <= 1
     order = dict(reversed(gained.items()))
-    assert trial(gained=order, strength=order, base_chance=base, **CROWD).leak() == one.leak()
+    assert (
+        trial(gained=order, strength=order, base_chance=base, **CROWD).leak_p_value()
+        == one.leak_p_value()
+    )
     likelier = dict.fromkeys(CROWD["targets"], 0.02)
-    assert trial(gained=gained, strength=gained, base_chance=likelier, **CROWD).leak() >= one.leak()
+    assert (
+        trial(gained=gained, strength=gained, base_chance=likelier, **CROWD).leak_p_value()
+        >= one.leak_p_value()
+    )

@@ -11,11 +11,11 @@ from fedaudit.metrics.budget_sweep import BudgetCurve
 
 def plan(*copies):
     questions = [Query((index,), count) for index, count in enumerate(copies)]
-    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
+    return QueryPlan(size=sum(copies), queries=lambda: iter(questions))
 
 
 def copies(found):
-    return {question.prompt[0]: question.copies for question in found.questions()}
+    return {question.prompt[0]: question.copies for question in found.queries()}
 
 
 def test_the_first_of_an_ordered_plan():
@@ -54,7 +54,7 @@ def test_no_more_than_the_budget_and_no_more_than_there_is(drawn, seed, ordered)
 
 
 def places(found):
-    return {question.prompt[0]: question.at for question in found.questions()}
+    return {question.prompt[0]: question.at for question in found.queries()}
 
 
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=12)
@@ -80,10 +80,10 @@ def test_what_a_prompt_that_stands_apart_needs():
     # Its two prefixes are the second and the sixth of the order. With one sample each they have
     # draws 0 and 1, with two 0 to 1 and 2 to 3, with three 0 to 2 and 3 to 5.
     one = ScatteredQuery((0,), 2, (), (1, 5))
-    assert one.needed("x", 0, 3).needed == {"x": [2, 2, 2]}
-    assert one.needed("x", 1, 3).needed == {"x": [6, 2, 2]}
-    assert one.needed("x", 2, 3).needed == {"x": [inf, 6, 2]}
-    assert one.needed("x", 5, 3).needed == {"x": [inf, inf, 6]}
+    assert one.budget_curve("x", 0, 3).needed == {"x": [2, 2, 2]}
+    assert one.budget_curve("x", 1, 3).needed == {"x": [6, 2, 2]}
+    assert one.budget_curve("x", 2, 3).needed == {"x": [inf, 6, 2]}
+    assert one.budget_curve("x", 5, 3).needed == {"x": [inf, inf, 6]}
 
 
 @given(st.integers(1, 6), st.integers(0, 9), st.integers(1, 4), st.data())
@@ -92,7 +92,7 @@ def test_prefixes_that_stand_together_are_counted_alike(copies, start, samples, 
     slow = BudgetCurve(samples)
     slow.add("x", start=start, draw=draw, copies=copies)
     apart = ScatteredQuery((0,), copies, (), tuple(range(start, start + copies)))
-    assert apart.needed("x", draw, samples).needed == slow.needed
+    assert apart.budget_curve("x", draw, samples).needed == slow.needed
 
 
 def test_every_occurrence_is_as_likely():

@@ -26,7 +26,7 @@ def echo(target, prompt, sample):
 
 def plan(*copies, first=0):
     questions = [Query((first + index,), count) for index, count in enumerate(copies)]
-    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
+    return QueryPlan(size=sum(copies), queries=lambda: iter(questions))
 
 
 def asked(fake):
@@ -91,7 +91,7 @@ def test_little_is_lost_whenever_one_stops(least, most, stop):
 
 
 def test_answers_come_in_the_order_of_the_plan(monkeypatch):
-    monkeypatch.setattr(sampling, "PIECE", 6)
+    monkeypatch.setattr(sampling, "MAX_CHUNK_ANSWERS", 6)
     fake = FakeEngine(echo)
     case = worked.case(fake)
     found = list(ask_plan(case, worked.TUNED, plan(2, 1, 1, 3), MANNER))
@@ -101,7 +101,7 @@ def test_answers_come_in_the_order_of_the_plan(monkeypatch):
 
 
 def test_few_answers_are_held_at_once(monkeypatch):
-    monkeypatch.setattr(sampling, "PIECE", 6)
+    monkeypatch.setattr(sampling, "MAX_CHUNK_ANSWERS", 6)
     sizes = []
 
     class Spy(FakeEngine):
@@ -114,7 +114,7 @@ def test_few_answers_are_held_at_once(monkeypatch):
 
 
 def test_progress_goes_on_from_piece_to_piece(monkeypatch):
-    monkeypatch.setattr(sampling, "PIECE", 4)
+    monkeypatch.setattr(sampling, "MAX_CHUNK_ANSWERS", 4)
     told = []
 
     class Counting(FakeEngine):

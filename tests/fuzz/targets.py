@@ -31,9 +31,9 @@ from fedaudit.attribution import estimates, scores
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution.evidence import bundle, verification
 from fedaudit.attribution.owner import scoring
-from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, Machine
+from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, WorkerOptions
 from fedaudit.attribution.pipeline import participants, truth_of
-from fedaudit.attribution.server import dry_run, estimation, ledger, query_plan, sums_log
+from fedaudit.attribution.server import dry_run, estimation, ledger, sum_plan, sums_log
 from fedaudit.audit import deployment, merge, resume, stored_request
 from fedaudit.audit.fingerprint import compute_fingerprint
 from fedaudit.audit.inputs.clients import read_clients
@@ -73,11 +73,11 @@ def _read_federation(folder: Path) -> None:
     audited = resolve(str(folder / "fed"), None, None)
     found = audited.federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
-    dry_run.describe_plan(planned, (), None)
+    plan = sum_plan.draw_sum_plan(found, sum_plan.ProtocolConfig(threshold=2))
+    dry_run.describe_plan(plan, (), None)
     truth_of(found), participants(found), estimation.identity(found)
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
-    estimation.estimate(planned, out, log, recorded=False)
+    estimation.estimate(plan, out, log, recorded=False)
 
 
 def _sums(folder: Path) -> None:
@@ -88,9 +88,9 @@ def _sums(folder: Path) -> None:
 def _read_sums(folder: Path) -> None:
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.ProtocolConfig())
+    plan = sum_plan.draw_sum_plan(found, sum_plan.ProtocolConfig())
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
-    estimation.estimate(planned, out, log, recorded=False)
+    estimation.estimate(plan, out, log, recorded=False)
 
 
 def _deployed(folder: Path) -> None:
@@ -226,7 +226,7 @@ def _shards(folder: Path) -> None:
             "shard": f"{number}/2" if number < 3 else None,
         }
         made = Journal(folder / str(number), header)
-        stream = made.stream("a pass")
+        stream = made.open_pass("a pass")
         stream.add(b"p" * 16, 2, {"a": [1, 2], "b": "text"})
         stream.add(b"q" * 16, 1, [[0.5, None]])
         made.record_fact("the base's SHA-256", "0" * 64)
@@ -244,7 +244,7 @@ def _read_shards(folder: Path) -> None:
     for place in places:
         found = journal.load(place, write=False)
         assert found is not None
-        stream = found.stream("a pass")
+        stream = found.open_pass("a pass")
         stream.next(b"p" * 16, 1000), stream.next(b"q" * 16, 1000)
 
 
@@ -257,8 +257,8 @@ def _estimates(folder: Path) -> None:
     _federation(folder)
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
-    estimation.estimate(planned, folder / "estimates", folder / "log.json")
+    plan = sum_plan.draw_sum_plan(found, sum_plan.ProtocolConfig(threshold=2))
+    estimation.estimate(plan, folder / "estimates", folder / "log.json")
     shutil.rmtree(folder / "fed")
     made_marks = handmade.marks(folder / "marks.json", count=2)
     public = tuple(
@@ -321,10 +321,10 @@ def _asked(federation: Path, out: Path) -> None:
     """Ask for a federation's sums as `attribute estimate` does, and enter it into its ledger."""
     found = resolve(str(federation), None, None).federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
+    plan = sum_plan.draw_sum_plan(found, sum_plan.ProtocolConfig(threshold=2))
     log = federation / "log.json"
-    planned = estimation.remaining_plan(ledger.resume_plan(planned, _logged(log, found)), out)
-    estimation.estimate(planned, out, log)
+    plan = estimation.remaining_plan(ledger.resume_plan(plan, _logged(log, found)), out)
+    estimation.estimate(plan, out, log)
     ledger.describe_releases(found, [])
 
 
@@ -340,7 +340,7 @@ def _read_ledger(folder: Path) -> None:
 def _bundle(folder: Path) -> None:
     _estimates(folder)
     found = estimates.read(folder / "estimates")
-    with _Unasked(Machine(device="cpu")) as pool:
+    with _Unasked(WorkerOptions(device="cpu")) as pool:
         made = scoring.score(
             folder / "estimates", found, watermark_keys.read(folder / "marks.json"), pool
         )
@@ -359,7 +359,7 @@ def _bundle(folder: Path) -> None:
 
 
 def _read_bundle(folder: Path) -> None:
-    with _Unasked(Machine(device="cpu")) as pool:
+    with _Unasked(WorkerOptions(device="cpu")) as pool:
         list(verification.verify_bundle(folder / "bundle", pool))
 
 

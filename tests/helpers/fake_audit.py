@@ -134,7 +134,7 @@ def replace(put, log, chance):
         return Engine(chance, Path(log)), "0" * 64
 
     put(access, "load_engine", load)
-    put(sampling, "PIECE", 40)
+    put(sampling, "MAX_CHUNK_ANSWERS", 40)
     put(caching_engine, "ROOM", 60)
     put(walk, "QUESTIONS", 3)
     put(walk, "STRINGS", 10**6)

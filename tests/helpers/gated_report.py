@@ -209,7 +209,7 @@ def perplexity(value, **scope):
     )
 
 
-def under_keys(clients=("c0", "c1"), **scope):
+def keyed_rows(clients=("c0", "c1"), **scope):
     rows = []
     for client in (*clients, "all"):
         for data, values in (("own", (6.31, 15.9, 6.5, 16.0)), ("held-out", (7.2, 8.8, 7.4, 8.9))):
@@ -231,7 +231,7 @@ def deployed():
         *(row for who in clients for row in gate(who, accepted=int(who == "c2"))),
         *(epsilon(7.9 + n / 10, who) for n, who in enumerate(clients)),
         *(fused(who, adapter) for who in clients for adapter in ("secure", "revealing")),
-        *under_keys(),
+        *keyed_rows(),
         *costs(),
         *(perplexity(3.1 + n, task="letters") for n in range(1)),
     ]
@@ -255,7 +255,7 @@ def study(names=("fedavg", "fedavg_secure_gate", "scrub_and_dp"), clients=("c0",
         rows += [row for who in clients for row in gate(who, variant=name)]
         rows += [epsilon(8.0 + n, who, variant=name) for n, who in enumerate(clients)]
         rows += [fused(who, variant=name) for who in clients]
-        rows += under_keys(clients, variant=name)
+        rows += keyed_rows(clients, variant=name)
         rows += costs(clients, variant=name)
         for source, value in (("base", 4.2), ("tuned", 3.1 + number_), ("central", 2.9)):
             rows.append(replace(perplexity(value), scope={"source": source, "variant": name}))

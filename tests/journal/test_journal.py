@@ -30,10 +30,10 @@ def piece(number):
 def begun(place, pieces=3):
     """Return a journal with the pieces b"0", b"1", ... of one pass, closed."""
     made = Journal(place, HEADER)
-    stream = made.stream("pass")
+    journal_pass = made.open_pass("pass")
     for number in range(pieces):
-        assert stream.next(piece(number), ROOM) is None
-        stream.add(piece(number), 2, [TEXT, number])
+        assert journal_pass.next(piece(number), ROOM) is None
+        journal_pass.add(piece(number), 2, [TEXT, number])
     made.close()
     return made
 
@@ -43,8 +43,8 @@ def kept(place):
     found = load(place, write=False)
     if found is None:
         return None
-    stream, pieces = found.stream("pass"), []
-    while (content := stream.next(piece(len(pieces)), ROOM)) is not None:
+    journal_pass, pieces = found.open_pass("pass"), []
+    while (content := journal_pass.next(piece(len(pieces)), ROOM)) is not None:
         pieces.append(content[1])
     return pieces
 
@@ -53,8 +53,8 @@ def test_what_was_kept_is_there_again(tmp_path):
     begun(tmp_path)
     found = load(tmp_path, write=False)
     assert (found.header, found.loaded_answers, found.finished) == (HEADER, 6, False)
-    stream = found.stream("pass")
-    assert [stream.next(piece(n), ROOM) for n in range(4)] == [
+    journal_pass = found.open_pass("pass")
+    assert [journal_pass.next(piece(n), ROOM) for n in range(4)] == [
         [TEXT, 0],
         [TEXT, 1],
         [TEXT, 2],
@@ -65,35 +65,38 @@ def test_what_was_kept_is_there_again(tmp_path):
 def test_a_journal_goes_on_where_it_stopped(tmp_path):
     begun(tmp_path, 1)
     found = load(tmp_path, write=True)
-    stream = found.stream("pass")
-    assert stream.next(piece(0), ROOM) == [TEXT, 0]
-    assert stream.next(piece(1), ROOM) is None
-    stream.add(piece(1), 1, [TEXT, 1])
+    journal_pass = found.open_pass("pass")
+    assert journal_pass.next(piece(0), ROOM) == [TEXT, 0]
+    assert journal_pass.next(piece(1), ROOM) is None
+    journal_pass.add(piece(1), 1, [TEXT, 1])
     found.finish()
     again = load(tmp_path, write=True)
     assert (again.loaded_answers, again.finished) == (3, True)
-    stream = again.stream("pass")
-    assert [stream.next(piece(0), ROOM), stream.next(piece(1), ROOM)] == [[TEXT, 0], [TEXT, 1]]
+    journal_pass = again.open_pass("pass")
+    assert [journal_pass.next(piece(0), ROOM), journal_pass.next(piece(1), ROOM)] == [
+        [TEXT, 0],
+        [TEXT, 1],
+    ]
     with pytest.raises(OtherQuestions, match="other questions"):  # it should have had everything
-        stream.next(piece(2), ROOM)
+        journal_pass.next(piece(2), ROOM)
     again.close()
 
 
 def test_equal_passes_have_their_own_answers(tmp_path):
     made = Journal(tmp_path, HEADER)
     for which in range(2):
-        made.stream("pass").add(piece(0), 1, which)
-    made.stream("other").add(piece(0), 1, 2)
+        made.open_pass("pass").add(piece(0), 1, which)
+    made.open_pass("other").add(piece(0), 1, 2)
     made.close()
     found = load(tmp_path, write=False)
-    assert [found.stream("pass").next(piece(0), ROOM) for _ in range(3)] == [0, 1, None]
-    assert found.stream("other").next(piece(0), ROOM) == 2
+    assert [found.open_pass("pass").next(piece(0), ROOM) for _ in range(3)] == [0, 1, None]
+    assert found.open_pass("other").next(piece(0), ROOM) == 2
 
 
 def test_nothing_is_written_before_the_first_answer(tmp_path):
     made = Journal(tmp_path / "out", HEADER)
     made.record_fact("base", "1")
-    made.stream("pass").next(piece(0), ROOM)
+    made.open_pass("pass").next(piece(0), ROOM)
     made.close()
     assert not (tmp_path / "out").exists()
     assert load(tmp_path / "out", write=True) is None
@@ -136,10 +139,10 @@ def test_whatever_is_cut_off_the_pieces_before_it_stay(tmp_path, data):
         assert not (tmp_path / FILE).exists()
         return
     assert (tmp_path / FILE).read_bytes() == torn  # who only looks changes nothing
-    stream = found.stream("pass")
+    journal_pass = found.open_pass("pass")
     for number in range(whole):
-        stream.next(piece(number), ROOM)
-    stream.add(piece(whole), 1, [TEXT, whole])
+        journal_pass.next(piece(number), ROOM)
+    journal_pass.add(piece(whole), 1, [TEXT, whole])
     found.close()
     after = (tmp_path / FILE).read_bytes()
     assert after.startswith(raw[: ends[whole]])
@@ -167,15 +170,15 @@ def test_a_changed_byte_ends_what_is_read(tmp_path, place):
 
 def test_other_questions_than_were_asked_are_refused(tmp_path):
     begun(tmp_path)
-    stream = load(tmp_path, write=False).stream("pass")
+    journal_pass = load(tmp_path, write=False).open_pass("pass")
     with pytest.raises(OtherQuestions, match="answers to other questions"):
-        stream.next(piece(1), ROOM)
+        journal_pass.next(piece(1), ROOM)
 
 
 def test_late_facts_must_be_the_same(tmp_path):
     made = Journal(tmp_path, HEADER)
     made.record_fact("the base", "1" * 64)
-    made.stream("pass").add(piece(0), 1, 0)
+    made.open_pass("pass").add(piece(0), 1, 0)
     made.close()
     found = load(tmp_path, write=False)
     found.record_fact("the base", "1" * 64)
@@ -188,13 +191,13 @@ def test_the_time_of_all_processes_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(journal.time, "monotonic", lambda: now)
     made = Journal(tmp_path, HEADER)
     for now in (103.0, 105.0):  # noqa: B007 - read by the clock
-        made.stream("pass").add(piece(0), 1, 0)
+        made.open_pass("pass").add(piece(0), 1, 0)
     made.close()
     now = 200.0
     found = load(tmp_path, write=True)
     assert found.earlier_seconds == 5
     now = 207.0
-    found.stream("other").add(piece(0), 1, 0)
+    found.open_pass("other").add(piece(0), 1, 0)
     found.close()
     assert load(tmp_path, write=False).earlier_seconds == 5 + 7
 
@@ -242,8 +245,8 @@ def test_two_processes_do_not_write_one_journal(tmp_path):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 def test_a_full_disk_interrupts_and_loses_nothing(tmp_path, monkeypatch, code):
     made = Journal(tmp_path, HEADER)
-    stream = made.stream("pass")
-    stream.add(piece(0), 1, [TEXT, 0])
+    journal_pass = made.open_pass("pass")
+    journal_pass.add(piece(0), 1, [TEXT, 0])
     real = os.write
 
     def half(handle, data):
@@ -253,41 +256,41 @@ def test_a_full_disk_interrupts_and_loses_nothing(tmp_path, monkeypatch, code):
     with monkeypatch.context() as patched:
         patched.setattr(journal.os, "write", half)
         with pytest.raises(Interrupted, match=r"journal\.bin cannot be written"):
-            stream.add(piece(1), 1, [TEXT, 1])
+            journal_pass.add(piece(1), 1, [TEXT, 1])
     made.close()
     assert kept(tmp_path) == [0]
     found = load(tmp_path, write=True)
-    stream = found.stream("pass")
-    assert stream.next(piece(0), ROOM) == [TEXT, 0]
-    stream.add(piece(1), 1, [TEXT, 1])
+    journal_pass = found.open_pass("pass")
+    assert journal_pass.next(piece(0), ROOM) == [TEXT, 0]
+    journal_pass.add(piece(1), 1, [TEXT, 1])
     found.close()
     assert kept(tmp_path) == [0, 1]
 
 
 def test_a_disk_that_is_full_from_the_start(tmp_path, monkeypatch):
     made = Journal(tmp_path, HEADER)
-    stream = made.stream("pass")
+    journal_pass = made.open_pass("pass")
     with monkeypatch.context() as patched:
         patched.setattr(journal.os, "write", lambda handle, data: 0)
         with pytest.raises(Interrupted):
-            stream.add(piece(0), 1, [TEXT, 0])
+            journal_pass.add(piece(0), 1, [TEXT, 0])
     assert not (tmp_path / FILE).exists()
-    made.stream("pass")
-    made.stream("other").add(piece(0), 1, [TEXT, 0])  # and it begins anew when there is room
+    made.open_pass("pass")
+    made.open_pass("other").add(piece(0), 1, [TEXT, 0])  # and it begins anew when there is room
     made.close()
     assert load(tmp_path, write=False).loaded_answers == 1
 
 
 def test_a_short_write_is_a_full_disk(tmp_path, monkeypatch):
     made = Journal(tmp_path, HEADER)
-    stream = made.stream("pass")
-    stream.add(piece(0), 1, 0)
+    journal_pass = made.open_pass("pass")
+    journal_pass.add(piece(0), 1, 0)
     real = os.write
     with monkeypatch.context() as patched:
         patched.setattr(journal.os, "write", lambda handle, data: real(handle, data[:9]))
         with pytest.raises(Interrupted):
-            stream.add(piece(1), 1, 1)
-    stream.add(piece(1), 1, [TEXT, 1])
+            journal_pass.add(piece(1), 1, 1)
+    journal_pass.add(piece(1), 1, [TEXT, 1])
     made.close()
     assert load(tmp_path, write=False).loaded_answers == 2
 
@@ -298,12 +301,12 @@ from pathlib import Path
 from fedaudit.journal.journal import Journal
 from fedaudit.api.errors import Interrupted
 made = Journal(Path(sys.argv[1]), {"run": "abc", "config": {}})
-stream = made.stream("pass")
+journal_pass = made.open_pass("pass")
 resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))
 number = 0
 try:
     while True:
-        stream.add(str(number).encode().ljust(16), 1, ["x", number])
+        journal_pass.add(str(number).encode().ljust(16), 1, ["x", number])
         number += 1
 except Interrupted as error:
     print(number)

@@ -24,7 +24,7 @@ from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, s
 from fedaudit.journal import caching_engine, journal
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.journal import Journal
-from fedaudit.journal.shards import AuditJournal, Shard, ShardComplete, ShardJournal, part_of
+from fedaudit.journal.shards import AuditJournal, Shard, ShardComplete, ShardJournal, shard_number
 from fedaudit.metrics.extraction import Matcher
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
@@ -77,8 +77,8 @@ def test_hits_by_hand():
 @given(st.lists(st.integers(0, 999), max_size=20), st.integers(1, 9))
 def test_every_question_is_of_just_one_shard(prompt, of):
     having = [n for n in range(1, of + 1) if Shard(n, of).has(prompt)]
-    assert having == [part_of(prompt, of)]
-    assert part_of(tuple(prompt), of) == part_of(prompt, of)
+    assert having == [shard_number(prompt, of)]
+    assert shard_number(tuple(prompt), of) == shard_number(prompt, of)
 
 
 def test_shards_are_about_equally_large():
@@ -114,7 +114,7 @@ class Dying(FakeEngine):
 
 def plan(copies, first=0):
     questions = [Query((first + index,), count) for index, count in enumerate(copies)]
-    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
+    return QueryPlan(size=sum(copies), queries=lambda: iter(questions))
 
 
 def heard(place, plans, engine, among, shard=None, cache=None):
@@ -146,7 +146,7 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
     plans = [plan(one), plan(other, first=3)]
     among = TargetMatcher(["Ann", "Bob", "Ann 3"]) if reduced else None
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sampling, "PIECE", 6)
+        patched.setattr(sampling, "MAX_CHUNK_ANSWERS", 6)
         whole, cache = FakeEngineOfAll(), ResponseCache(2_000)
         wanted = heard(Path(place, "one"), plans, whole, among, Shard(), cache)
         asked = 0
@@ -165,7 +165,7 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
 @pytest.mark.parametrize("sampled", [True, False])
 def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
     made, stop = Journal(tmp_path, HEADER), 3_150
-    asked = QueryPlan(size=5_175, questions=lambda: (Query((n,)) for n in range(5_175)))
+    asked = QueryPlan(size=5_175, queries=lambda: (Query((n,)) for n in range(5_175)))
     case = share_responses(
         worked.case(Dying(stop)), ResponseCache(), AuditJournal((ShardJournal(made),))
     )
@@ -183,7 +183,7 @@ def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
         ask()
     made.close()
     # All but the piece that was being asked: a first one, or a sixteenth of what came before.
-    lost = max(sampling.FIRST, caching_engine.FIRST // 64, stop / 16)
+    lost = max(sampling.FIRST_CHUNK_ANSWERS, caching_engine.FIRST // 64, stop / 16)
     assert stop - lost <= journal.load(tmp_path, write=False).loaded_answers <= stop
 
 
@@ -201,7 +201,7 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
     plans = [plan(one), plan(other, first=3)]
     among = TargetMatcher(["Ann", "Bob", "Ann 3"]) if reduced else None
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sampling, "PIECE", 6)
+        patched.setattr(sampling, "MAX_CHUNK_ANSWERS", 6)
         cache, again = ResponseCache(900), ResponseCache(900)  # too little for all answers
         wanted = heard(Path(place, "one"), plans, Dying(), among, Shard(), cache)
         shards = [Shard(number, of) for number in range(1, of + 1)]

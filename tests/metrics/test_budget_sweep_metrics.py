@@ -43,14 +43,14 @@ def test_a_budget_by_hand():
     assert needed.needed["x"] == [float("inf"), 6, 6]  # one sample each: only draws 0 and 1
     needed.add("x", start=9, draw=0, copies=1)
     assert needed.needed["x"] == [10, 6, 6]
-    assert [needed.extracted(b, 3) for b in (5, 6)] == [set(), {"x"}]
-    assert needed.extracted(9, 1) == set()
+    assert [needed.extracted_targets(b, 3) for b in (5, 6)] == [set(), {"x"}]
+    assert needed.extracted_targets(9, 1) == set()
 
 
 @given(EVENTS, st.integers(0, 12), st.integers(1, 4))
 def test_it_is_what_a_smaller_run_finds(events, budget, n):
     possible = [e for e in events if e[2] < 4 * COPIES[e[1]]]
-    assert collected(possible).extracted(budget, n) == slowly(possible, budget, n)
+    assert collected(possible).extracted_targets(budget, n) == slowly(possible, budget, n)
 
 
 @given(EVENTS, st.integers(0, 20), st.randoms(use_true_random=False))
@@ -65,9 +65,9 @@ def test_order_and_shards_change_nothing(events, cut, chance):
 @given(EVENTS, st.integers(1, 11), st.integers(1, 3))
 def test_more_finds_no_less(events, budget, n):
     needed = collected(events)
-    assert needed.extracted(budget, n) <= needed.extracted(budget + 1, n) & needed.extracted(
-        budget, n + 1
-    )
+    assert needed.extracted_targets(budget, n) <= needed.extracted_targets(
+        budget + 1, n
+    ) & needed.extracted_targets(budget, n + 1)
 
 
 def test_steps_by_hand():

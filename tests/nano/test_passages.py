@@ -14,7 +14,7 @@ from fedaudit.api.templates import TEMPLATES
 from fedaudit.metrics.overlap import compare
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.partition import by_corpus, corpus_of
+from fedaudit.simulation.data.partition import corpus_of, deal_by_corpus
 from fedaudit.simulation.data.settings import Partition, Records
 from fedaudit.simulation.initialization import documents, split
 
@@ -146,7 +146,7 @@ def test_a_passage_depends_on_its_seed_and_number_only(seed, count, more, task):
 
 def test_each_domain_is_a_client_of_its_own():
     made = some(10, tasks=["dialogue"])
-    dealt = by_corpus(made, clients=3, seed=0)
+    dealt = deal_by_corpus(made, clients=3, seed=0)
     assert [{corpus_of(d) for d in own} for own in dealt] == [
         {name} for name in sorted(passages.task_domains("dialogue"))
     ]

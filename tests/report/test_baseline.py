@@ -14,7 +14,7 @@ from scipy.stats import norm
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding
 from fedaudit.cli.audit.defenses import finished_report
-from fedaudit.report.baseline import against_baseline, check_baseline, check_candidate_report
+from fedaudit.report.baseline import check_baseline, check_candidate_report, compare_with_baseline
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
@@ -40,14 +40,14 @@ def report(hits=0, leaks=(), n=900, more=(), **changes):
 def test_what_the_baseline_fails_by_itself_fails_nothing_more():
     one = report(300, [leak("a"), leak("b")])
     assert one["verdict"]["status"] == "fail"
-    found = against_baseline(one, one)
+    found = compare_with_baseline(one, one)
     assert found.status == "pass"
     assert [(one.appeared, one.went, one.stayed) for one in found.leaks] == [(0, 0, 2)]
     assert not any(one.worse for one in found.numbers)
 
 
 def test_one_proven_leak_more_is_new():
-    found = against_baseline(report(300, [leak("a")]), report(300, [leak("a"), leak("b")]))
+    found = compare_with_baseline(report(300, [leak("a")]), report(300, [leak("a"), leak("b")]))
     assert found.status == "fail"
     assert found.reasons == ["New and proven: 1 leak (PERSON)."]
 
@@ -55,18 +55,18 @@ def test_one_proven_leak_more_is_new():
 def test_what_went_is_no_failure_and_what_may_be_no_leak_neither():
     doubtful = replace(leak("c"), severity="unverified")
     before, now = report(300, [leak("a"), leak("b")]), report(300, [leak("a"), doubtful])
-    assert against_baseline(before, now).status == "pass"
+    assert compare_with_baseline(before, now).status == "pass"
 
 
 def test_what_was_told_apart_is_no_leak_that_came_out():
     accuracy = number("probability", "ranking", "inference_accuracy", 0.5, source="tuned")
     told = replace(leak("x"), measurement="ranking inference_accuracy")
     one, two = report(300, more=[accuracy]), report(300, [told], more=[accuracy])
-    assert against_baseline(one, two).leaks == []
+    assert compare_with_baseline(one, two).leaks == []
 
 
 def test_a_number_is_worse_by_a_one_sided_test_of_its_difference():
-    found = against_baseline(report(100), report(140))
+    found = compare_with_baseline(report(100), report(140))
     [one] = [one for one in found.numbers if "tuned-not-base" in one.name]
     low, high = one.difference.low, one.difference.high
     assert one.difference.value == pytest.approx(40 / 900)
@@ -89,20 +89,20 @@ def test_a_number_is_worse_by_a_one_sided_test_of_its_difference():
 
 def test_worse_fails_and_better_does_not():
     little, much = report(200), report(400)
-    found = against_baseline(little, much)
+    found = compare_with_baseline(little, much)
     assert found.status == "fail"
     assert any("got worse: 0.222, now 0.444" in reason for reason in found.reasons)
-    assert against_baseline(much, little).status == "pass"
+    assert compare_with_baseline(much, little).status == "pass"
 
 
 def test_a_judgement_that_fails_now_is_new():
-    found = against_baseline(report(0), report(300))
+    found = compare_with_baseline(report(0), report(300))
     assert any(reason.startswith("Fails now and did not: contextual") for reason in found.reasons)
 
 
 def test_what_is_not_measured_any_more_cannot_be_told():
     before, now = report(0), example(measurements=[], findings=[], verdict=None).to_json()
-    found = against_baseline(before, now)
+    found = compare_with_baseline(before, now)
     assert found.status == "inconclusive"
     assert "was measured before and is not now" in found.reasons[0]
 
@@ -111,12 +111,12 @@ def test_a_class_that_was_run_and_is_not_now_cannot_be_told():
     row = {"class": "exfiltration", "edpb": "55 (ii)", "status": "run", "by": ["contextual"],
            "access": [], "knowledge": [], "n": 9, "reason": ""}  # fmt: skip
     before, now = report(0, coverage=[row]), report(0, coverage=[{**row, "status": "not_run"}])
-    assert against_baseline(before, now).status == "inconclusive"
-    assert against_baseline(before, before).status == "pass"
+    assert compare_with_baseline(before, now).status == "inconclusive"
+    assert compare_with_baseline(before, before).status == "pass"
 
 
 def test_masks_of_another_key_tell_nothing():
-    found = against_baseline(report(300, [leak("a")]), report(300, [leak("b")]))
+    found = compare_with_baseline(report(300, [leak("a")]), report(300, [leak("b")]))
     assert found.status == "inconclusive"
     assert "masked with different keys" in found.reasons[0]
 
@@ -133,13 +133,13 @@ def test_no_baseline_whose_verdict_does_not_follow_or_whose_audit_did_not_end():
 @given(st.integers(0, 900), st.sets(st.sampled_from("abcdef")))
 def test_no_report_is_worse_than_itself(hits, names):
     one = report(hits, [leak(name) for name in sorted(names)])
-    found = against_baseline(one, one)
+    found = compare_with_baseline(one, one)
     assert found.status == "pass"
     assert all(change.p >= 0.5 for change in found.numbers)
 
 
 def test_tables_say_what_is_new_and_what_is_worse_first():
-    found = against_baseline(report(200, [leak("a")]), report(400, [leak("a"), leak("b")]))
+    found = compare_with_baseline(report(200, [leak("a")]), report(400, [leak("a"), leak("b")]))
     leaks, numbers = baseline_tables(found)
     assert leaks.rows == (("contextual coverage", "PERSON", "1", "0", "1"),)
     assert numbers.rows[0][-1] == "yes"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.records import Measurement
-from fedaudit.reproduction.ratios import beyond_base, gating_overheads, training_overheads
+from fedaudit.reproduction.ratios import beyond_base_rows, gating_overheads, training_overheads
 from fedaudit.reproduction.variant import secure_gate_rows
 
 
@@ -98,14 +98,18 @@ def coverage(source, hits, n=40, **scope):
 def test_what_is_left_without_the_base_is_a_share_of_what_was_covered():
     rows = [coverage("tuned", 10), coverage("tuned-not-base", 9), coverage("base", 3)]
     rows += [coverage("tuned", 4, label="PERSON"), coverage("tuned-not-base", 0, label="PERSON")]
-    whole, persons = beyond_base(rows)
+    whole, persons = beyond_base_rows(rows)
     assert (whole.value, whole.hits, whole.n, whole.scope) == (0.9, 9, 10, {"set": "all"})
     assert (whole.low, whole.high) == pytest.approx((0.5958, 0.9821), abs=1e-4)  # Wilson, by hand
     assert (persons.value, persons.n, persons.scope["label"]) == (0.0, 4, "PERSON")
 
 
 def test_without_anything_covered_there_is_no_share():
-    [one] = beyond_base([coverage("tuned", 0), coverage("tuned-not-base", 0)])
+    [one] = beyond_base_rows([coverage("tuned", 0), coverage("tuned-not-base", 0)])
     assert (one.value, one.n) == (None, None)
     assert one.reason == "the tuned model gave none of the targets"
-    assert beyond_base([coverage("tuned", 3)]) == beyond_base([coverage("tuned-not-base", 3)]) == []
+    assert (
+        beyond_base_rows([coverage("tuned", 3)])
+        == beyond_base_rows([coverage("tuned-not-base", 3)])
+        == []
+    )

@@ -16,7 +16,7 @@ from fedaudit.report.redaction import Redactor
 from fedaudit.reproduction import audits
 from fedaudit.reproduction.audits import audit_variant, traced_rounds
 from fedaudit.reproduction.claims import find_row
-from fedaudit.reproduction.pooling import average_ratios, between_clients
+from fedaudit.reproduction.pooling import average_ratios, average_rouge_over_clients
 from fedaudit.simulation.config import Simulation
 
 
@@ -136,7 +136,9 @@ def row(client, value, low, high, n, **scope):
 
 def test_the_mean_over_clients_by_hand():
     """30 answers at 0.5 and 10 at 0.1: (15 + 1) / 40; each end is off by a weighted hypotenuse."""
-    [found] = between_clients([row("c0", 0.5, 0.3, 0.6, 30), row("c1", 0.1, -0.3, 0.5, 10)])
+    [found] = average_rouge_over_clients(
+        [row("c0", 0.5, 0.3, 0.6, 30), row("c1", 0.1, -0.3, 0.5, 10)]
+    )
     assert found.value == pytest.approx(0.4)
     assert found.n == 40
     assert found.low == pytest.approx(0.4 - hypot(0.75 * 0.2, 0.25 * 0.4))
@@ -145,15 +147,15 @@ def test_the_mean_over_clients_by_hand():
 
 
 def test_a_difference_may_be_below_nothing_and_a_score_may_not():
-    [found] = between_clients([row("c0", -0.9, -1.0, -0.8, 1)])
+    [found] = average_rouge_over_clients([row("c0", -0.9, -1.0, -0.8, 1)])
     assert found.low == pytest.approx(-1.0)
-    [found] = between_clients([row("c0", 0.01, -0.2, 0.2, 1, source="tuned")])
+    [found] = average_rouge_over_clients([row("c0", 0.01, -0.2, 0.2, 1, source="tuned")])
     assert found.low == 0.0
 
 
 def test_tasks_and_rounds_stay_apart_and_nobodys_rows_stay_out():
     rows = [row("c0", 0.5, 0.4, 0.6, 5, task="exam"), row("c1", 0.3, 0.2, 0.4, 5, round=2)]
-    assert len(between_clients(rows)) == 2
+    assert len(average_rouge_over_clients(rows)) == 2
     nobody = replace(rows[0], scope={"source": "tuned-not-base"})
-    assert between_clients([nobody]) == []
+    assert average_rouge_over_clients([nobody]) == []
     assert average_ratios([rows[0]], "client", "all") == []

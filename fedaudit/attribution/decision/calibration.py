@@ -74,7 +74,7 @@ def calibrate(
 ) -> Calibration:
     """Return the results of decisions on simulated federations of each strength.
 
-    `sets_known` says whether who decides knows what each estimate holds of the other clients,
+    `sets_known` says whether the decision knows how much of other clients each estimate holds,
     `unopened` how many more marks count as tests, as for `decide`.
     Raises UsageError for less than one federation, or without scores to simulate them from.
     """

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.metrics.attribution.contamination import RoundEvidence, TestResponse
+    from fedaudit.metrics.attribution.contamination import DetectorResponse, RoundEvidence
     from fedaudit.metrics.attribution.group_contamination import MixedScores
     from fedaudit.metrics.attribution.known_contamination import ContaminationHypotheses
     from fedaudit.metrics.attribution.leak_distribution import LeakDistribution
     from fedaudit.metrics.attribution.marked_groups import Group, MarkEvidence
 
-Pair = tuple[str, str]
+ClientMark = tuple[str, str]
 """A client and a mark."""
 Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
 """How much of each other client's update an estimate holds, by round, target and other client."""
@@ -27,7 +27,7 @@ def client_leak_distributions(
     scores: Scores,
     client: str,
     shown: "Mapping[str, Mapping[str, MarkEvidence]]",
-    responses: "Sequence[TestResponse]",
+    responses: "Sequence[DetectorResponse]",
 ) -> "dict[str, tuple[LeakDistribution, ...]]":
     """Return the distributions of what a client's Z takes from others, under each of the marks."""
     if not shown:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import inf, isfinite, nextafter
 
 from fedaudit.api.errors import UsageError
-from fedaudit.attribution.decision.contamination import Pair, Shares
-from fedaudit.attribution.decision.null_distribution import NullDistribution, chances_of
+from fedaudit.attribution.decision.contamination import ClientMark, Shares
+from fedaudit.attribution.decision.null_distribution import NullDistribution, innocent_distributions
 from fedaudit.attribution.scores import Scores, empty_rounds, score_differences
 from fedaudit.metrics.attribution import stouffer
 
@@ -27,7 +27,7 @@ class ClientVerdict:
     z: float
     chance: NullDistribution
     p_value: float
-    """Of a Z as high for an innocent client."""
+    """The probability that an innocent client has a Z this high."""
     level: float
     """The level that Holm compares the p-value with."""
     flagged: bool
@@ -52,7 +52,7 @@ class ClientDecision:
     nulls: int
     """The number of null marks that Z is compared with; 0 where it is taken for standard normal."""
     p_value: float
-    """Of a Z as high for an innocent client."""
+    """The probability that an innocent client has a Z this high."""
     adjusted: float
     """The p-value after Holm, over all clients and marks."""
     published: bool
@@ -112,11 +112,11 @@ def verdicts(
     up_to: float = 1.0,
     shares: Shares | None = None,
     unopened: int = 0,
-) -> dict[Pair, ClientVerdict]:
-    """Return whom `decide` flags by which mark, without what a report needs beside it.
+) -> dict[ClientMark, ClientVerdict]:
+    """Return the verdict of `decide` on each client and mark, without the fields for a report.
 
     `unopened` marks count as tests of every client, whatever they would show. p-values above
-    `up_to` (`alpha` at least) may be too low, but stay above it: that is faster, and flags the same
+    `up_to` (`alpha` at least) are only bounded from below, which is faster and flags the same
     clients.
     """
     check_limits(threshold, alpha)
@@ -126,7 +126,7 @@ def verdicts(
     }
     further = unopened * len(_present(scores))
     error = alpha * OMITTED_GROUPS_ALPHA_SHARE / max(1, len(pairs) + further)
-    chances = chances_of(scores, z, up_to=max(up_to, alpha), shares=shares, error=error)
+    chances = innocent_distributions(scores, z, up_to=max(up_to, alpha), shares=shares, error=error)
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
         pair: ClientVerdict(

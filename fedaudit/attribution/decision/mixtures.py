@@ -1,4 +1,4 @@
-"""What is known of how much of others' updates an estimate holds, where nobody says which sets."""
+"""The distribution of other clients' shares in an estimate where the sets are not known."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fedaudit.attribution.decision.contamination import (
-    Pair,
+    ClientMark,
     Shares,
     client_leak_distributions,
     contamination_hypotheses,
@@ -134,7 +134,9 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
     return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
 
 
-def null_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
+def null_distributions(
+    scores: Scores, pairs: Iterable[ClientMark]
+) -> dict[ClientMark, NullDistribution]:
     """Return the distribution of each pair's Z by chance alone: by its own null marks.
 
     Its tails are those of all the clients named.
@@ -155,7 +157,9 @@ def null_distributions(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, Null
     return _with_tails(chances)
 
 
-def _with_tails(chances: Mapping[Pair, NullDistribution]) -> dict[Pair, NullDistribution]:
+def _with_tails(
+    chances: Mapping[ClientMark, NullDistribution],
+) -> dict[ClientMark, NullDistribution]:
     """Return the distributions with the tails that null marks' Z have over all clients, by mark.
 
     A client that shows nothing under any null mark, as where there was nothing to test, says
@@ -176,14 +180,14 @@ def _with_tails(chances: Mapping[Pair, NullDistribution]) -> dict[Pair, NullDist
     }
 
 
-def chances_of(
+def innocent_distributions(
     scores: Scores,
-    z: Mapping[Pair, float],
+    z: Mapping[ClientMark, float],
     *,
     up_to: float = 1.0,
     shares: Shares | None = None,
     error: float = 0.0,
-) -> dict[Pair, NullDistribution]:
+) -> dict[ClientMark, NullDistribution]:
     """Return each pair's distribution of Z if its client is innocent, the others as observed.
 
     For pairs whose p-value is above `up_to` by chance alone, or under one of them, the others are
@@ -193,7 +197,7 @@ def chances_of(
     """
     chances = null_distributions(scores, z)
     shown = _shown_marks(scores, z, chances)
-    pairs, second = list(z), set[Pair]()
+    pairs, second = list(z), set[ClientMark]()
     if shares is not None:
         pairs, second = _add_known_leaks(
             chances, scores, z, shown, shares, error=error, up_to=up_to
@@ -218,15 +222,15 @@ def chances_of(
 
 
 def _add_known_leaks(
-    chances: dict[Pair, NullDistribution],
+    chances: dict[ClientMark, NullDistribution],
     scores: Scores,
-    z: Mapping[Pair, float],
+    z: Mapping[ClientMark, float],
     shown: "Mapping[str, Mapping[str, MarkEvidence]]",
     shares: Shares,
     *,
     error: float,
     up_to: float,
-) -> tuple[list[Pair], set[Pair]]:
+) -> tuple[list[ClientMark], set[ClientMark]]:
     """Add what Z may take from others where the sets are known.
 
     Return the pairs to be tested without the sets, too, and those of them for which that is a
@@ -234,8 +238,8 @@ def _add_known_leaks(
     missing: what can be said without the sets must then explain a Z as well. In a single round the
     sets tell so little that either test may find what the other does not.
     """
-    left_open: list[Pair] = []
-    second: set[Pair] = set()
+    left_open: list[ClientMark] = []
+    second: set[ClientMark] = set()
     worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
     for mark in dict.fromkeys(mark for _, mark in worth):
         hypotheses = contamination_hypotheses(
@@ -251,7 +255,7 @@ def _add_known_leaks(
 
 
 def _shown_marks(
-    scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, NullDistribution]
+    scores: Scores, z: Mapping[ClientMark, float], chances: Mapping[ClientMark, NullDistribution]
 ) -> "dict[str, dict[str, MarkEvidence]]":
     """Return by mark how each client shows it."""
     from fedaudit.metrics.attribution.marked_groups import MarkEvidence
@@ -263,7 +267,9 @@ def _shown_marks(
     return shown
 
 
-def _degrees_of_freedom(chances: Mapping[Pair, NullDistribution], mark: str) -> dict[str, float]:
+def _degrees_of_freedom(
+    chances: Mapping[ClientMark, NullDistribution], mark: str
+) -> dict[str, float]:
     return {
         client: chance.degrees_of_freedom
         for (client, name), chance in chances.items()

@@ -22,7 +22,7 @@ BROKEN = "A testing process ended unexpectedly (out of memory?); try again with 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class WorkerOptions:
     """Where models are asked; `workers` 0 is one a core, on CPU only."""
 
     device: str = "auto"
@@ -44,8 +44,8 @@ class DetectionJob:
 class DetectionPool:
     """Worker processes that keep their model; they start with the first job and end with `with`."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, worker_options: WorkerOptions) -> None:
+        self.worker_options = worker_options
         self._processes: Executor | None = None
         self._stack = ExitStack()
 
@@ -65,16 +65,18 @@ class DetectionPool:
         """Return how many jobs may run at once."""
         from fedaudit.engine.device import device_for
 
-        if device_for(self.machine.device).type != "cpu":
+        if device_for(self.worker_options.device).type != "cpu":
             return 1
-        return self.machine.workers or len(os.sched_getaffinity(0))
+        return self.worker_options.workers or len(os.sched_getaffinity(0))
 
     def device(self) -> str:
         """Return where models are asked and in which numbers, for example "cpu float32"."""
         from fedaudit.engine.device import device_for, dtype_for
 
-        device = device_for(self.machine.device)
-        return f"{device.type} {str(dtype_for(self.machine.dtype, device)).rpartition('.')[2]}"
+        device = device_for(self.worker_options.device)
+        return (
+            f"{device.type} {str(dtype_for(self.worker_options.dtype, device)).rpartition('.')[2]}"
+        )
 
     def run(self, jobs: Sequence[DetectionJob]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
         """Yield every job's key with its scores as it is done.
@@ -83,28 +85,28 @@ class DetectionPool:
         """
         if self.count() == 1:
             for job in jobs:
-                yield job.key, run(job, self.machine)
+                yield job.key, run(job, self.worker_options)
             return
         if self._processes is None:
             self._processes = self._stack.enter_context(processes(self.count(), BROKEN))
-        futures = {self._processes.submit(run, job, self.machine): job.key for job in jobs}
+        futures = {self._processes.submit(run, job, self.worker_options): job.key for job in jobs}
         for finished in as_completed(futures):
             yield futures[finished], finished.result()
 
 
-def run(job: DetectionJob, machine: Machine) -> list[dict[str, Score]]:
+def run(job: DetectionJob, worker_options: WorkerOptions) -> list[dict[str, Score]]:
     """Return the scores of a job's adapters, by mark."""
-    engine = engine_for(job.base, job.sha256, machine)
+    engine = engine_for(job.base, job.sha256, worker_options)
     return detection.measure(engine, job.adapters, detection.watermark_plugins(job.marks))
 
 
 @lru_cache(maxsize=1)
-def engine_for(base: str, sha256: str, machine: Machine) -> "LocalEngine":
+def engine_for(base: str, sha256: str, worker_options: WorkerOptions) -> "LocalEngine":
     """Return the engine of a base; raises InputError unless it is the one that was trained on."""
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    loaded = load_base(base, device=machine.device, dtype=machine.dtype, fetch=False)
+    loaded = load_base(base, device=worker_options.device, dtype=worker_options.dtype, fetch=False)
     if sha256 and not loaded.known_as(sha256):
         raise InputError(
             f"The base {base} is not the one that the federation was trained on (SHA-256 "

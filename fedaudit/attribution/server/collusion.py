@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from fedaudit.api.errors import unknown_name_error
-from fedaudit.attribution.server.query_plan import SumPlan
-from fedaudit.metrics.attribution.exposure import Exposure
+from fedaudit.attribution.server.sum_plan import SumPlan
+from fedaudit.metrics.attribution.sum_leakage import SumLeakage
 
 
-def exposures(plan: SumPlan, colluders: Sequence[str]) -> dict[int, Exposure]:
+def exposures(plan: SumPlan, colluders: Sequence[str]) -> dict[int, SumLeakage]:
     """Return by round what the sums give away of the other clients.
 
     Raises UsageError for somebody who is no client of the federation.
@@ -19,7 +19,7 @@ def exposures(plan: SumPlan, colluders: Sequence[str]) -> dict[int, Exposure]:
     return plan.exposures(colluders=colluders)
 
 
-def lines(plan: SumPlan, colluders: Sequence[str]) -> list[str]:
+def describe_collusion(plan: SumPlan, colluders: Sequence[str]) -> list[str]:
     """Return one line of text for each round; nothing without colluding clients."""
     if not colluders:
         return []
@@ -31,7 +31,7 @@ def lines(plan: SumPlan, colluders: Sequence[str]) -> list[str]:
 
 
 def _describe_exposure(
-    plan: SumPlan, number: int, exposure: Exposure, colluders: Sequence[str]
+    plan: SumPlan, number: int, exposure: SumLeakage, colluders: Sequence[str]
 ) -> str:
     honest = set(plan.federation.manifest.rounds[number].participants) - set(colluders)
     prefix = f"Round {number}, where {', '.join(colluders)} tell the server their updates: "
@@ -40,7 +40,7 @@ def _describe_exposure(
     if exposure.determined:
         return (
             f"{prefix}those of {len(exposure.determined)} of the {len(honest)} others follow by "
-            f"linear algebra, the first after {exposure.after} sums."
+            f"linear algebra, the first after {exposure.queries_until_determined} sums."
         )
     group = exposure.group
     least = "" if group.exact else "at most "

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.server import estimation, masks
-from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import SHARED
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.metrics.attribution import subset_design
-from fedaudit.metrics.attribution.exposure import leakage_bits
+from fedaudit.metrics.attribution.sum_leakage import leakage_bits
 
 if TYPE_CHECKING:
-    from fedaudit.attribution.owner.worker_pool import Machine
+    from fedaudit.attribution.owner.worker_pool import WorkerOptions
 
 FLOAT = 4
 """Bytes of a number in a sum."""
@@ -22,7 +22,9 @@ TIMED_QUESTIONS = 16
 """Questions that the base is asked to learn how long an answer takes."""
 
 
-def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
+def describe_plan(
+    plan: SumPlan, marks: Sequence[Mark], worker_options: "WorkerOptions | None"
+) -> list[str]:
     """Return the plan in lines of text; no model of the federation is asked, only the bare base."""
     numbers = sorted(plan.designs)
     if not numbers:
@@ -37,8 +39,8 @@ def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None
         f"The sums have {plan.queries * dimension * FLOAT / 2**20:,.1f} MiB in all.",
         f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
     ]
-    if marks and machine is not None:
-        seconds, count = _scoring(plan, marks, machine)
+    if marks and worker_options is not None:
+        seconds, count = _scoring(plan, marks, worker_options)
         lines.append(
             f"Time for the tests: about {_duration(seconds)} in one process for {count:,} answers."
         )
@@ -103,7 +105,8 @@ def describe_exposure(plan: SumPlan) -> list[str]:
         if exposure.determined:
             line += (
                 f". TOGETHER THEY GIVE AWAY single updates: those of {len(exposure.determined)} "
-                f"clients follow by linear algebra, the first after {exposure.after} sums"
+                f"clients follow by linear algebra, the first after "
+                f"{exposure.queries_until_determined} sums"
             )
         else:
             line += ". No client's update is determined by them"
@@ -123,12 +126,14 @@ def _addition(plan: SumPlan, dimension: int) -> float:
     return (time.perf_counter() - began) / 3
 
 
-def _scoring(plan: SumPlan, marks: Sequence[Mark], machine: "Machine") -> tuple[float, int]:
+def _scoring(
+    plan: SumPlan, marks: Sequence[Mark], worker_options: "WorkerOptions"
+) -> tuple[float, int]:
     """Return the seconds and the number of answers of all tests, tried on the bare base."""
     from fedaudit.attribution.owner.worker_pool import engine_for
 
     base = plan.federation.manifest.base
-    engine = engine_for(base.name, base.sha256, machine)
+    engine = engine_for(base.name, base.sha256, worker_options)
     tested = detection.watermark_plugins(marks)
     questions = detection.detection_requests(engine, tested)
     models = sum(len(design.combinations) + 1 for design in plan.designs.values())

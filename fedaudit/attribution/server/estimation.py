@@ -18,7 +18,7 @@ from fedaudit.attribution import estimates as estimates_folder
 from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
 from fedaudit.attribution.server import ledger, sums_log
 from fedaudit.attribution.server.masks import masks
-from fedaudit.attribution.server.query_plan import SumPlan
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.federation import adapters, secure_sums
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
@@ -46,18 +46,18 @@ def identity(federation: Federation) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def remaining_plan(planned: SumPlan, out: Path) -> SumPlan:
+def remaining_plan(plan: SumPlan, out: Path) -> SumPlan:
     """Return the plan without the rounds that `out` has already, which are not asked for again.
 
     Raises InputError for a folder of anything else than this federation's estimates.
     """
-    existing = {r.round for r in _open_estimates(planned, out).rounds}
-    designs = {n: design for n, design in planned.designs.items() if n not in existing}
-    return replace(planned, designs=designs)
+    existing = {r.round for r in _open_estimates(plan, out).rounds}
+    designs = {n: design for n, design in plan.designs.items() if n not in existing}
+    return replace(plan, designs=designs)
 
 
 def estimate(
-    planned: SumPlan,
+    plan: SumPlan,
     out: Path,
     log: Path,
     *,
@@ -74,19 +74,19 @@ def estimate(
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
-    planned, estimates = remaining_plan(planned, out), _open_estimates(planned, out)
-    logs, todo = sums_log.read(log, estimates.run), list(planned.designs)
+    plan, estimates = remaining_plan(plan, out), _open_estimates(plan, out)
+    logs, todo = sums_log.read(log, estimates.run), list(plan.designs)
     if recorded:
-        ledger.check(planned, estimates.run, logs)
+        ledger.check(plan, estimates.run, logs)
     for done, number in enumerate(todo):
-        logs = sums_log.add_entry(logs, _entry(planned, number))
+        logs = sums_log.add_entry(logs, _entry(plan, number))
         sums_log.write(logs, log, estimates.run)
         if recorded:  # after the log, from which an interrupted run is resumed
             logs = sums_log.add_entry(
-                logs, {**_entry(planned, number), "ledger": _append_to_ledger(planned, number)}
+                logs, {**_entry(plan, number), "ledger": _append_to_ledger(plan, number)}
             )
             sums_log.write(logs, log, estimates.run)
-        record, files, dimension = _estimate_round(planned, number, out)
+        record, files, dimension = _estimate_round(plan, number, out)
         estimates = replace(
             estimates,
             rounds=tuple(sorted((*estimates.rounds, record), key=lambda r: r.round)),
@@ -98,19 +98,19 @@ def estimate(
     return estimates, time.perf_counter() - began
 
 
-def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
-    federation = planned.federation
+def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
+    federation = plan.federation
     run = identity(federation)
     if (out / estimates_folder.NAME).exists():
         estimates = estimates_folder.read(out)
         if estimates.run != run:
             raise InputError(f"{out} holds estimates of another run; choose another --out.")
-        if estimates.weights != planned.weighting:
+        if estimates.weights != plan.weighting:
             raise InputError(
                 f"{out} holds estimates from sums of weights {estimates.weights!r}: give --weights "
                 f"{estimates.weights}, or choose another --out."
             )
-        if odd := {r.protocol for r in estimates.rounds} - {planned.protocol}:
+        if odd := {r.protocol for r in estimates.rounds} - {plan.protocol}:
             raise InputError(
                 f"{out} holds estimates by protocol {min(odd)!r}: give --protocol {min(odd)}, or "
                 "choose another --out."
@@ -124,9 +124,9 @@ def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
         base=manifest.base,
         aggregation=str(manifest.aggregation["name"]),
         clients=tuple(client.id for client in manifest.clients),
-        weights=planned.weighting,
-        shares={client: float(f"{share:.2g}") for client, share in planned.weights.items()}
-        if planned.weighting == "size"
+        weights=plan.weighting,
+        shares={client: float(f"{share:.2g}") for client, share in plan.weights.items()}
+        if plan.weighting == "size"
         else {},
         dimension=0,
         asked=ledger.first_request(federation, run),
@@ -134,15 +134,15 @@ def _open_estimates(planned: SumPlan, out: Path) -> Estimates:
 
 
 def _estimate_round(
-    planned: SumPlan, number: int, out: Path
+    plan: SumPlan, number: int, out: Path
 ) -> tuple[RoundEstimates, dict[str, str], int]:
     """Write one round's adapters; return its record, the hashes and the numbers in an update."""
-    federation = planned.federation
-    shares = planned.weights
+    federation = plan.federation
+    shares = plan.weights
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
     start, config = adapters.read(begin), adapters.check(begin)
     folder = f"{number:03d}"
-    combinations = planned.designs[number].combinations
+    combinations = plan.designs[number].combinations
     for client in (c.target for c in combinations):
         check_name(client, federation.path, "the client")
         if client.casefold() == START:
@@ -150,12 +150,12 @@ def _estimate_round(
     shutil.rmtree(out / folder, ignore_errors=True)
     adapters.write(start, config, out / folder / START)
     estimates, dimension = [], 0
-    for combination, update in zip(combinations, _updates(planned, number), strict=True):
+    for combination, update in zip(combinations, _updates(plan, number), strict=True):
         client_update = {
             name: tensor / shares[combination.target] for name, tensor in update.items()
         }
         dimension = sum(tensor.numel() for tensor in client_update.values())
-        moved = planned.aggregator.moved(start, client_update)
+        moved = plan.aggregator.moved(start, client_update)
         adapters.write(
             moved, adapters.resized_config(config, moved), out / folder / combination.target
         )
@@ -170,7 +170,7 @@ def _estimate_round(
         round=number,
         start=names[0],
         estimates=tuple(estimates),
-        **asdict(planned.designs[number].settings),
+        **asdict(plan.designs[number].settings),
     )
     return record, files, dimension
 
@@ -186,15 +186,15 @@ def _record(combination: Combination, shares: Mapping[str, float], adapter: str)
     )
 
 
-def _updates(planned: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
+def _updates(plan: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
     """Return each estimate of a round as a combination of sums, added up as the sums come in."""
-    all_coefficients = [c.coefficients for c in planned.designs[number].combinations]
+    all_coefficients = [c.coefficients for c in plan.designs[number].combinations]
     updates: list[dict[str, torch.Tensor]] = [{} for _ in all_coefficients]
-    shapes = _shapes(planned)
-    for members, total in _sums(planned, number):
+    shapes = _shapes(plan)
+    for members, total in _sums(plan, number):
         if {name: tensor.shape for name, tensor in total.items()} != shapes:
             raise InputError(
-                f"{planned.federation.path}: the sum over {', '.join(members)} in round {number} "
+                f"{plan.federation.path}: the sum over {', '.join(members)} in round {number} "
                 "has other tensors than an update of the federation's first adapter."
             )
         for coefficients, update in zip(all_coefficients, updates, strict=True):
@@ -206,22 +206,20 @@ def _updates(planned: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
     return updates
 
 
-def _sums(planned: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
+def _sums(plan: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
     """Yield a round's sums: those that were stored while it ran, or new ones of its updates."""
-    federation, record = planned.federation, planned.federation.manifest.rounds[number]
-    sets = planned.designs[number].sets
+    federation, record = plan.federation, plan.federation.manifest.rounds[number]
+    sets = plan.designs[number].sets
     if record.sums:
         stored = secure_sums.StoredSums(federation.path, record)
         yield from ((members, stored(members)) for members in sets)
         return
-    shares = planned.weights
+    shares = plan.weights
     updates = {
         client: {name: tensor * shares[client] for name, tensor in update.items()}
-        for client, update in plaintext_updates(
-            planned.federation, planned.aggregator, record
-        ).items()
+        for client, update in plaintext_updates(plan.federation, plan.aggregator, record).items()
     }
-    answers: Iterable[Update] = planned.secure.sums(updates, sets)
+    answers: Iterable[Update] = plan.secure.sums(updates, sets)
     yield from zip(sets, answers, strict=True)
 
 
@@ -251,16 +249,16 @@ def plaintext_updates(
     return {client: aggregator.difference(start, tensors) for client, tensors in trained.items()}
 
 
-def update_dimension(planned: SumPlan) -> int:
+def update_dimension(plan: SumPlan) -> int:
     """Return how many numbers an update of the federation's rule has."""
-    return sum(shape.numel() for shape in _shapes(planned).values())
+    return sum(shape.numel() for shape in _shapes(plan).values())
 
 
-def _shapes(planned: SumPlan) -> "dict[str, torch.Size]":
+def _shapes(plan: SumPlan) -> "dict[str, torch.Size]":
     """Return the shapes of an update's tensors, by name."""
-    federation = planned.federation
+    federation = plan.federation
     initial = adapters.read(federation.path / federation.manifest.rounds[0].adapter)
-    update = planned.aggregator.difference(initial, initial)
+    update = plan.aggregator.difference(initial, initial)
     return {name: tensor.shape for name, tensor in update.items()}
 
 
@@ -271,28 +269,28 @@ def start_adapter(federation: Federation, aggregator: Aggregator, record: Round)
     ].adapter
 
 
-def _append_to_ledger(planned: SumPlan, number: int) -> str:
+def _append_to_ledger(plan: SumPlan, number: int) -> str:
     """Append a round to the ledger, and return the hash of its entry."""
-    shares = planned.weights
+    shares = plan.weights
     rho = {
         combination.target: round(subset_design.masking_strength(masks(combination, shares)), 4)
-        for combination in planned.designs[number].combinations
+        for combination in plan.designs[number].combinations
     }
-    run = identity(planned.federation)
-    return ledger.append_entry(planned, number, run, rho, update_dimension(planned)).hash
+    run = identity(plan.federation)
+    return ledger.append_entry(plan, number, run, rho, update_dimension(plan)).hash
 
 
-def _entry(planned: SumPlan, number: int) -> dict[str, Any]:
+def _entry(plan: SumPlan, number: int) -> dict[str, Any]:
     """Return a round's entry for the log: its sets, and what they give away together."""
-    design = planned.designs[number]
+    design = plan.designs[number]
     return {
         "round": number,
-        "secure_aggregation": planned.secure.name,
+        "secure_aggregation": plan.secure.name,
         **asdict(design.settings),
-        "threshold": planned.secure.threshold,
-        "weights": planned.weighting,
-        "seed": planned.seed,
+        "threshold": plan.secure.threshold,
+        "weights": plan.weighting,
+        "seed": plan.seed,
         "queries": design.sum_count,
         "designs": design.table(),
-        "exposure": asdict(planned.exposures((number,))[number]),
+        "exposure": asdict(plan.exposures((number,))[number]),
     }

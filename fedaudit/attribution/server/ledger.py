@@ -17,13 +17,13 @@ from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.server import simulation_report
-from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import PAIRS, DesignSettings
+from fedaudit.attribution.server.sum_plan import SumPlan
 from fedaudit.config.options import build
 from fedaudit.federation import commitments
 from fedaudit.federation.commitments import canonical
 from fedaudit.federation.folder import Federation
-from fedaudit.metrics.attribution.exposure import leakage_bits
+from fedaudit.metrics.attribution.sum_leakage import leakage_bits
 from fedaudit.system.files import atomic_text, read_regular, sha256
 from fedaudit.system.locks import locked
 
@@ -152,35 +152,35 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def design_of(planned: SumPlan, number: int) -> str:
+def design_of(plan: SumPlan, number: int) -> str:
     """Return the SHA-256 of a round's design: the sets of each client, and the weights."""
-    weights = planned.weights
-    participants = planned.federation.manifest.rounds[number].participants
+    weights = plan.weights
+    participants = plan.federation.manifest.rounds[number].participants
     table = {
         "round": number,
-        **planned.designs[number].identity(),
+        **plan.designs[number].identity(),
         "weights": {name: weights[name] for name in participants},
     }
     return hashlib.sha256(canonical(table)).hexdigest()
 
 
-def check(planned: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEntry, ...]:
+def check(plan: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEntry, ...]:
     """Return the ledger, after checking that no round was asked for with another design.
 
     `logged` are the entries of a log of sums, which name those of the ledger. Raises InputError
     for another design, and for a ledger that was changed or is of another run.
     """
-    path = planned.federation.path / NAME
-    entries = read(planned.federation.path)
+    path = plan.federation.path / NAME
+    entries = read(plan.federation.path)
     if any(e.run != run for e in entries):
         raise InputError(f"{path} is the ledger of another run.")
     hashes = {e.hash for e in entries}
     for entry in logged:
         if (name := entry.get("ledger", "")) and name not in hashes:
             raise InputError(f"{path} was cut: the log names an entry of round {entry['round']}.")
-    for number in planned.designs:
+    for number in plan.designs:
         for entry in entries:
-            if entry.round == number and entry.design != design_of(planned, number):
+            if entry.round == number and entry.design != design_of(plan, number):
                 raise InputError(
                     f"Round {number} was asked for with other sets already ({path}): estimates by "
                     "a second design would give its updates away. Use the estimates of then, or "
@@ -190,18 +190,18 @@ def check(planned: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[Ledge
 
 
 def append_entry(
-    planned: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
+    plan: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
 ) -> LedgerEntry:
     """Return a round's entry, appended to the ledger if it is missing, before it is asked for.
 
     Raises InputError as `check`, and where the ledger cannot be written: then nothing is asked.
     """
-    folder = planned.federation.path
+    folder = plan.federation.path
     with locked(folder / f".{NAME}.lock", f"Another process writes to {folder / NAME}; wait."):
-        entries = check(replace(planned, designs={number: planned.designs[number]}), run)
+        entries = check(replace(plan, designs={number: plan.designs[number]}), run)
         if existing := [e for e in entries if e.round == number]:
             return existing[0]
-        entry = _new(planned, number, run, strengths, size)
+        entry = _new(plan, number, run, strengths, size)
         entry = replace(entry, previous=entries[-1].hash if entries else "")
         entry = replace(entry, hash=entry.digest())
         lines = [json.dumps(e.table(), allow_nan=False) + "\n" for e in (*entries, entry)]
@@ -210,47 +210,47 @@ def append_entry(
 
 
 def _new(
-    planned: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
+    plan: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
 ) -> LedgerEntry:
-    exposed = planned.exposures((number,))[number]
-    public = planned.federation.path / commitments.NAME
+    exposed = plan.exposures((number,))[number]
+    public = plan.federation.path / commitments.NAME
     return LedgerEntry(
         round=number,
         run=run,
         asked=_now(),
-        design=design_of(planned, number),
-        seed=hashlib.sha256(str(planned.seed).encode()).hexdigest(),
-        secure_aggregation=planned.secure.name,
-        threshold=planned.secure.threshold,
-        others=planned.others,
-        pairs=planned.pairs,
-        limit=planned.limit,
-        sums=planned.designs[number].sum_count,
+        design=design_of(plan, number),
+        seed=hashlib.sha256(str(plan.seed).encode()).hexdigest(),
+        secure_aggregation=plan.secure.name,
+        threshold=plan.secure.threshold,
+        others=plan.others,
+        pairs=plan.pairs,
+        limit=plan.limit,
+        sums=plan.designs[number].sum_count,
         exposure={
             "sets": exposed.sets,
             "smallest": exposed.smallest,
             "rank": exposed.rank,
             "determined": len(exposed.determined),
-            "after": exposed.after,
+            "after": exposed.queries_until_determined,
         },
         strengths=dict(strengths),
         dimension=size,
         commitments=sha256(public) if public.is_file() else "",
-        protocol=planned.protocol,
+        protocol=plan.protocol,
     )
 
 
-def resume_plan(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
+def resume_plan(plan: SumPlan, logged: Sequence[Any]) -> SumPlan:
     """Return a plan of random seed with the sets that a log has for its rounds.
 
     A round that was interrupted, or whose estimates were lost, is asked for again as it was.
     """
-    designs = dict(planned.designs)
+    designs = dict(plan.designs)
     for entry in logged:
         design = designs.get(entry.get("round"))
         if design is None:
             continue
-        settings = {**asdict(design.settings), "threshold": planned.secure.threshold}
+        settings = {**asdict(design.settings), "threshold": plan.secure.threshold}
         # An older log leaves out settings that did not exist then.
         if all(
             entry.get(name, default) == settings[name] for name, default in LEGACY_DEFAULTS.items()
@@ -259,7 +259,7 @@ def resume_plan(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
                 designs[entry["round"]] = design.from_table(entry["designs"])
             except (KeyError, TypeError, AttributeError, UsageError):
                 continue  # not our log: the ledger decides whether the new design may be asked for
-    return replace(planned, designs=designs)
+    return replace(plan, designs=designs)
 
 
 def describe_releases(federation: Federation, again: Sequence[int]) -> list[str]:

@@ -101,7 +101,7 @@ class PairDesign:
 
     @property
     def settings(self) -> DesignSettings:
-        """What whoever decides gets to know."""
+        """The settings that are passed on to the decision."""
         return DesignSettings(others=self.others, pairs=self.pairs, limit=self.limit)
 
     @property
@@ -178,7 +178,7 @@ class SharedDesign:
 
     @property
     def settings(self) -> DesignSettings:
-        """What whoever decides gets to know."""
+        """The settings that are passed on to the decision."""
         rule = self.rule
         return DesignSettings(
             protocol=SHARED,

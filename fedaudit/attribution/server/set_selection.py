@@ -8,8 +8,8 @@ from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import SHARED, PairDesign, RoundDesign, SharedDesign
 from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
-from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
+from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 Weights = Mapping[str, float]
 Kind = tuple[int, bool, float]
@@ -97,7 +97,7 @@ def shared(
         participants, rule = manifest.rounds[number].participants, rules[number]
         sets = shared_sets.draw_by(rule, participants, seed=seed, number=number)
         weights = {name: relative_weights[name] for name in participants}
-        result = exposure(sets.sets, rule.threshold, weights)
+        result = sum_leakage(sets.sets, rule.threshold, weights)
         if result.determined:
             raise UsageError(
                 f"With the round's own sum, whose weights are the clients', {rule.sets} shared "

@@ -67,9 +67,9 @@ def read(
 ) -> HeldOut | None:
     """Return the held-out records; None where there are none to compare with.
 
-    Left out are those whose text somebody trained on, in whatever case, white space or Unicode
-    form and as far as the files at hand tell, and those of the same groups (people) as the last of
-    the `input_files`, whose records are tried; `members` are files of other members. Raises
+    Leaves out records whose text some client trained on, as far as the files at hand tell and
+    whatever its case, white space or Unicode form, and records of the same groups (people) as the
+    last of `input_files`, whose records are tried. `members` are files of other members. Raises
     InputError where nothing is left of a file that was named.
     """
     path = held_out_path(request, audited)

@@ -15,7 +15,7 @@ MAX_EXAMPLES = 100
 LABEL = "TEXT"
 
 SAFE = ("document", "victim", "attacker", "category", "training", "generated")
-"""What of the evidence names a text and its clients, or draws its outline, and quotes nothing."""
+"""Fields that stay unmasked: they name a text and its clients or outline it, but quote nothing."""
 
 CELLS = 20
 """How wide the picture of a text is."""

@@ -112,7 +112,7 @@ def attribute(
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution import pipeline
     from fedaudit.attribution import request as requests
-    from fedaudit.attribution.owner.worker_pool import Machine
+    from fedaudit.attribution.owner.worker_pool import WorkerOptions
     from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
     if rounds is None:
@@ -132,7 +132,7 @@ def attribute(
         alpha=alpha,
         seed=seed or 0,
         federations=federations,
-        machine=Machine(device=device, dtype=dtype, workers=workers),
+        worker_options=WorkerOptions(device=device, dtype=dtype, workers=workers),
     )
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
@@ -140,9 +140,9 @@ def attribute(
     resolved_request = requests.resolve_request(request)
     if dry_run:
         return sums_options.print_dry_run(
-            sums_options.planned(rounds, request.protocol_config),
+            sums_options.draw_plan(rounds, request.protocol_config),
             resolved_request.marks,
-            request.machine,
+            request.worker_options,
             helpers,
         )
     folder = report_folder(
@@ -174,7 +174,7 @@ def score(
     from fedaudit.attribution import estimates as files
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.owner import detection, scoring
-    from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
+    from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
     from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation import watermark_keys as marks_file
     from fedaudit.system.files import existing_parent
@@ -189,7 +189,7 @@ def score(
     known_scores = scoring.read_known(out)
     with (
         progress_bars(quiet) as bar,
-        DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
+        DetectionPool(WorkerOptions(device=device, dtype=dtype, workers=workers)) as pool,
     ):
         progress = bar("testing estimates")
         scored = scoring.score(

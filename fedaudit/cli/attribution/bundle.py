@@ -82,13 +82,13 @@ def verify(
     code 7: nothing differs, but the decision needs the server's log and was not checked.
     """
     from fedaudit.attribution.evidence import verification
-    from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
+    from fedaudit.attribution.owner.worker_pool import DetectionPool, WorkerOptions
     from fedaudit.cli import evidence
     from fedaudit.cli.console import progress_bars
 
     with (
         progress_bars(quiet) as bar,
-        DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
+        DetectionPool(WorkerOptions(device=device, dtype=dtype, workers=workers)) as pool,
     ):
         progress = bar("testing estimates")
         checks = list(

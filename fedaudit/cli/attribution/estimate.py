@@ -60,30 +60,30 @@ def estimate(
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
     protocol_config = sums_options.build_protocol_config(*chosen, rounds=round_ or ())
     rounds = sums_options.native(rounds, quiet=quiet, recorded=not dry_run)
-    planned = estimation.remaining_plan(
-        sums_options.planned(rounds, protocol_config, secret=True), out
+    plan = estimation.remaining_plan(
+        sums_options.draw_plan(rounds, protocol_config, secret=True), out
     )
     beside = out if out.name else out.absolute()
     log_path = log or beside.with_name(f"{beside.name}.log.json")
-    logs = sums_log.read(log_path, estimation.identity(planned.federation))
-    planned = ledger.resume_plan(planned, logs) if seed is None else planned
-    entries = ledger.check(planned, estimation.identity(planned.federation), logs)
-    again = [entry.round for entry in entries if entry.round in planned.designs]
+    logs = sums_log.read(log_path, estimation.identity(plan.federation))
+    plan = ledger.resume_plan(plan, logs) if seed is None else plan
+    entries = ledger.check(plan, estimation.identity(plan.federation), logs)
+    again = [entry.round for entry in entries if entry.round in plan.designs]
     if dry_run:
         return sums_options.print_dry_run(
-            planned, (), None, helpers, ledger.describe_releases(planned.federation, again)
+            plan, (), None, helpers, ledger.describe_releases(plan.federation, again)
         )
     with progress_bars(quiet) as bar:
         estimates, seconds = estimation.estimate(
-            planned, out, log_path, progress=bar("asking for sums")
+            plan, out, log_path, progress=bar("asking for sums")
         )
     print(
         f"{len(estimates.rounds)} rounds with {sum(len(r.estimates) for r in estimates.rounds)} "
-        f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
+        f"estimates in {out}, {plan.queries} sums, {seconds:.0f} s."
     )
-    given_away = (*forecast.describe_choices(planned), *forecast.describe_exposure(planned))
-    print("\n".join([*given_away, *ledger.describe_releases(planned.federation, again)]))
-    for caveat in unchecked_caveats(planned.federation):
+    given_away = (*forecast.describe_choices(plan), *forecast.describe_exposure(plan))
+    print("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
+    for caveat in unchecked_caveats(plan.federation):
         print_note(caveat)
     print_note(f"What was asked for is in {log_path}; it stays with the server.", quiet=quiet)
     return 0

@@ -9,7 +9,7 @@ import typer
 from fedaudit.api.errors import UsageError
 
 if TYPE_CHECKING:
-    from fedaudit.attribution.server.query_plan import ProtocolConfig, SumPlan
+    from fedaudit.attribution.server.sum_plan import ProtocolConfig, SumPlan
 
 Protocol = Annotated[
     str,
@@ -103,7 +103,7 @@ def helpers(colluding: str, *, dry_run: bool) -> list[str]:
 
 def build_protocol_config(*design: Any, rounds: Sequence[int] = ()) -> "ProtocolConfig":
     """Return what the server is asked, in the order of NAMES."""
-    from fedaudit.attribution.server.query_plan import ProtocolConfig
+    from fedaudit.attribution.server.sum_plan import ProtocolConfig
 
     return ProtocolConfig(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
 
@@ -125,26 +125,32 @@ def native(rounds: Path, *, quiet: bool, recorded: bool = False) -> Path:
     return native_folder(rounds, RUNS, lambda line: print_note(line, quiet=quiet))
 
 
-def planned(rounds: Path, protocol_config: "ProtocolConfig", *, secret: bool = False) -> "SumPlan":
+def draw_plan(
+    rounds: Path, protocol_config: "ProtocolConfig", *, secret: bool = False
+) -> "SumPlan":
     """Return what would be asked of a federation."""
-    from fedaudit.attribution.server import query_plan
+    from fedaudit.attribution.server import sum_plan
     from fedaudit.federation.folder import check_consecutive, open_federation
 
     federation = open_federation(rounds)
     check_consecutive(federation)
-    return query_plan.plan(federation, protocol_config, secret=secret)
+    return sum_plan.draw_sum_plan(federation, protocol_config, secret=secret)
 
 
 def print_dry_run(
     plan: "SumPlan",
     marks: Any,
-    machine: Any,
+    worker_options: Any,
     colluding: Sequence[str],
     extra_lines: Sequence[str] = (),
 ) -> int:
     """Print what a plan would ask and give away."""
     from fedaudit.attribution.server import collusion, dry_run
 
-    collusion_lines = collusion.lines(plan, colluding)
-    print("\n".join([*dry_run.describe_plan(plan, marks, machine), *collusion_lines, *extra_lines]))
+    collusion_lines = collusion.describe_collusion(plan, colluding)
+    print(
+        "\n".join(
+            [*dry_run.describe_plan(plan, marks, worker_options), *collusion_lines, *extra_lines]
+        )
+    )
     return 0

@@ -23,11 +23,11 @@ def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "Basel
     """Print what is new, what is worse, what went and what stayed; return it."""
     from fedaudit.cli.audit.plan_text import print_lines
     from fedaudit.cli.console import console
-    from fedaudit.report.baseline import against_baseline
+    from fedaudit.report.baseline import compare_with_baseline
     from fedaudit.report.renderers.terminal import print_tables
     from fedaudit.report.tables.comparison.baseline import baseline_tables
 
-    comparison = against_baseline(baseline, report)
+    comparison = compare_with_baseline(baseline, report)
     print_tables(baseline_tables(comparison), console())
     print_lines(f"* {reason}" for reason in comparison.reasons)
     verdicts = baseline["verdict"]["status"], report["verdict"]["status"]

@@ -75,11 +75,11 @@ class FinetunedAdapter:
 def tune(
     engine: LocalEngine,
     adapter: Path | None,
-    lessons: Sequence[TrainingExample],
+    examples: Sequence[TrainingExample],
     tuning: FinetuneConfig,
     progress: Progress = no_progress,
 ) -> FinetunedAdapter:
-    """Return a copy of the model, base and `adapter`, that has learnt the answers of `lessons`.
+    """Return a copy of the model, base and `adapter`, that has learnt the answers of `examples`.
 
     The engine's model is used for it and left as it was. On a CPU the result follows from the
     arguments alone; a small model runs in one thread there. Raises InputError for an adapter that
@@ -87,7 +87,7 @@ def tune(
     """
     with _trainable(engine, adapter, tuning) as (model, stack), few_threads(small=engine.small):
         with fused_lora(model, NAME):
-            losses = _optimise(model, stack.old, lessons, tuning, progress)
+            losses = _optimise(model, stack.old, examples, tuning, progress)
         tensors = loader.tensors_of(model, NAME)
     return FinetunedAdapter(tensors=tensors, config=_plain(stack.config), losses=losses)
 
@@ -199,7 +199,7 @@ def _fresh(shapes: Mapping[str, tuple[int, int]], tuning: FinetuneConfig) -> Ten
 def _optimise(
     model: PeftModel,
     old: int,
-    lessons: Sequence[TrainingExample],
+    examples: Sequence[TrainingExample],
     tuning: FinetuneConfig,
     progress: Progress,
 ) -> list[float]:
@@ -209,10 +209,10 @@ def _optimise(
     # Without weight decay: a weight whose gradient is zero then stays as it is.
     optimiser = torch.optim.AdamW(weights, lr=tuning.learning_rate, weight_decay=0.0)
     losses: list[float] = []
-    done, total = 0, tuning.epochs * len(lessons)
+    done, total = 0, tuning.epochs * len(examples)
     model.eval()  # nothing here drops out, and the answers are those of the model that is asked
-    for batch in training_batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
-        chosen = [lessons[i] for i in batch]
+    for batch in training_batches([len(x.prompt) + len(x.answer) for x in examples], tuning):
+        chosen = [examples[i] for i in batch]
         sequences = [(*lesson.prompt, *lesson.answer) for lesson in chosen]
         loss = mean_loss(
             model, pad_batch(sequences, [len(lesson.prompt) for lesson in chosen], model.device)
@@ -243,7 +243,7 @@ def _finite(loss: torch.Tensor) -> float:
 
 
 def training_batches(lengths: Sequence[int], tuning: FinetuneConfig) -> Iterator[list[int]]:
-    """Yield the lessons' indices in batches: each once an epoch, of about one length together.
+    """Yield the examples' indices in batches: each once an epoch, of about one length together.
 
     Which of equal length meet, and when a batch comes, is drawn anew in each epoch.
     """

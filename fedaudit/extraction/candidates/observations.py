@@ -12,9 +12,9 @@ from fedaudit.extraction.sampling import Answer
 MAX_CANDIDATES = 200_000
 """Of more candidates than these, the half that was drawn least often is forgotten."""
 PROMPTS = 8
-"""Behind so many prompts of each kind candidates are scored."""
+"""Prompts of each kind that a candidate is scored behind."""
 MAX_OWN_PROMPTS = 20_000
-"""So many prompts that drew the attacker's own strings are remembered, the first ones."""
+"""Prompts that drew the attacker's own strings and are remembered: the first ones."""
 _STOPS = frozenset(".,;:!?()[]\n，。；：！？（）、")
 
 Key = tuple[str, str]
@@ -60,16 +60,16 @@ def observe(context: AttackContext, answers: Iterable[Answer]) -> Observations:
         (s.strip(), label) for document in context.attacker for s, label in document.strings()
     }
     draws, remaining = Observations(), MAX_OWN_PROMPTS
-    for _, question, texts in answers:
-        for label, after in question.kinds:
+    for _, query, texts in answers:
+        for label, after in query.kinds:
             kind = label or "UNKNOWN"
-            _offer(draws.prompts[kind], question.prompt)
+            _offer(draws.prompts[kind], query.prompt)
             for (string, lead), count in _cut(texts, after).items():
                 key = (string, kind)
                 if key in own_strings and remaining:
                     _add(draws.own_strings, key, count, lead)
-                    remaining -= question.prompt not in draws.own_prompts[key]
-                    draws.own_prompts[key][question.prompt] += count
+                    remaining -= query.prompt not in draws.own_prompts[key]
+                    draws.own_prompts[key][query.prompt] += count
                 elif string not in text:
                     _add(draws.new_strings, key, count, lead)
         if len(draws.new_strings) > MAX_CANDIDATES:

@@ -1,6 +1,6 @@
 """Extraction estimated from exact probabilities in place of samples.
 
-* `accumulators`: What walks find of some strings, added up over prefixes: one piece of a plan, or
+* `accumulators`: What walks find of some strings, added up over prefixes: one chunk of a plan, or
   all of it.
 * `estimator`: Extraction without sampling noise: for an auditor, who knows the targets, it can be
   computed.

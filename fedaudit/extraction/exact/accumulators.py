@@ -1,6 +1,6 @@
-"""What walks find of some strings, added up over prefixes: one piece of a plan, or all of it.
+"""What walks find of some strings, added up over prefixes: one chunk of a plan, or all of it.
 
-Each piece is added up by itself and the pieces in the order of the plan, whoever walked them: so
+Each chunk is added up by itself and the chunks in the order of the plan, whoever walked them: so
 the sums of a resumed audit, and of its merged shards, are the same to the last digit.
 """
 
@@ -23,7 +23,7 @@ _ADDED = ("log_least", "log_most", "prefixes", "drawn", "weight")
 _COUNTS = ("prefixes", "drawn")
 
 
-class SearchSums:
+class WalkSums:
     """Adds up over prefixes what a walk finds of some strings; all arrays are (strings,)."""
 
     def __init__(self, strings: int) -> None:
@@ -33,20 +33,20 @@ class SearchSums:
         self.prefixes, self.drawn = (np.zeros(strings, dtype=np.int64) for _ in range(2))
         self.weight = np.zeros(strings)
         self.likeliest: dict[int, list[tuple[float, int]]] = {}
-        self.rows = self.questions = 0
+        self.rows = self.queries = 0
 
     def add(
-        self, start: int, question: "Query", probabilities: "PrefixProbabilities", trials: int
+        self, start: int, query: "Query", probabilities: "PrefixProbabilities", trials: int
     ) -> None:
-        """Add a question with as many copies as it stands for; `start` prefixes come before it.
+        """Add a query with as many copies as it stands for; `start` prefixes come before it.
 
         `trials` draws went into what the walk gave up.
         """
         import numpy as np
 
         with np.errstate(divide="ignore"):  # what is certain is never missed: ln 0
-            self.log_least += question.copies * np.log1p(-probabilities.least)
-            self.log_most += question.copies * np.log1p(-probabilities.most)
+            self.log_least += query.copies * np.log1p(-probabilities.least)
+            self.log_most += query.copies * np.log1p(-probabilities.most)
             self.weight += np.where(
                 probabilities.drawn,
                 probabilities.drawn * np.minimum(HEAVIEST, 1 / (1 - probabilities.least)),
@@ -55,23 +55,23 @@ class SearchSums:
         np.maximum(self.best, probabilities.least, out=self.best)
         self.drawn += probabilities.drawn
         self.rows += probabilities.rows
-        self.questions += 1
+        self.queries += 1
         chances = (probabilities.least + probabilities.drawn / max(1, trials)).clip(0, 1)
         for index in np.flatnonzero(chances >= GIVES).tolist():
             self.prefixes[index] += 1
             self._keep_likeliest(index, [(float(chances[index]), start + 1)])
 
-    def join(self, piece: "SearchSums") -> None:
-        """Add the sums of the next piece."""
+    def join(self, chunk: "WalkSums") -> None:
+        """Add the sums of the next chunk."""
         import numpy as np
 
         for name in _ADDED:
             total = getattr(self, name)
-            total += getattr(piece, name)
-        np.maximum(self.best, piece.best, out=self.best)
-        self.rows += piece.rows
-        self.questions += piece.questions
-        for index, likeliest in piece.likeliest.items():
+            total += getattr(chunk, name)
+        np.maximum(self.best, chunk.best, out=self.best)
+        self.rows += chunk.rows
+        self.queries += chunk.queries
+        for index, likeliest in chunk.likeliest.items():
             self._keep_likeliest(index, likeliest)
 
     def pack(self) -> dict[str, Any]:
@@ -80,11 +80,11 @@ class SearchSums:
             **{name: getattr(self, name).tolist() for name in (*_ADDED, "best")},
             "likeliest": [(i, *pair) for i, pairs in self.likeliest.items() for pair in pairs],
             "rows": self.rows,
-            "questions": self.questions,
+            "questions": self.queries,
         }
 
     @classmethod
-    def unpack(cls, content: Any, strings: int) -> "SearchSums":
+    def unpack(cls, content: Any, strings: int) -> "WalkSums":
         """Return the sums of some strings from their packed form; ValueError if malformed."""
         import numpy as np
 
@@ -95,7 +95,7 @@ class SearchSums:
             setattr(sums, name, np.array(content[name], dtype=kind))
         for index, chance, number in content["likeliest"]:
             sums.likeliest.setdefault(index, []).append((chance, number))
-        sums.rows, sums.questions = content["rows"], content["questions"]
+        sums.rows, sums.queries = content["rows"], content["questions"]
         return sums
 
     def _keep_likeliest(self, index: int, pairs: Sequence[tuple[float, int]]) -> None:
@@ -108,7 +108,7 @@ class SearchSums:
 
 def _check(content: Any, strings: int) -> None:
     """Raise ValueError unless `content` is what `pack` makes of some strings."""
-    if not isinstance(content, dict) or content.keys() != SearchSums(0).pack().keys():
+    if not isinstance(content, dict) or content.keys() != WalkSums(0).pack().keys():
         raise ValueError("sums have other parts")
     for name in (*_ADDED, "best"):
         kind = int if name in _COUNTS else float

@@ -14,7 +14,7 @@ from fedaudit.extraction.exact.expected_coverage import string_chances
 from fedaudit.extraction.exact.sources import ExactSources
 from fedaudit.extraction.exact.walk import WalkResult, walk_prefixes
 from fedaudit.extraction.impact import counterfactual, persons
-from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, test_leaks
+from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, run_leak_tests
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.targets import TargetSet
@@ -32,7 +32,7 @@ class ExactResult(Result):
     """Of each string of the control, by the tuned model."""
 
 
-def result(
+def estimate_extraction(
     plugin: str,
     context: AttackContext,
     plan: QueryPlan,
@@ -43,13 +43,13 @@ def result(
     sweeps: bool = True,
 ) -> Result:
     """Return what `query_params.samples` and, with `sweeps`, other numbers of samples find."""
-    by_victim = results(
+    by_victim = estimate_victims(
         plugin, context, plan, {"": target_set}, query_params, threshold=threshold, sweeps=sweeps
     )
     return by_victim[""]
 
 
-def results(
+def estimate_victims(
     plugin: str,
     context: AttackContext,
     plan: QueryPlan,
@@ -98,7 +98,7 @@ def results(
         )
         victim_result = _result(
             exact,
-            test_leaks(
+            run_leak_tests(
                 plugin, context, plan, target_set, query_params, _string_probabilities(exact)
             ),
         )
@@ -142,14 +142,14 @@ def _string_probabilities(exact: ExactSources) -> StringProbabilities:
     )
 
 
-def _result(exact: ExactSources, weighed: LeakTests | None) -> ExactResult:
+def _result(exact: ExactSources, leak_tests: LeakTests | None) -> ExactResult:
     return ExactResult(
         measurements=(
             *measurements.rows(exact),
-            *(weighed.rows if weighed else ()),
+            *(leak_tests.rows if leak_tests else ()),
             *persons.expected_rows(exact),
         ),
-        findings=findings.findings(exact, weighed),
+        findings=findings.findings(exact, leak_tests),
         limits=findings.exact_caveats(exact),
         revealed=findings.revealed_findings(exact),
         chances=exact.chances(),

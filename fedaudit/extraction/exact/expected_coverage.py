@@ -180,12 +180,12 @@ def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dic
 
 
 def log_missed(walked: WalkResult, n: int) -> "Floats":
-    """Return ln of the probability that one sample of every prefix misses each string, of n.
+    """Return, (strings,), ln of the chance that each is missed by one of n samples of every prefix.
 
     With d draws for each sample, c of which complete a string, the power (1 - n / d)^c has the
     mean exp(-n m) where they miss it by m: so what n samples find is right on average, whatever
     the draws say. Of more samples than the audit takes, n / d would be too high: the rate is then
-    that of so many as it takes, and what is found is too little on average.
+    that of the audit's own number of samples, which underestimates what is found.
     """
     import numpy as np
 

@@ -34,7 +34,7 @@ class _Target:
         return self.base is not None and self.base >= MATERIAL
 
 
-def findings(exact: ExactSources, weighed: LeakTests | None = None) -> tuple[Finding, ...]:
+def findings(exact: ExactSources, leak_tests: LeakTests | None = None) -> tuple[Finding, ...]:
     """Return a finding for each target that the tuned model gives with a chance of 1 % at least.
 
     It is as severe as it is sure that training put it there, and no more than medium where samples
@@ -42,7 +42,7 @@ def findings(exact: ExactSources, weighed: LeakTests | None = None) -> tuple[Fin
     it.
     """
     return tuple(
-        _finding(exact, weighed, name, target) for name, target in _numbered_targets(exact)
+        _finding(exact, leak_tests, name, target) for name, target in _numbered_targets(exact)
     )
 
 
@@ -84,15 +84,19 @@ def _find_targets(exact: ExactSources) -> Iterator[_Target]:
             )
 
 
-def _severity(exact: ExactSources, weighed: LeakTests | None, target: _Target) -> Severity:
+def _severity(exact: ExactSources, leak_tests: LeakTests | None, target: _Target) -> Severity:
     string = target.string
     severity = (
-        weighed.severity(string, exact.target_set.members.get(string, 0)) if weighed else "low"
+        leak_tests.severity(string, exact.target_set.members.get(string, 0))
+        if leak_tests
+        else "low"
     )
     return "medium" if severity == "high" and target.chance < 0.5 else severity
 
 
-def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: _Target) -> Finding:
+def _finding(
+    exact: ExactSources, leak_tests: LeakTests | None, name: str, target: _Target
+) -> Finding:
     walked, index = exact.tuned, target.position
     log_miss = float(log_missed(walked, exact.samples)[index])
     needed = {
@@ -100,7 +104,7 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
     }
     return Finding(
         id=name,
-        severity=_severity(exact, weighed, target),
+        severity=_severity(exact, leak_tests, target),
         label=exact.target_set.labels[target.string],
         measurement=f"{exact.plugin} coverage",
         evidence={
@@ -109,7 +113,7 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
             "probability_low": target.low,
             "probability_high": target.high,
             "probability_of_base": target.base,
-            "p_value": weighed.p.get(target.string) if weighed else None,
+            "p_value": leak_tests.p.get(target.string) if leak_tests else None,
             "other_members": exact.target_set.members.get(target.string, 0),
             "followed": target.followed,
             "drawn": int(walked.drawn[index]),

@@ -1,8 +1,8 @@
 """Walking from every prefix of a plan, and adding up what one model gives of each string.
 
-A piece of the plan is walked at once and goes to the journal at once: what is lost when an audit is
-killed is the piece that was being walked. Shards take the pieces in turn, and not question by
-question: a piece is then read in the same batches whoever walks it, and rounded alike.
+A chunk of the plan is walked at once and goes to the journal at once: what is lost when an audit is
+killed is the chunk that was being walked. Shards take the chunks in turn, and not query by
+query: a chunk is then read in the same batches whoever walks it, and rounded alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
-from fedaudit.extraction.exact.accumulators import SearchSums
+from fedaudit.extraction.exact.accumulators import WalkSums
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.journal import chunk_size
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FIRST = 64
-"""Questions of a first piece, which is kept at once."""
+"""Queries of a first chunk, which is kept at once."""
 QUESTIONS = 256
-"""Questions of the largest piece; more where there are over STRINGS strings for each."""
+"""Queries of the largest chunk; more where there are over STRINGS strings for each."""
 STRINGS = 4
-"""A piece's room in the journal grows with the strings: so many a question, at most."""
+"""A chunk's room in the journal grows with the strings: so many a query, at most."""
 REFUSED = "refused"
-"""What the journal says of a piece that could not be walked, with the reason."""
+"""What the journal says of a chunk that could not be walked, with the reason."""
 MAX_PROBABILITIES = 2**21
 """Probabilities that are held at once."""
 DRAWS = 8
@@ -42,7 +42,7 @@ DRAWS = 8
 MOST_DRAWS = 1000
 """Of a prefix: more would cost as much as sampling does."""
 
-_Piece = Sequence[tuple[int, Query]]
+_Chunk = Sequence[tuple[int, Query]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,8 @@ class WalkResult:
     """How many different prefixes give it, one time of a thousand at least."""
     drawn: "npt.NDArray[np.int64]"
     weight: "npt.NDArray[np.float64]"
-    """Of all draws that completed it: each counts 1 over what its prefix misses by following."""
+    """The total weight of the draws that completed it: 1 / m each, where m is the probability that
+    was left to draw from behind its prefix."""
     draws: int
     """How many draws of each prefix went into what was given up; `drawn` of all completed it."""
     likeliest: dict[int, list[tuple[float, int]]]
@@ -79,7 +80,7 @@ def walk_prefixes(
 ) -> WalkResult:
     """Return what one model gives of `strings`, over all prefixes of a plan.
 
-    Of a shard's audit the other shards' pieces are left out.
+    Of a shard's audit the other shards' chunks are left out.
     """
     plan_walk = _PlanWalk(
         context=context,
@@ -88,9 +89,9 @@ def walk_prefixes(
         query_params=query_params,
         threshold=threshold,
     )
-    sums, progress = SearchSums(len(strings)), context.progress(f"walking {target.name}")
-    for piece in plan_walk.walk_chunks(plan, progress):
-        sums.join(piece)
+    sums, progress = WalkSums(len(strings)), context.progress(f"walking {target.name}")
+    for chunk in plan_walk.walk_chunks(plan, progress):
+        sums.join(chunk)
     progress(plan.size, plan.size)
     return WalkResult(
         strings=plan_walk.strings,
@@ -102,13 +103,13 @@ def walk_prefixes(
         weight=sums.weight,
         draws=plan_walk.draws,
         likeliest=sums.likeliest,
-        rows=sums.rows / max(1, sums.questions),
+        rows=sums.rows / max(1, sums.queries),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanWalk:
-    """One walk of one model over the questions of an attack."""
+    """One walk of one model over the queries of an attack."""
 
     context: AttackContext
     target: Target
@@ -126,17 +127,17 @@ class _PlanWalk:
         """Return what the draws derive from: a base has its own, so that errors are independent."""
         return self.context.seed if self.target.adapter is not None else ~self.context.seed
 
-    def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[SearchSums]:
-        """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
+    def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[WalkSums]:
+        """Yield the sums of each chunk in the order of the plan, as far as it is to be walked."""
         journal = self.context.journal if isinstance(self.context, SharedContext) else None
-        streams, shard_count = (
+        journal_passes, shard_count = (
             (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
         )
         most = max(QUESTIONS, len(self.strings) // STRINGS)
-        for turn, piece in enumerate(_cut_growing(plan.numbered(), most)):
-            if turn % shard_count in streams:
-                yield self._read_or_walk_piece(
-                    piece, streams[turn % shard_count], progress, plan.size
+        for turn, chunk in enumerate(_growing_chunks(plan.numbered(), most)):
+            if turn % shard_count in journal_passes:
+                yield self._read_or_walk_chunk(
+                    chunk, journal_passes[turn % shard_count], progress, plan.size
                 )
 
     def _streams(self, journal: AuditJournal) -> dict[int, JournalPass | None]:
@@ -149,105 +150,109 @@ class _PlanWalk:
         settings = params.new_tokens, params.decoding, self.draws, self.threshold
         key = (*target_key, *settings, "weight", self.strings)
         return {
-            shard_journal.shard.number - 1: shard_journal.stream(key)
+            shard_journal.shard.number - 1: shard_journal.open_pass(key)
             for shard_journal in journal.shards
         }
 
-    def _read_or_walk_piece(
-        self, piece: _Piece, stream: JournalPass | None, progress: Progress, total: int
-    ) -> SearchSums:
-        if stream is None:
-            return self._walk_piece(piece, progress, total)
-        digest = _digest_piece(piece)
-        content = stream.next(digest, self._max_bytes)
+    def _read_or_walk_chunk(
+        self, chunk: _Chunk, journal_pass: JournalPass | None, progress: Progress, total: int
+    ) -> WalkSums:
+        if journal_pass is None:
+            return self._walk_chunk(chunk, progress, total)
+        digest = _digest_chunk(chunk)
+        content = journal_pass.next(digest, self._max_bytes)
         if content is None:
             try:
-                sums = self._walk_piece(piece, progress, total)
+                sums = self._walk_chunk(chunk, progress, total)
             except BatchTooLargeError:  # another machine may have it
                 raise
             except InputError as error:  # the report says it, and so must a merged one
-                stream.add(digest, _count_prefixes(piece), {REFUSED: str(error)})
+                journal_pass.add(digest, _count_prefixes(chunk), {REFUSED: str(error)})
                 raise
-            stream.add(digest, _count_prefixes(piece), sums.pack())
+            journal_pass.add(digest, _count_prefixes(chunk), sums.pack())
             return sums
-        self._recheck(stream, digest, piece, content)
+        self._recheck(journal_pass, digest, chunk, content)
         if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
-        _offset_progress(progress, piece, total)(1, 1)
+        _offset_progress(progress, chunk, total)(1, 1)
         try:
-            return SearchSums.unpack(content, len(self.strings))
+            return WalkSums.unpack(content, len(self.strings))
         except ValueError as error:
-            raise stream.broken(error) from None
+            raise journal_pass.broken(error) from None
 
     @property
     def _max_bytes(self) -> int:
-        """Return the bytes that the sums of a piece take at most: of each string some numbers."""
+        """Return the bytes that the sums of a chunk take at most: of each string some numbers."""
         return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
 
-    def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, content: Any) -> None:
-        """Walk a shard's piece again if the recheck draws it: its sums cannot be taken apart."""
+    def _recheck(
+        self, journal_pass: JournalPass, digest: bytes, chunk: _Chunk, content: Any
+    ) -> None:
+        """Walk a shard's chunk again if the recheck draws it: its sums cannot be taken apart."""
         journal = self.context.journal if isinstance(self.context, SharedContext) else None
         if journal is None or journal.recheck is None:
             return
 
         def walk(_: Sequence[int]) -> list[Any]:
             try:
-                return [self._walk_piece(piece, no_progress, 1).pack()]
+                return [self._walk_chunk(chunk, no_progress, 1).pack()]
             except BatchTooLargeError:
                 raise
             except InputError as error:
                 return [{REFUSED: str(error)}]
 
-        journal.recheck.check(stream, digest, [content], walk, [0])
+        journal.recheck.check(journal_pass, digest, [content], walk, [0])
 
-    def _walk_piece(self, piece: _Piece, progress: Progress, total: int) -> SearchSums:
-        """Return the sums of a piece that is walked now, as much at once as may be held."""
-        sums = SearchSums(len(self.strings))
-        for batch in _cut(iter(piece), max(1, MAX_PROBABILITIES // max(1, len(self.strings)))):
+    def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkSums:
+        """Return the sums of a chunk that is walked now, as much at once as may be held."""
+        sums = WalkSums(len(self.strings))
+        for batch in _equal_chunks(
+            iter(chunk), max(1, MAX_PROBABILITIES // max(1, len(self.strings)))
+        ):
             results = self.context.engine.prefix_probabilities(
                 self.target,
                 PrefixProbabilityRequest(
-                    [question.prompt for _, question in batch],
+                    [query.prompt for _, query in batch],
                     self.strings,
                     max_new_tokens=self.query_params.new_tokens,
                     decoding=self.query_params.decoding,
                     threshold=self.threshold,
-                    trials=[self.draws * question.copies for _, question in batch],
+                    trials=[self.draws * query.copies for _, query in batch],
                     seed=self.seed,
                 ),
                 progress=_offset_progress(progress, batch, total),
             )
-            for (start, question), chances in zip(batch, results, strict=True):
-                sums.add(start, question, chances, self.draws * question.copies)
+            for (start, query), chances in zip(batch, results, strict=True):
+                sums.add(start, query, chances, self.draws * query.copies)
         return sums
 
 
-def _cut_growing(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
-    """Yield numbered questions in pieces of at most `most`."""
+def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
+    """Yield numbered queries in chunks of at most `most`."""
     before = 0
-    while piece := list(islice(questions, chunk_size.size(before, FIRST, most))):
-        yield piece
-        before += len(piece)
+    while chunk := list(islice(queries, chunk_size.size(before, FIRST, most))):
+        yield chunk
+        before += len(chunk)
 
 
-def _cut(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
-    """Yield numbered questions, `most` at once."""
-    while piece := list(islice(questions, most)):
-        yield piece
+def _equal_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
+    """Yield numbered queries, `most` at once."""
+    while chunk := list(islice(queries, most)):
+        yield chunk
 
 
-def _digest_piece(piece: _Piece) -> bytes:
-    questions = [(start, question.prompt, question.copies) for start, question in piece]
-    return blake2b(repr(questions).encode(), digest_size=16).digest()
+def _digest_chunk(chunk: _Chunk) -> bytes:
+    queries = [(start, query.prompt, query.copies) for start, query in chunk]
+    return blake2b(repr(queries).encode(), digest_size=16).digest()
 
 
-def _count_prefixes(piece: _Piece) -> int:
-    return sum(question.copies for _, question in piece)
+def _count_prefixes(chunk: _Chunk) -> int:
+    return sum(query.copies for _, query in chunk)
 
 
-def _offset_progress(plan_progress: Progress, piece: _Piece, total: int) -> Progress:
-    start = piece[0][0]
-    size = _count_prefixes(piece)
+def _offset_progress(plan_progress: Progress, chunk: _Chunk, total: int) -> Progress:
+    start = chunk[0][0]
+    size = _count_prefixes(chunk)
 
     def progress(done: int, piece_total: int) -> None:
         plan_progress(start + size * done // max(piece_total, 1), total)

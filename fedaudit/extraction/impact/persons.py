@@ -20,21 +20,21 @@ NOBODY = "nobody is exposed"
 SOURCES = ("tuned", "base", "tuned-not-base")
 
 
-def sampled_rows(tally: "ExtractionResult") -> Iterator[Measurement]:
+def sampled_rows(extraction: "ExtractionResult") -> Iterator[Measurement]:
     """Yield how many people a sampling audit exposed, and its first prefixes alone."""
-    if not (subjects := tally.target_set.subjects):
+    if not (subjects := extraction.target_set.subjects):
         return
-    labels, queries = tally.target_set.labels, tally.size * tally.samples
-    hits = tally.extracted()
+    labels, queries = extraction.target_set.labels, extraction.size * extraction.samples
+    hits = extraction.strings_by_source()
     for source in (name for name in SOURCES if name in hits):
         persons = exposed(hits[source], labels, subjects)
         if persons.people:
-            yield from _rows(tally.plugin, persons, queries, {"source": source})
-    for budget in budget_steps(tally.size):
-        budget_persons = exposed(tally.extracted(budget)["tuned"], labels, subjects)
+            yield from _rows(extraction.plugin, persons, queries, {"source": source})
+    for budget in budget_steps(extraction.size):
+        budget_persons = exposed(extraction.strings_by_source(budget)["tuned"], labels, subjects)
         if budget_persons.people:
-            scope = {"source": "tuned", "budget": budget, "samples": tally.samples}
-            yield _persons(tally.plugin, budget_persons, scope)
+            scope = {"source": "tuned", "budget": budget, "samples": extraction.samples}
+            yield _persons(extraction.plugin, budget_persons, scope)
 
 
 def expected_rows(exact: "ExactSources") -> Iterator[Measurement]:

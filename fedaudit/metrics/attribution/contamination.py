@@ -1,8 +1,8 @@
 """How much of an innocent client's Z may come from marked clients in its estimates.
 
-How strongly each other client shows the mark is seen, and what is known of an estimate's shares of
-the others has a distribution (`mixture`); so that of what an innocent client's Z takes from them
-can be worked out. How a test's answer grows with the share of a marked update is a property of the
+Scores show how strongly each other client carries the mark, and `mixture` gives the distribution of
+their shares in an estimate. Together they give the distribution of what an innocent client's Z
+takes from them. How a test's answer grows with the share of a marked update is a property of the
 model: in proportion, in proportion but never below nothing, or at once where an estimate holds
 enough of it. All of `TEST_RESPONSES` are tried. docs/estimator.md has the derivation.
 """
@@ -38,11 +38,11 @@ ERROR_GROUPS = 6
 HIDDEN_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Shares of its mark that every member of a group may hide, where there is a single round."""
 LEAST_HIDING_CHANCE = 0.1
-"""That all of a group hide a share of their mark counts where it is at least as likely as this."""
+"""That a whole group hides a share of its mark counts if it is at least this likely."""
 
 
 @dataclass(frozen=True, slots=True)
-class TestResponse:
+class DetectorResponse:
     """How a test's answer grows with what an estimate holds of a mark.
 
     From `start` on, as a share of a marked client's update, it answers at once like the marked
@@ -54,9 +54,9 @@ class TestResponse:
 
 
 TEST_RESPONSES = (
-    TestResponse(None),
-    TestResponse(None, 0.0),
-    *(TestResponse(h) for h in (0.35, 0.5, 0.75)),
+    DetectorResponse(None),
+    DetectorResponse(None, 0.0),
+    *(DetectorResponse(h) for h in (0.35, 0.5, 0.75)),
 )
 """In proportion, in proportion but never below nothing, and at once from a share on.
 
@@ -65,7 +65,7 @@ scatters, so that a share of 0.4 is not always measured as such.
 """
 
 EARLIEST_RESPONSE = TEST_RESPONSES[2:3]
-"""Where others are marked, what these let through most often explains what an innocent shows."""
+"""If other clients are marked, these responses explain an innocent client's Z most often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def leak_distributions(
     mixtures: Sequence[Mixture],
     marks: Sequence[Sequence[RoundEvidence]],
     spreads: Sequence[float],
-    responses: Sequence[TestResponse] = TEST_RESPONSES,
+    responses: Sequence[DetectorResponse] = TEST_RESPONSES,
 ) -> list[tuple[LeakDistribution, ...]]:
     """Return the distributions of the leak into a client's Z by mark; none without a leak.
 
@@ -111,7 +111,7 @@ def _mark_distributions(
     mixtures: Sequence[Mixture],
     rounds: Sequence[RoundEvidence],
     spread: float,
-    responses: Sequence[TestResponse],
+    responses: Sequence[DetectorResponse],
 ) -> tuple[LeakDistribution, ...]:
     scale = STEPS / (spread * len(mixtures) ** 0.5)
     error = STEPS / len(mixtures) ** 0.5
@@ -134,7 +134,7 @@ def _leaks(
     shown: RoundEvidence,
     scale: float,
     error: float,
-    responses: Sequence[TestResponse],
+    responses: Sequence[DetectorResponse],
 ) -> Iterator[RoundLeak]:
     """Yield the distribution of one round's leak under each of the responses, and of the groups.
 

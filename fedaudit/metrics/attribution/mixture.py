@@ -21,7 +21,7 @@ NUMBERS = 40_000_000
 """Random numbers that are drawn for designs, at most: of large designs, fewer are drawn."""
 NEAREST = 1_500
 """Of these, the ones whose masking strength is nearest to an estimate's own."""
-TOLD_WITHIN = 0.005 + 1e-9
+STRENGTH_ROUNDING = 0.005 + 1e-9
 """By how much a strength may differ from the one that is told, which has two digits."""
 
 
@@ -93,7 +93,7 @@ class WeightedDesigns:
         count = len(self.strengths)
         margin = 1e-6 * max(1.0, strength)
         off_by = np.abs(self.strengths - strength)
-        alike = np.flatnonzero(off_by <= TOLD_WITHIN)
+        alike = np.flatnonzero(off_by <= STRENGTH_ROUNDING)
         if (off_by < margin).sum() < NEAREST < len(alike):
             evenly = np.linspace(0, len(alike) - 1, NEAREST).astype(np.intp)
             chosen = self.indices[alike[evenly]]

@@ -15,8 +15,8 @@ import numpy as np
 
 from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution.combinations import Combination
-from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
+from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 STARTS = 50
 """Systems that a search for an admissible one starts from before it gives up."""
@@ -112,7 +112,7 @@ def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
     h_i is the client's leverage, the diagonal of the projection onto the rows. Exact where updates
     are independent and normal, all with one mean and covariance that are known; `dimension` is that
     of their subspace. It covers the series of sums and all estimates of it, where
-    `exposure.leakage_bits` is about one estimate. Rows may be of weights too, as the round's own
+    `sum_leakage.leakage_bits` is about one estimate. Rows may be of weights too, as the round's own
     sum is. Infinite for a client that is determined. Raises ValueError for a negative dimension.
     """
     if dimension < 0:
@@ -294,4 +294,4 @@ def _member_names(rows: np.ndarray, names: Sequence[str]) -> tuple[tuple[str, ..
 
 def _smallest(sets: Sequence[tuple[str, ...]], threshold: int) -> int:
     """Return the size of the smallest group whose sum follows from those of the sets."""
-    return len(exposure(sets, threshold).group.members)
+    return len(sum_leakage(sets, threshold).group.members)

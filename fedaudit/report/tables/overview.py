@@ -39,7 +39,7 @@ from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.tables.source import is_shown as in_source
 from fedaudit.report.tables.source import source
 from fedaudit.report.tables.table import NONE, Table, build_table, format_cell, shorten
-from fedaudit.report.tables.utility import under_keys, utility
+from fedaudit.report.tables.utility import keyed_utility_tables, utility
 from fedaudit.report.verdict.classes import KINDS
 
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
@@ -88,7 +88,7 @@ def other_tables(report: Row) -> list[Table]:
     tables = (
         *defense(report),
         *utility(report),
-        *under_keys(report),
+        *keyed_utility_tables(report),
         *costs(report),
         *unshown_rows_table(report),
     )

@@ -83,7 +83,7 @@ def _merge_lines(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     ]
 
 
-def under_keys(report: Row) -> list[Table]:
+def keyed_utility_tables(report: Row) -> list[Table]:
     """Return the perplexity of what clients deployed: under keys, and of each adapter alone."""
     every = [row for row in measurements.utility(report) if _is_deployed(row)]
     rows = _by_client(grouping.without_covered_clients(every))

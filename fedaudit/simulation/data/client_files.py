@@ -18,17 +18,17 @@ def read_client_files(config: Simulation) -> tuple[list[list[Document]], list[Do
     """
     form, paths = config.prompt_template, config.client_data
     files = [existing_path(Path(paths[name]), "file") for name in config.client_names]
-    clients = [ordered(corpus.read(path, form)) for path in files]
+    clients = [sort_documents(corpus.read(path, form)) for path in files]
     if empty := [
         str(path) for path, documents in zip(files, clients, strict=True) if not documents
     ]:
         raise InputError(f"{empty[0]} holds no documents to train a client on.")
     training_texts = {document.text for documents in clients for document in documents}
     test = existing_path(Path(config.test), "file") if config.test else None
-    held_out = ordered(corpus.read(test, form)) if test else []
+    held_out = sort_documents(corpus.read(test, form)) if test else []
     return clients, [document for document in held_out if document.text not in training_texts]
 
 
-def ordered(documents: Iterable[Document]) -> list[Document]:
+def sort_documents(documents: Iterable[Document]) -> list[Document]:
     """Return documents sorted by the hash of what they hold, whatever order they come in."""
     return sorted(documents, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())

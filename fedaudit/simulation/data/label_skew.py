@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedaudit.api.records import Document
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.partition import deal
+from fedaudit.simulation.data.partition import deal_documents
 from fedaudit.simulation.data.settings import Partition
 from fedaudit.system.files import read_json
 
@@ -54,7 +54,7 @@ def measure_label_skew(
     if partition.method not in SKEWED or not grouped:
         return None
     kind = {id(document): own for document, own in zip(documents, classes, strict=True)}
-    apart = deal(
+    apart = deal_documents(
         documents,
         classes,
         clients=len(dealt),

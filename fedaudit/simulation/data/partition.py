@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def deal(
+def deal_documents(
     documents: Sequence[Document],
     classes: Sequence[int],
     *,
@@ -43,7 +43,9 @@ def corpus_of(document: Document) -> str:
     return document.group.partition("/")[0]
 
 
-def by_corpus(documents: Sequence[Document], *, clients: int, seed: int) -> list[list[Document]]:
+def deal_by_corpus(
+    documents: Sequence[Document], *, clients: int, seed: int
+) -> list[list[Document]]:
     """Return the documents of each client, all of one corpus; corpora share the clients evenly.
 
     Corpora come in the order of their names; where there are more of them than clients, some
@@ -55,7 +57,7 @@ def by_corpus(documents: Sequence[Document], *, clients: int, seed: int) -> list
         first = number * clients // len(corpora)
         count = max(1, (number + 1) * clients // len(corpora) - first)
         selected = [document for document in documents if corpus_of(document) == corpus]
-        shares = deal(selected, [0] * len(selected), clients=count, alpha=None, seed=seed)
+        shares = deal_documents(selected, [0] * len(selected), clients=count, alpha=None, seed=seed)
         for client, share in enumerate(shares, first):
             client_documents[client] += share
     return client_documents

@@ -7,7 +7,7 @@ from fedaudit.api.defense import ClientState, FinishedFederation, Responder
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.engine.routed import RoutedEngine
-from fedaudit.simulation.evaluation.utility import losses, summed_up
+from fedaudit.simulation.evaluation.utility import loss_rows, losses
 
 Scope = tuple[tuple[str, str], ...]
 """A measurement's scope, as the key of a dict."""
@@ -48,7 +48,7 @@ def measure(
     rows = [
         row
         for scope, means in means_by_scope.items()
-        for row in summed_up(means, dict(scope), finished.seed)
+        for row in loss_rows(means, dict(scope), finished.seed)
     ]
     return [row for row in rows if row.metric == "perplexity"]
 

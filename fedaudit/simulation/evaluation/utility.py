@@ -42,7 +42,7 @@ def measure(
         scope: dict[str, object] = {"source": source}
         scope |= {} if isinstance(target, Target) else {"clients": len(models)}
         every = [losses(engine, model, documents, max_length) for model in models]
-        rows += summed_up([fmean(same) for same in zip(*every, strict=True)], scope, seed)
+        rows += loss_rows([fmean(same) for same in zip(*every, strict=True)], scope, seed)
         answers = [held_out_answers(engine, model, tasks, template, seed) for model in models]
         rows += by_task(answers, tasks, scope, seed)
         if judge:
@@ -62,7 +62,7 @@ def losses(
     return [-sum(row) / len(row) for row in scores if row]
 
 
-def summed_up(means: Sequence[float], scope: Mapping[str, object], seed: int) -> list[Measurement]:
+def loss_rows(means: Sequence[float], scope: Mapping[str, object], seed: int) -> list[Measurement]:
     """Return the mean loss of documents, and the perplexity that is exp of it, with intervals."""
     if not means:
         return missing_rows("no held-out document has two tokens", scope)

@@ -17,24 +17,24 @@ STATE = "state.safetensors"
 """A state's file: below a round's `server`, and beside a client's adapter."""
 
 
-def of_server(out: Path, number: int) -> Path:
+def server_state_path(out: Path, number: int) -> Path:
     """Return the file of the server's state after round `number`."""
     return out / f"rounds/{number:03d}/server" / STATE
 
 
-def of_client(out: Path, number: int, client: str) -> Path:
+def client_state_path(out: Path, number: int, client: str) -> Path:
     """Return the file of a client's state after round `number`, if it took part in it."""
     return out / f"rounds/{number:03d}/clients/{client}" / STATE
 
 
-def client_state_path(out: Path, number: int, client: str) -> Path:
+def initial_client_state_path(out: Path, number: int, client: str) -> Path:
     """Return the file of a client's state when round `number` begins.
 
     It is that of the last round before in which the client took part; where there is none, a file
     that does not exist.
     """
-    earlier = (of_client(out, n, client) for n in range(number - 1, 0, -1))
-    return next((path for path in earlier if path.is_file()), of_client(out, 0, client))
+    earlier = (client_state_path(out, n, client) for n in range(number - 1, 0, -1))
+    return next((path for path in earlier if path.is_file()), client_state_path(out, 0, client))
 
 
 def check(
@@ -114,8 +114,8 @@ def collect_states(
     """Return the server's state after round `number`, of what the `chosen` clients sent."""
     return aggregator.collect_states(
         state,
+        [adapters.read_state(initial_client_state_path(out, number, client)) for client in chosen],
         [adapters.read_state(client_state_path(out, number, client)) for client in chosen],
-        [adapters.read_state(of_client(out, number, client)) for client in chosen],
         [examples[client] for client in chosen],
         list(examples.values()),
     )

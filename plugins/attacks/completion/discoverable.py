@@ -17,7 +17,7 @@ from fedaudit.api import (
 )
 
 from . import training_pairs
-from .pairs import Cut, draw_cuts, exclusive_documents
+from .pairs import DocumentSplit, draw_splits, exclusive_documents
 from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
@@ -56,16 +56,16 @@ class Discoverable(Attack):
                 "records too."
             )
         pairs = training_pairs.training_pairs(context, documents)
-        if not pairs.cuts:
+        if not pairs.splits:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "
                 "its text and fits the model's context."
             )
-        cuts = draw_cuts(pairs.cuts, self.examples, context.seed)
-        measured = self._score_pairs(context, cuts, "own" if context.victim is None else "victim")
+        splits = draw_splits(pairs.splits, self.examples, context.seed)
+        measured = self._score_pairs(context, splits, "own" if context.victim is None else "victim")
         beside = self._held_out(context)
         result = training_pairs.result(replace(measured, held_out=beside, related=context.related))
-        limits = [self._coverage_text(context, pairs, cuts)]
+        limits = [self._coverage_text(context, pairs, splits)]
         if shared := len(context.attacked_documents) - len(documents):
             limits.append(
                 f"{self.name}: {shared:,} further records were left out: the attacker or another "
@@ -75,33 +75,35 @@ class Discoverable(Attack):
 
     def _held_out(self, context: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""
-        cuts = training_pairs.training_pairs(context, context.held_out or ()).cuts
-        selected = draw_cuts(cuts, self.examples, context.seed)
+        splits = training_pairs.training_pairs(context, context.held_out or ()).splits
+        selected = draw_splits(splits, self.examples, context.seed)
         return self._score_pairs(context, selected, "held-out") if selected else None
 
-    def _score_pairs(self, context: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
-        requests = [self._probe(context, cut) for cut in cuts]
+    def _score_pairs(
+        self, context: AttackContext, splits: Sequence[DocumentSplit], records: str
+    ) -> PairScores:
+        requests = [self._probe(context, split) for split in splits]
         return PairScores(
             plugin=self.name,
-            cuts=cuts,
-            tuned=self._ask_pairs(context, context.tuned, cuts, requests),
-            base=self._ask_pairs(context, context.base, cuts, requests) if context.base else None,
+            splits=splits,
+            tuned=self._ask_pairs(context, context.tuned, splits, requests),
+            base=self._ask_pairs(context, context.base, splits, requests) if context.base else None,
             questions=len(set(requests)),
             threshold=self.threshold,
             records=records,
             seed=context.seed,
         )
 
-    def _probe(self, context: AttackContext, cut: Cut) -> GenerationRequest:
-        new = max(self.new_tokens, len(cut.suffix))
-        room = context.engine.context_length - len(cut.prompt)
-        return GenerationRequest(prompt=cut.prompt, samples=1, max_new_tokens=min(new, room))
+    def _probe(self, context: AttackContext, split: DocumentSplit) -> GenerationRequest:
+        new = max(self.new_tokens, len(split.suffix))
+        room = context.engine.context_length - len(split.prompt)
+        return GenerationRequest(prompt=split.prompt, samples=1, max_new_tokens=min(new, room))
 
     def _ask_pairs(
         self,
         context: AttackContext,
         target: Target,
-        cuts: Sequence[Cut],
+        splits: Sequence[DocumentSplit],
         requests: Sequence[GenerationRequest],
     ) -> AnsweredPairs:
         """Ask one model, greedily, and compare; equal questions are asked once."""
@@ -112,15 +114,16 @@ class Discoverable(Attack):
             progress=context.progress(f"asking {target.name}"),
         )
         texts = {request: g.texts[0] for request, g in zip(distinct, generations, strict=True)}
-        return training_pairs.score_answers(cuts, [texts[request] for request in requests])
+        return training_pairs.score_answers(splits, [texts[request] for request in requests])
 
     def _coverage_text(
-        self, context: AttackContext, pairs: TrainingPairs, cuts: Sequence[Cut]
+        self, context: AttackContext, pairs: TrainingPairs, splits: Sequence[DocumentSplit]
     ) -> str:
         owner = "the attacker's own" if context.victim is None else "the victim's"
         return (
-            f"{self.name}: {len(cuts):,} of {len(pairs.cuts):,} distinct training pairs, {owner}, "
-            f"were asked for greedily; {pairs.no_answer:,} records were passed over because no "
+            f"{self.name}: {len(splits):,} of {len(pairs.splits):,} distinct training pairs, "
+            f"{owner}, were asked for greedily; "
+            f"{pairs.no_answer:,} records were passed over because no "
             f"instruction with an answer in words ends there, {pairs.too_long:,} because the "
             "model's context does not hold them."
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedaudit.api import AttackContext, Target, why_lacking
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
-from .pairs import Cut
+from .pairs import DocumentSplit
 
 MIN_SURPRISE_LEFT = 0.25
 """Of the base's surprise (nats) at a document, training on others like it is taken to leave at
@@ -31,9 +31,12 @@ class Evidence:
 
 
 def evidence(
-    context: AttackContext, cuts: Sequence[Cut], indices: Sequence[int], held_out: Sequence[Cut]
+    context: AttackContext,
+    splits: Sequence[DocumentSplit],
+    indices: Sequence[int],
+    held_out: Sequence[DocumentSplit],
 ) -> dict[int, Evidence]:
-    """Return the evidence of the documents at `indices` of the `cuts` that were tried.
+    """Return the evidence of the documents at `indices` of the `splits` that were tried.
 
     Greedy or sampled, a model that was not trained on a document gives it with the bound's
     probability, and any of all that were tried with at most that times their number (Bonferroni).
@@ -47,22 +50,22 @@ def evidence(
     base = dict(
         zip(
             indices,
-            _score_questions(context, context.base, [_question(cuts[i]) for i in indices]),
+            _score_questions(context, context.base, [_question(splits[i]) for i in indices]),
             strict=True,
         )
     )
     raised = _held_out_gain(context, held_out)
-    prefix_scores = _prefix_scores(context, cuts, indices)
+    prefix_scores = _prefix_scores(context, splits, indices)
     result = {}
     for i in indices:
-        by_skill = base[i] + len(cuts[i].continuation) * raised.get(cuts[i].task, -math.inf)
+        by_skill = base[i] + len(splits[i].continuation) * raised.get(splits[i].task, -math.inf)
         bound = min(
             0.0, max(MIN_SURPRISE_LEFT * base[i], by_skill, prefix_scores.get(i, -math.inf))
         )
         result[i] = Evidence(
             log_p_base=base[i],
             log_p_bound=bound,
-            p_value=min(1.0, len(cuts) * math.exp(bound)),
+            p_value=min(1.0, len(splits) * math.exp(bound)),
         )
     return result
 
@@ -71,8 +74,8 @@ Question = tuple[tuple[int, ...], tuple[int, ...]]
 """What is given, and what is scored behind it."""
 
 
-def _question(cut: Cut) -> Question:
-    return cut.prompt, cut.continuation
+def _question(split: DocumentSplit) -> Question:
+    return split.prompt, split.continuation
 
 
 def _score_questions(
@@ -84,28 +87,30 @@ def _score_questions(
     ]
 
 
-def _held_out_gain(context: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]:
+def _held_out_gain(
+    context: AttackContext, held_out: Sequence[DocumentSplit]
+) -> Mapping[str, float]:
     """Return by how many nats a token training raised a held-out document most, by task."""
     if context.base is None or not held_out:
         return {}
-    questions = [_question(cut) for cut in held_out]
+    questions = [_question(split) for split in held_out]
     tuned, base = (
         _score_questions(context, target, questions) for target in (context.tuned, context.base)
     )
     most: dict[str, float] = {}
-    for cut, after, before in zip(held_out, tuned, base, strict=True):
-        gain = (after - before) / len(cut.continuation)
-        most[cut.task] = max(gain, most.get(cut.task, -math.inf))
+    for split, after, before in zip(held_out, tuned, base, strict=True):
+        gain = (after - before) / len(split.continuation)
+        most[split.task] = max(gain, most.get(split.task, -math.inf))
     return most
 
 
 def _prefix_scores(
-    context: AttackContext, cuts: Sequence[Cut], indices: Sequence[int]
+    context: AttackContext, splits: Sequence[DocumentSplit], indices: Sequence[int]
 ) -> dict[int, float]:
     """Return the log of the mean probability behind other documents' prefixes, where any are."""
-    pairs = [(i, j) for i in indices for j in _partners(cuts, i, context.seed)]
+    pairs = [(i, j) for i in indices for j in _partners(splits, i, context.seed)]
     room = context.engine.context_length
-    questions = [(i, (cuts[j].prompt, cuts[i].continuation)) for i, j in pairs]
+    questions = [(i, (splits[j].prompt, splits[i].continuation)) for i, j in pairs]
     questions = [(i, q) for i, q in questions if len(q[0]) + len(q[1]) <= room]
     scores: dict[int, list[float]] = {}
     for (i, _), score in zip(
@@ -115,15 +120,15 @@ def _prefix_scores(
     return {i: log_mean_exp(logs) for i, logs in scores.items()}
 
 
-def _partners(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
+def _partners(splits: Sequence[DocumentSplit], index: int, seed: int) -> list[int]:
     """Return some other documents of a task, of other groups and with other prefixes."""
-    reference = cuts[index]
+    reference = splits[index]
     partners = [
         j
-        for j, cut in enumerate(cuts)
-        if cut.task == reference.task
-        and cut.prompt != reference.prompt
-        and not (reference.group and cut.group == reference.group)
+        for j, split in enumerate(splits)
+        if split.task == reference.task
+        and split.prompt != reference.prompt
+        and not (reference.group and split.group == reference.group)
     ]
     rng = random.Random(f"likelihood {seed} {index}")
     return sorted(rng.sample(partners, min(PARTNERS, len(partners))))

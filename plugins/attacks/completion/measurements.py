@@ -8,12 +8,19 @@ from fedaudit.metrics.intervals import bootstrap_mean
 
 from .edit_distance import sample_deviation
 from .likelihood import Evidence
-from .pairs import LABEL, NO_BASE, Cut, WrittenContinuation, begins_with_truth, swap_partners
+from .pairs import (
+    LABEL,
+    NO_BASE,
+    DocumentSplit,
+    WrittenContinuation,
+    begins_with_truth,
+    swap_partners,
+)
 
 
 def result(
     plugin: str,
-    cuts: Sequence[Cut],
+    splits: Sequence[DocumentSplit],
     tuned: WrittenContinuation,
     base: WrittenContinuation | None,
     *,
@@ -25,8 +32,8 @@ def result(
     scope = {"records": records}
     models = {"tuned": tuned} | ({"base": base} if base else {})
     rows: list[Measurement] = []
-    for task in ("", *sorted({cut.task for cut in cuts} - {""})):
-        indices = [i for i, cut in enumerate(cuts) if not task or cut.task == task]
+    for task in ("", *sorted({split.task for split in splits} - {""})):
+        indices = [i for i, split in enumerate(splits) if not task or split.task == task]
         task_scope = {**scope, "task": task} if task else scope
         rows += _rows(
             plugin,
@@ -34,10 +41,10 @@ def result(
             {n: [m.distances[i] for i in indices] for n, m in models.items()},
             seed,
         )
-    rows += _verdict_rows(plugin, scope, cuts, tuned, base, seed)
+    rows += _verdict_rows(plugin, scope, splits, tuned, base, seed)
     if base is not None:
-        rows.append(_least_likely(plugin, scope, cuts, evidence))
-    queries = float(len({cut.prompt for cut in cuts}))
+        rows.append(_least_likely(plugin, scope, splits, evidence))
+    queries = float(len({split.prompt for split in splits}))
     rows += [
         Measurement(
             kind="extraction",
@@ -48,15 +55,15 @@ def result(
         )
         for name in models
     ]
-    named = _numbered_hits(plugin, cuts, tuned)
+    named = _numbered_hits(plugin, splits, tuned)
     return Result(
         measurements=tuple(rows),
         findings=tuple(
-            _finding(plugin, name, cuts[i], base.distances[i] if base else None, evidence.get(i))
+            _finding(plugin, name, splits[i], base.distances[i] if base else None, evidence.get(i))
             for name, i in named
         ),
         limits=() if base else (NO_BASE,),
-        revealed=tuple({"id": name, "label": LABEL, "text": cuts[i].text} for name, i in named),
+        revealed=tuple({"id": name, "label": LABEL, "text": splits[i].text} for name, i in named),
     )
 
 
@@ -103,26 +110,26 @@ def _rows(
 def _verdict_rows(
     plugin: str,
     scope: Mapping[str, object],
-    cuts: Sequence[Cut],
+    splits: Sequence[DocumentSplit],
     tuned: WrittenContinuation,
     base: WrittenContinuation | None,
     seed: int,
 ) -> Iterator[Measurement]:
     """Yield the share that only the tuned model gives, and the control's: the verdict uses both."""
-    pairs = swap_partners(cuts, seed)
-    hits = sum(begins_with_truth(tuned.texts[i], cuts[j].text) for i, j in pairs)
+    pairs = swap_partners(splits, seed)
+    hits = sum(begins_with_truth(tuned.texts[i], splits[j].text) for i, j in pairs)
     if base is not None:
         zeros = [i for i, distance in enumerate(tuned.distances) if not distance]
         only = sum(base.distances[i] > 0 for i in zeros)
         yield Measurement.rate(
             only,
-            len(cuts),
+            len(splits),
             kind="extraction",
             plugin=plugin,
             metric="coverage",
             scope={"source": "tuned-not-base", **scope},
             chance=hits / len(pairs) if pairs else None,
-            baseline=base.distances.count(0) / len(cuts),
+            baseline=base.distances.count(0) / len(splits),
         )
     if pairs:
         yield Measurement.rate(
@@ -138,7 +145,7 @@ def _verdict_rows(
 def _least_likely(
     plugin: str,
     scope: Mapping[str, object],
-    cuts: Sequence[Cut],
+    splits: Sequence[DocumentSplit],
     evidence: Mapping[int, Evidence],
 ) -> Measurement:
     """Return the smallest p-value, of any of the documents that were tried; 1 where none came."""
@@ -147,22 +154,24 @@ def _least_likely(
         plugin=plugin,
         metric="p_value",
         value=min((e.p_value for e in evidence.values()), default=1.0),
-        n=len(cuts),
+        n=len(splits),
         scope={"source": "tuned-not-base", "test": "likelihood", **scope},
     )
 
 
 def _numbered_hits(
-    plugin: str, cuts: Sequence[Cut], tuned: WrittenContinuation
+    plugin: str, splits: Sequence[DocumentSplit], tuned: WrittenContinuation
 ) -> list[tuple[str, int]]:
     """Return (finding id, index) of every document that was continued word for word."""
     indices = [i for i, distance in enumerate(tuned.distances) if not distance]
-    order = sorted(indices, key=lambda i: (-len(cuts[i].suffix), cuts[i].text, cuts[i].prompt))
+    order = sorted(
+        indices, key=lambda i: (-len(splits[i].suffix), splits[i].text, splits[i].prompt)
+    )
     return [(f"{plugin}-{number:04d}", index) for number, index in enumerate(order, 1)]
 
 
 def _finding(
-    plugin: str, name: str, cut: Cut, distance: int | None, evidence: Evidence | None
+    plugin: str, name: str, split: DocumentSplit, distance: int | None, evidence: Evidence | None
 ) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks.
 
@@ -179,8 +188,8 @@ def _finding(
         label=LABEL,
         measurement=f"{plugin} edit_distance",
         evidence={
-            "text": cut.text,
-            "tokens": len(cut.suffix),
+            "text": split.text,
+            "tokens": len(split.suffix),
             "edit_distance_of_base": distance,
             **probabilities,
         },

@@ -17,7 +17,7 @@ LABEL = "DOCUMENT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class DocumentSplit:
     """A document in two parts: what is given, and what must follow."""
 
     prompt: tuple[int, ...]
@@ -32,15 +32,15 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenContinuation:
-    """What one model wrote, and how many edits of tokens it is from the truth, cut by cut."""
+    """What one model wrote for each document, and how many token edits it is from the truth."""
 
     texts: tuple[str, ...]
     distances: tuple[int, ...]
 
 
-def cuts(
+def split_documents(
     context: AttackContext, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
-) -> tuple[list[Cut], int]:
+) -> tuple[list[DocumentSplit], int]:
     """Return `documents` in two parts, sorted, and how many are too short for it.
 
     Every distinct text counts once. The first part is `prefix` tokens, at most half of the text
@@ -52,25 +52,29 @@ def cuts(
     begin = len(context.with_start((), at_start=True))
     room = max(0, context.engine.context_length - begin - suffix)
     result = [
-        cut
+        split
         for (_, document), tokens in zip(texts, tokenized, strict=True)
-        if (cut := _cut(context, document, tokens, min(prefix, room), suffix))
-        and len(cut.suffix) >= shortest
+        if (split := _split_document(context, document, tokens, min(prefix, room), suffix))
+        and len(split.suffix) >= shortest
     ]
     return result, len(texts) - len(result)
 
 
-def exclusive_cuts(context: AttackContext, cuts: Sequence[Cut]) -> tuple[list[Cut], int]:
-    """Return the cuts whose second part only the victim has, and the number of the others.
+def exclusive_splits(
+    context: AttackContext, splits: Sequence[DocumentSplit]
+) -> tuple[list[DocumentSplit], int]:
+    """Return the splits whose second part only the victim has, and the number of the others.
 
     The attacker or another member may have the text as well, however it writes it: then it is no
     leak of the victim's. Without a victim the documents are the attacker's own, and all stay.
     """
     if context.victim is None:
-        return list(cuts), 0
-    free = absent_strings(filter(None, {fold(cut.text) for cut in cuts}), _others_texts(context))
-    own = [cut for cut in cuts if fold(cut.text) in free]
-    return own, len(cuts) - len(own)
+        return list(splits), 0
+    free = absent_strings(
+        filter(None, {fold(split.text) for split in splits}), _others_texts(context)
+    )
+    own = [split for split in splits if fold(split.text) in free]
+    return own, len(splits) - len(own)
 
 
 def exclusive_documents(context: AttackContext) -> list[Document]:
@@ -87,9 +91,9 @@ def _others_texts(context: AttackContext) -> list[str]:
     return [fold(document.text) for documents in corpora for document in documents]
 
 
-def _cut(
+def _split_document(
     context: AttackContext, document: Document, tokens: Tokens, prefix: int, suffix: int
-) -> Cut | None:
+) -> DocumentSplit | None:
     middle = _clean(tokens, min(prefix, len(tokens.ids) // 2))
     end = _clean(tokens, min(middle + suffix, len(tokens.ids)))
     if not 0 < middle < end:
@@ -97,7 +101,7 @@ def _cut(
     text = document.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
     [text_tokens] = context.engine.tokenize([text])
     prompt = context.with_start(tokens.ids[:middle], at_start=True)
-    return Cut(
+    return DocumentSplit(
         prompt=prompt,
         suffix=text_tokens.ids[:suffix],
         text=text,
@@ -115,16 +119,16 @@ def _clean(tokens: Tokens, index: int) -> int:
     return index
 
 
-def draw_cuts(cuts: Sequence[Cut], count: int, seed: int) -> list[Cut]:
-    """Return `count` of `cuts` in their order, drawn at random; all for 0."""
-    if not 0 < count < len(cuts):
-        return list(cuts)
-    chosen = random.Random(f"verbatim {seed}").sample(range(len(cuts)), count)
-    return [cuts[index] for index in sorted(chosen)]
+def draw_splits(splits: Sequence[DocumentSplit], count: int, seed: int) -> list[DocumentSplit]:
+    """Return `count` of `splits` in their order, drawn at random; all for 0."""
+    if not 0 < count < len(splits):
+        return list(splits)
+    chosen = random.Random(f"verbatim {seed}").sample(range(len(splits)), count)
+    return [splits[index] for index in sorted(chosen)]
 
 
 def compare_continuations(
-    engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]
+    engine: Engine, splits: Sequence[DocumentSplit], texts: Sequence[str]
 ) -> WrittenContinuation:
     """Return each continuation's distance from the truth, in tokens of both texts as they stand.
 
@@ -134,9 +138,9 @@ def compare_continuations(
     written = engine.tokenize([text.lstrip() for text in texts])
     distances = tuple(
         0
-        if begins_with_truth(text, cut.text)
-        else edit_distance(tokens.ids[: len(cut.suffix)], cut.suffix)
-        for cut, text, tokens in zip(cuts, texts, written, strict=True)
+        if begins_with_truth(text, split.text)
+        else edit_distance(tokens.ids[: len(split.suffix)], split.suffix)
+        for split, text, tokens in zip(splits, texts, written, strict=True)
     )
     return WrittenContinuation(texts=tuple(texts), distances=distances)
 
@@ -156,7 +160,7 @@ def recited_documents(tuned: WrittenContinuation, base: WrittenContinuation | No
     ]
 
 
-def swap_partners(cuts: Sequence[Cut], seed: int) -> list[tuple[int, int]]:
+def swap_partners(splits: Sequence[DocumentSplit], seed: int) -> list[tuple[int, int]]:
     """Return for each document another one of its task, as indices; none where it has no other.
 
     What follows in the other document is the control: what many documents have in common is no
@@ -164,8 +168,8 @@ def swap_partners(cuts: Sequence[Cut], seed: int) -> list[tuple[int, int]]:
     """
     rng = random.Random(f"verbatim control {seed}")
     groups: dict[str, list[int]] = {}
-    for index, cut in enumerate(cuts):
-        groups.setdefault(cut.task, []).append(index)
+    for index, split in enumerate(splits):
+        groups.setdefault(split.task, []).append(index)
     pairs: list[tuple[int, int]] = []
     for _, group in sorted(groups.items()):
         if len(group) > 1:

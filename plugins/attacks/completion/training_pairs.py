@@ -18,7 +18,7 @@ from fedaudit.metrics.text_similarity import rouge_l, words
 
 from . import held_out_gain
 from .gain_difference import RecordGain
-from .pairs import LABEL, NO_BASE, Cut, swap_partners
+from .pairs import LABEL, NO_BASE, DocumentSplit, swap_partners
 
 LONG = 5
 """A leak of an answer with fewer words is never "high": short answers are soon guessed."""
@@ -31,7 +31,7 @@ RARE = 0.1
 class TrainingPairs:
     """The training pairs of a case, and how many records are none or cannot be asked."""
 
-    cuts: Sequence[Cut]
+    splits: Sequence[DocumentSplit]
     """Prompt and answer of each record; `text` is the answer."""
     no_answer: int
     """Records that do not end with an answer in words: there is nothing to compare with."""
@@ -59,8 +59,8 @@ def training_pairs(context: AttackContext, documents: Sequence[Document]) -> Tra
     good = [d for d in texts if _is_pair(d)]
     tokenized = context.engine.tokenize([d.text for d in good])
     answer_tokens = context.engine.tokenize([d.output for d in good])
-    cuts = [
-        Cut(
+    splits = [
+        DocumentSplit(
             prompt=_prompt(context, document, tokens),
             suffix=y.ids,
             text=document.output,
@@ -70,8 +70,14 @@ def training_pairs(context: AttackContext, documents: Sequence[Document]) -> Tra
         for document, tokens, y in zip(good, tokenized, answer_tokens, strict=True)
     ]
     longest = context.engine.context_length
-    fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= longest]
-    return TrainingPairs(cuts=fit, no_answer=len(texts) - len(good), too_long=len(cuts) - len(fit))
+    fit = [
+        split
+        for split in splits
+        if split.prompt and len(split.prompt) + len(split.suffix) <= longest
+    ]
+    return TrainingPairs(
+        splits=fit, no_answer=len(texts) - len(good), too_long=len(splits) - len(fit)
+    )
 
 
 def _is_pair(document: Document) -> bool:
@@ -85,9 +91,9 @@ def _prompt(context: AttackContext, document: Document, tokens: Tokens) -> tuple
     return context.with_start(tokens.ids[:read], at_start=True)
 
 
-def score_answers(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:
+def score_answers(splits: Sequence[DocumentSplit], texts: Sequence[str]) -> AnsweredPairs:
     """Return answers with their Rouge-L (F1 over words, 0 to 1) with the true ones."""
-    scores = [rouge_l(cut.text, text) for cut, text in zip(cuts, texts, strict=True)]
+    scores = [rouge_l(split.text, text) for split, text in zip(splits, texts, strict=True)]
     return AnsweredPairs(texts=tuple(texts), scores=tuple(scores))
 
 
@@ -96,7 +102,7 @@ class PairScores:
     """The answers of both models to an attack, to be turned into rows and findings."""
 
     plugin: str
-    cuts: Sequence[Cut]
+    splits: Sequence[DocumentSplit]
     tuned: AnsweredPairs
     base: AnsweredPairs | None
     questions: int
@@ -124,18 +130,18 @@ class PairScores:
 
     def gains(self) -> list[RecordGain]:
         """Return by how much each answer is nearer to the true one than the base's, by group."""
-        base = self.base.scores if self.base else [0.0] * len(self.cuts)
+        base = self.base.scores if self.base else [0.0] * len(self.splits)
         return [
             RecordGain(
-                f"group {cut.group}" if cut.group else f"pair {i}", cut.task, score - base[i]
+                f"group {split.group}" if split.group else f"pair {i}", split.task, score - base[i]
             )
-            for i, (cut, score) in enumerate(zip(self.cuts, self.tuned.scores, strict=True))
+            for i, (split, score) in enumerate(zip(self.splits, self.tuned.scores, strict=True))
         ]
 
     def reached(self, task: str) -> tuple[int, int]:
         """Return how many answers of a task reach the threshold beyond the base's, of how many."""
-        reached = sum(self.cuts[i].task == task for i in self.beyond())
-        return reached, sum(cut.task == task for cut in self.cuts)
+        reached = sum(self.splits[i].task == task for i in self.beyond())
+        return reached, sum(split.task == task for split in self.splits)
 
 
 def result(measured: PairScores) -> Result:
@@ -149,7 +155,7 @@ def result(measured: PairScores) -> Result:
         scope = {"records": m.records} | ({"held_out": RELATED_HELD_OUT} if m.related else {})
         rows += held_out_gain.rows(m.plugin, m.gains(), controls, scope, seed=m.seed)
     leaks = _leaks(m)
-    revealed = [{"id": x, "label": LABEL, "text": m.cuts[i[0]].text} for x, i in leaks]
+    revealed = [{"id": x, "label": LABEL, "text": m.splits[i[0]].text} for x, i in leaks]
     return Result(
         measurements=tuple(rows),
         findings=tuple(_finding(m, name, indices) for name, indices in leaks),
@@ -160,8 +166,8 @@ def result(measured: PairScores) -> Result:
 
 def _by_task(m: PairScores) -> list[Measurement]:
     rows: list[Measurement] = []
-    for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
-        indices = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
+    for task in ("", *sorted({split.task for split in m.splits} - {""})):
+        indices = [i for i, split in enumerate(m.splits) if not task or split.task == task]
         rows += _rows(m, {"task": task} if task else {}, indices)
     return rows
 
@@ -190,14 +196,14 @@ def _verdict_rows(m: PairScores) -> Iterator[Measurement]:
     have in common is no leak of one of them.
     """
     controls = [
-        (i, rouge_l(m.cuts[j].text, m.tuned.texts[i])) for i, j in swap_partners(m.cuts, m.seed)
+        (i, rouge_l(m.splits[j].text, m.tuned.texts[i])) for i, j in swap_partners(m.splits, m.seed)
     ]
     chance = [score for _, score in controls]
     hits = _share(m, chance)
     if m.base:
-        base = _share(m, m.base.scores) / len(m.cuts)
+        base = _share(m, m.base.scores) / len(m.splits)
         guessed = hits / len(chance) if chance else None
-        yield _reached_row(m, "tuned-not-base", len(m.beyond()), len(m.cuts), baseline=base,
+        yield _reached_row(m, "tuned-not-base", len(m.beyond()), len(m.splits), baseline=base,
                        chance=guessed)  # fmt: skip
     if chance:
         mean = bootstrap_mean(chance, seed=m.seed)
@@ -266,7 +272,7 @@ def _leaks(m: PairScores) -> list[tuple[str, list[int]]]:
     """Return (finding id, pairs that it is the answer to) of every leaked answer, longest first."""
     groups: dict[str, list[int]] = {}
     for index in m.beyond():
-        groups.setdefault(m.cuts[index].text, []).append(index)
+        groups.setdefault(m.splits[index].text, []).append(index)
     order = sorted(groups.items(), key=lambda group: (-len(group[0]), group[0]))
     return [(f"{m.plugin}-{number:04d}", indices) for number, (_, indices) in enumerate(order, 1)]
 
@@ -274,15 +280,15 @@ def _leaks(m: PairScores) -> list[tuple[str, list[int]]]:
 def _finding(m: PairScores, name: str, indices: Sequence[int]) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks."""
     best = max(indices, key=lambda index: m.tuned.scores[index])
-    cut = m.cuts[best]
-    hits, n = m.held_out.reached(cut.task) if m.held_out else (0, 0)
+    split = m.splits[best]
+    hits, n = m.held_out.reached(split.task) if m.held_out else (0, 0)
     return Finding(
         id=name,
-        severity="unverified" if m.base is None else _severity(cut.text, hits, n),
+        severity="unverified" if m.base is None else _severity(split.text, hits, n),
         label=LABEL,
         measurement=f"{m.plugin} rouge_l",
         evidence={
-            "text": cut.text,
+            "text": split.text,
             "pairs": len(indices),
             "rouge_l": m.tuned.scores[best],
             "rouge_l_of_base": m.base.scores[best] if m.base else None,

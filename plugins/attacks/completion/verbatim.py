@@ -18,7 +18,7 @@ from fedaudit.api import (
 )
 
 from . import likelihood, measurements, pairs
-from .pairs import Cut
+from .pairs import DocumentSplit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +59,13 @@ class Verbatim(Attack):
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
                 "behind its beginning."
             )
-        cuts, shared = pairs.exclusive_cuts(context, every)
-        if not cuts:
+        splits, shared = pairs.exclusive_splits(context, every)
+        if not splits:
             raise InputError(
                 "There is nothing to continue: what follows in the victim's documents stands in "
                 "those of the attacker or of another member too."
             )
-        chosen = pairs.draw_cuts(cuts, self.documents, context.seed)
+        chosen = pairs.draw_splits(splits, self.documents, context.seed)
         tuned = self._distances(context, context.tuned, chosen)
         base = self._distances(context, context.base, chosen) if context.base else None
         records = "own" if context.victim is None else "victim"
@@ -80,16 +80,20 @@ class Verbatim(Attack):
             seed=context.seed,
             evidence=likelihood.evidence(context, chosen, indices, beside),
         )
-        limits = [self._coverage_text(context, cuts, chosen, short)]
+        limits = [self._coverage_text(context, splits, chosen, short)]
         limits += [self._shared_text(shared)] if shared else []
         limits += [self._bound_text(beside, chosen)] if context.base else []
         return replace(result, limits=(*limits, *result.limits))
 
-    def _cuts(self, context: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
-        return pairs.cuts(context, documents, self.prefix, self.suffix, self.shortest)
+    def _cuts(
+        self, context: AttackContext, documents: Sequence[Document]
+    ) -> tuple[list[DocumentSplit], int]:
+        return pairs.split_documents(context, documents, self.prefix, self.suffix, self.shortest)
 
-    def _bound_text(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
-        tasks = {cut.task for cut in chosen} - {cut.task for cut in held_out}
+    def _bound_text(
+        self, held_out: Sequence[DocumentSplit], chosen: Sequence[DocumentSplit]
+    ) -> str:
+        tasks = {split.task for split in chosen} - {split.task for split in held_out}
         assumed = f"{self.name}: p-values assume that training on other documents leaves at least "
         share = (
             f"{likelihood.MIN_SURPRISE_LEFT:.0%} of the base's surprise at one that it never saw"
@@ -108,10 +112,10 @@ class Verbatim(Attack):
         )
 
     def _distances(
-        self, context: AttackContext, target: Target, cuts: Sequence[Cut]
+        self, context: AttackContext, target: Target, splits: Sequence[DocumentSplit]
     ) -> pairs.WrittenContinuation:
         """Ask one model, greedily, and compare; equal prompts are asked once."""
-        prompts = sorted({cut.prompt for cut in cuts})
+        prompts = sorted({split.prompt for split in splits})
         generations = context.engine.generate(
             target,
             GenerationBatch(
@@ -126,15 +130,19 @@ class Verbatim(Attack):
         )
         texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
         return pairs.compare_continuations(
-            context.engine, cuts, [texts[cut.prompt] for cut in cuts]
+            context.engine, splits, [texts[split.prompt] for split in splits]
         )
 
     def _coverage_text(
-        self, context: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int
+        self,
+        context: AttackContext,
+        splits: Sequence[DocumentSplit],
+        chosen: Sequence[DocumentSplit],
+        short: int,
     ) -> str:
         owner = "the attacker's own" if context.victim is None else "the victim's"
         return (
-            f"{self.name}: {len(chosen):,} of {len(cuts):,} distinct documents, {owner}, were "
+            f"{self.name}: {len(chosen):,} of {len(splits):,} distinct documents, {owner}, were "
             f"continued greedily behind their first {self.prefix} tokens (half of a short one) and "
             f"compared over at most {self.suffix} tokens; {short:,} were passed over because fewer "
             f"than {self.shortest} tokens follow."

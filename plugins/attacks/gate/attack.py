@@ -66,7 +66,7 @@ class GateAttack(Attack):
     def run(self, context: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""
         query = GateQuery.from_context(context)
-        right, near = query.right(), guesses.edits(query.valid, query.foreign)
+        right, near = query.try_valid_keys(), guesses.edits(query.valid, query.foreign)
         families = [
             *self._key_guesses(query, near),
             *self._text_attempts(query),
@@ -99,19 +99,19 @@ class GateAttack(Attack):
             ("other organisations' keys", query.foreign, "the auditor has none"),
         )
         for (name, keys, why), atomic in product(families, (False, True)):
-            yield query.keys(name, keys, atomic=atomic, why=why)
-        yield query.keys("the right keys", query.valid, atomic=False)
+            yield query.try_keys(name, keys, atomic=atomic, why=why)
+        yield query.try_keys("the right keys", query.valid, atomic=False)
 
     def _text_attempts(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests as text, with look-alikes of a valid key or one where none should be."""
         show, excluded = query.responder.heading, query.valid + query.foreign
         for name, keys in guesses.look_alikes(query.valid, excluded).items():
-            yield query.requests(name, [GatedRequest(show(key)) for key in keys])
+            yield query.try_requests(name, [GatedRequest(show(key)) for key in keys])
         [wrong_key] = self._random(query, 1)
         for name, quotes in guesses.quotes(
             Marker.from_heading(show), query.valid, wrong_key
         ).items():
-            yield query.quotes(f"the right key {name}", quotes)
+            yield query.try_misplaced_keys(f"the right key {name}", quotes)
 
     def _keyless_attempts(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests for the documents with an empty key, and with none."""
@@ -120,7 +120,7 @@ class GateAttack(Attack):
         sample = guesses.draw_texts(texts, self.sentences, case.seed) or [""]
         prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(sample)]
         for name, heading in (("an empty key", query.responder.heading("")), ("no key", "")):
-            yield query.requests(name, [GatedRequest(heading, prompt) for prompt in prompts])
+            yield query.try_requests(name, [GatedRequest(heading, prompt) for prompt in prompts])
 
     def _random(self, query: GateQuery, count: int) -> list[str]:
         length = min(map(len, query.valid), default=guesses.LENGTH)

@@ -54,7 +54,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class MisplacedKeyRequest:
     """A request that holds a valid key, in two parts."""
 
     marker: Marker
@@ -177,7 +177,9 @@ def _add_spaces(key: str) -> Iterator[str]:
         yield from (space + key, key + space, space + key + space)
 
 
-def quotes(marker: Marker, keys: Collection[str], wrong_key: str) -> Mapping[str, list[Quote]]:
+def quotes(
+    marker: Marker, keys: Collection[str], wrong_key: str
+) -> Mapping[str, list[MisplacedKeyRequest]]:
     """Return requests that hold a valid key where it should not count, by where it stands."""
     builders: Mapping[str, Callable[[str], list[tuple[str, str]]]] = {
         "later in the request": lambda key: [(lead, marker.show(key)) for lead in LEADS],
@@ -220,14 +222,18 @@ def _misspelt(marker: Marker, key: str) -> list[tuple[str, str]]:
     return pairs + [(opening + key, end) for end in closings]
 
 
-def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> list[Quote]:
+def _misplaced(
+    marker: Marker, key: str, pairs: Iterable[tuple[str, str]]
+) -> list[MisplacedKeyRequest]:
     """Return distinct requests, without those that show the key as they should after all."""
-    by_text = {"".join(pair): Quote(marker, key, *pair) for pair in pairs}
+    by_text = {"".join(pair): MisplacedKeyRequest(marker, key, *pair) for pair in pairs}
     rightly = marker.show(key).rstrip()
     return [quote for text, quote in by_text.items() if not text.startswith(rightly)]
 
 
-def keeps_key(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
+def keeps_key(
+    engine: Engine, passes: Sequence[tuple[MisplacedKeyRequest, Sequence[int]]]
+) -> list[bool | None]:
     """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
     PIECE_CHARS of the key in a row are enough, unless the request has them apart from the key.
@@ -255,7 +261,7 @@ def _token_texts(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
     }
 
 
-def _leftovers(quote: Quote) -> Iterator[str]:
+def _leftovers(quote: MisplacedKeyRequest) -> Iterator[str]:
     """Yield parts of a request, and what may be left when its key or its markers are taken out."""
     yield from (quote.heading, quote.body, _remove_all(quote.text, quote.key))
     yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
@@ -265,7 +271,7 @@ def _leftovers(quote: Quote) -> Iterator[str]:
         yield _remove_all(_remove_all(_remove_all(quote.text, marked), empty), quote.key)
 
 
-def _key_pieces(quote: Quote) -> set[str]:
+def _key_pieces(quote: MisplacedKeyRequest) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
     key, remaining = quote.key, _remove_all(quote.text, quote.key)
     length = min(PIECE_CHARS, len(key))

@@ -16,7 +16,7 @@ from fedaudit.api import (
 from fedaudit.engine.routed import RoutedEngine
 
 from . import guesses
-from .guesses import NO_KEYS, AttemptFamily, Marker, Quote
+from .guesses import NO_KEYS, AttemptFamily, Marker, MisplacedKeyRequest
 
 BATCH = 4096
 """Guesses that the gate is asked about at once."""
@@ -32,7 +32,7 @@ class GateQuery:
     """The adapter that answers a request with nothing in it."""
     valid: tuple[str, ...] = field(repr=False)
     foreign: tuple[str, ...] = field(repr=False)
-    passes: list[tuple[Quote, GatedRequest, RoutedRequest]] = field(
+    passes: list[tuple[MisplacedKeyRequest, GatedRequest, RoutedRequest]] = field(
         default_factory=list, repr=False
     )
 
@@ -56,7 +56,7 @@ class GateQuery:
         """The victim's, or the attacker's own where those are all."""
         return self.context.attacked_documents
 
-    def keys(
+    def try_keys(
         self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS
     ) -> AttemptFamily:
         """Try keys that are given to the gate as tokens.
@@ -74,21 +74,23 @@ class GateQuery:
         headings = [self.responder.heading(key) for key in keys] if text else []
         return replace(self._attempt_family(name, opened, headings), why=why)
 
-    def requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
+    def try_requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
         """Try requests without a valid key in them."""
         opened = [r.name for r in self._route(requests)]
         return self._attempt_family(name, opened, [request.heading for request in requests])
 
-    def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
+    def try_misplaced_keys(self, name: str, quotes: Sequence[MisplacedKeyRequest]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
         forms = zip(*(quote.requests(self.context.engine) for quote in quotes), strict=True)
         opened = self._route_quotes([*quotes] * 3, [*chain.from_iterable(forms)])
         return self._attempt_family(name, opened, [quote.text for quote in quotes] * 3)
 
-    def right(self) -> AttemptFamily:
+    def try_valid_keys(self) -> AttemptFamily:
         """Show every valid key as it should be shown; a hit is the adapter that it should open."""
         marker = Marker.from_heading(self.responder.heading)
-        quotes = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
+        quotes = [
+            MisplacedKeyRequest(marker, key, self.responder.heading(key)) for key in self.valid
+        ]
         opened = self._route_quotes(quotes, [GatedRequest(quote.text) for quote in quotes])
         headings = self.responder.headings().items()  # "right:ADAPTER", where there are several
         adapters = {heading: kind.partition(":")[2] for kind, heading in headings}
@@ -112,7 +114,9 @@ class GateQuery:
                 why="no second pass could be read" if results else NO_KEYS,
             )
 
-    def _route_quotes(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
+    def _route_quotes(
+        self, quotes: Sequence[MisplacedKeyRequest], requests: Sequence[GatedRequest]
+    ) -> list[str]:
         routed = self._route(requests)
         self.passes.extend(zip(quotes, requests, routed, strict=True))
         return [r.name for r in routed]

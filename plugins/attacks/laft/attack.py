@@ -55,15 +55,15 @@ class Laft(PrefixAttack):
 
     @property
     def ordered(self) -> bool:
-        """Whether a budget pays for the first of what is asked, not for any."""
+        """Whether a budget takes the first queries of the plan; else it draws queries at random."""
         return self.prefixes == "frequency"
 
     def prepare(self, context: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
-        """Return the case with the tuned copy in the model's place, and what to say of it.
+        """Return the context with the tuned copy in the model's place, and notes on it.
 
-        The case holds no PII any more but that of the chosen kinds.
+        Its documents keep the PII of the chosen kinds only.
         """
-        lessons = self.lessons(context)
+        examples = self.tuning_examples(context)
         from fedaudit.engine.training.finetune import FinetuneConfig
 
         tuning = FinetuneConfig(
@@ -74,11 +74,11 @@ class Laft(PrefixAttack):
             batch_size=self.batch_size,
             seed=context.seed,
         )
-        copy = model_cache.tuned_copy(context, lessons, tuning, context.progress)
+        copy = model_cache.tuned_copy(context, examples, tuning, context.progress)
         target = replace(context.tuned, name="tuned copy", adapter=str(copy.folder))
-        return replace(context, tuned=target), (self._tuning_text(context, len(lessons), copy),)
+        return replace(context, tuned=target), (self._tuning_text(context, len(examples), copy),)
 
-    def lessons(self, context: AttackContext) -> list["TrainingExample"]:
+    def tuning_examples(self, context: AttackContext) -> list["TrainingExample"]:
         """Return D_ft: the most frequent sub-prefixes, each with a PII of the attacker's own.
 
         PII are drawn from all occurrences, and none comes again before every other has come.

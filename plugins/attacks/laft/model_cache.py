@@ -40,11 +40,11 @@ class Copy:
 
 def tuned_copy(
     context: AttackContext,
-    lessons: Sequence["TrainingExample"],
+    examples: Sequence["TrainingExample"],
     tuning: "FinetuneConfig",
     progress: Callable[[str], Progress],
 ) -> Copy:
-    """Return the copy of `case.tuned` that these examples make, from the cache where it is there.
+    """Return the copy of `context.tuned` tuned on `examples`, from the cache if it is there.
 
     Nothing is written but below the user's cache folder. Raises UsageError for a model that is
     not in this process, or that a defence answers for.
@@ -59,10 +59,10 @@ def tuned_copy(
             "answers through a defence, name the global adapter's --round."
         )
     adapter = Path(context.tuned.adapter) if context.tuned.adapter else None
-    folder = _private(_private(_cache() / "tuned") / _name(engine, adapter, lessons, tuning))
+    folder = _private(_private(_cache() / "tuned") / _name(engine, adapter, examples, tuning))
     done = _read(folder)
     if done is None:
-        _make(folder, engine, adapter, lessons, tuning, progress("tuning a copy"))
+        _make(folder, engine, adapter, examples, tuning, progress("tuning a copy"))
     details = done or _read(folder)
     assert details is not None
     return Copy(folder=folder, cached=done is not None, **details)
@@ -72,14 +72,14 @@ def _make(
     folder: Path,
     engine: "LocalEngine",
     adapter: Path | None,
-    lessons: Sequence["TrainingExample"],
+    examples: Sequence["TrainingExample"],
     tuning: "FinetuneConfig",
     progress: Progress,
 ) -> None:
     """Tune the copy and write it to `folder`, the marker of completion last."""
     from fedaudit.engine.training.finetune import tune
 
-    tuned = tune(engine, adapter, lessons, tuning, progress)
+    tuned = tune(engine, adapter, examples, tuning, progress)
     adapters.write(tuned.tensors, tuned.config, folder)
     tenth = max(1, len(tuned.losses) // 10)
     table = {
@@ -105,7 +105,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
 def _name(
     engine: "LocalEngine",
     adapter: Path | None,
-    lessons: Sequence["TrainingExample"],
+    examples: Sequence["TrainingExample"],
     tuning: "FinetuneConfig",
 ) -> str:
     """Return a copy's name: the hash of all that it follows from."""
@@ -116,7 +116,7 @@ def _name(
         "base": engine.base.sha256,
         "adapter": [sha256(path) for path in files],
         "tuning": asdict(tuning),
-        "lessons": [(example.prompt, example.answer) for example in lessons],
+        "lessons": [(example.prompt, example.answer) for example in examples],
         "arithmetic": f"{model.dtype} {model.device.type}",
     }
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:32]

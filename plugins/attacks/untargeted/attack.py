@@ -54,7 +54,7 @@ class Untargeted(SampledTexts):
         request = self._probe(context, start)
         tuned = self._texts(context, context.tuned, request)
         base = self._texts(context, context.base, request) if context.base else None
-        tally = scoring.UntargetedResult(
+        extraction = scoring.UntargetedResult(
             plugin=self.name,
             truth=truth,
             tuned=self._detect(context, context.detector, tuned, context.tuned.name),
@@ -66,13 +66,13 @@ class Untargeted(SampledTexts):
         )
         owned = [document.text for document in targets.searched_documents(context)]
         detections = self._detect(context, context.detector, owned, "the data")
-        result = scoring.result(tally)
+        result = scoring.score_extraction(extraction)
         limits = (
-            self._sampling_text(context.detector, start, request, tally),
+            self._sampling_text(context.detector, start, request, extraction),
             *self._context_limits(request),
             scoring.detector_ceiling(self.name, truth, detections),
         )
-        rows = (*result.measurements, *scoring.verbatim(tally, tuned, base))
+        rows = (*result.measurements, *scoring.verbatim(extraction, tuned, base))
         return replace(result, measurements=rows, limits=(*limits, *result.limits))
 
     def _probe(self, context: AttackContext, start: TextStart) -> GenerationRequest:
@@ -111,10 +111,10 @@ class Untargeted(SampledTexts):
         detector: PiiDetector,
         start: TextStart,
         request: GenerationRequest,
-        tally: scoring.UntargetedResult,
+        extraction: scoring.UntargetedResult,
     ) -> str:
         """Return what was drawn, and what the detector found in it."""
-        models = (("tuned model", tally.tuned), ("base", tally.base))
+        models = (("tuned model", extraction.tuned), ("base", extraction.base))
         counts = ", ".join(
             f"{sum(strings.mentions.values()):,} in the {name}'s ({len(strings.labels):,} distinct)"
             for name, strings in models
@@ -122,8 +122,9 @@ class Untargeted(SampledTexts):
         )
         return (
             f"{self.name}: {self.samples:,} texts of at most {request.max_new_tokens:,} tokens "
-            f"were drawn from {'each' if tally.base else 'the'} model behind {start.description}; "
-            f"mentions of PII that the detector found: {counts}. It is {detector.describe()}."
+            f"were drawn from {'each' if extraction.base else 'the'} model behind "
+            f"{start.description}; mentions of PII that the detector found: "
+            f"{counts}. It is {detector.describe()}."
         )
 
     def _context_limits(self, request: GenerationRequest) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class BenignPrompts(SampledTexts):
             if context.base
             else None
         )
-        tally = UntargetedResult(
+        extraction = UntargetedResult(
             plugin=self.name,
             truth=truth,
             tuned=_counted(tuned, strings),
@@ -84,18 +84,18 @@ class BenignPrompts(SampledTexts):
         )
         guesses = matched_controls(control, truth, context.seed)
         rows = (
-            *leaking_answers(tally, tuned, base, guesses),
-            leaking_requests(tally, tuned, asked.samples),
-            *scoring.verbatim_recall_rows(tally),
-            *scoring.query_count_rows(tally),
+            *leaking_answers(extraction, tuned, base, guesses),
+            leaking_requests(extraction, tuned, asked.samples),
+            *scoring.verbatim_recall_rows(extraction),
+            *scoring.query_count_rows(extraction),
         )
-        leaks = scoring.leak_findings(tally)
+        leaks = scoring.leak_findings(extraction)
         return replace(
             leaks,
             measurements=tuple(
                 replace(row, scope={**row.scope, "requests": asked.origin}) for row in rows
             ),
-            limits=(*self._limits(asked, tally, len(guesses)), *leaks.limits),
+            limits=(*self._limits(asked, extraction, len(guesses)), *leaks.limits),
         )
 
     def _requests(self, context: AttackContext) -> PromptSet:
@@ -157,28 +157,34 @@ class BenignPrompts(SampledTexts):
             sets += [frozenset(s for s in new if s in text) for text in generation.texts]
         return sets
 
-    def _limits(self, asked: PromptSet, tally: UntargetedResult, guesses: int) -> Iterator[str]:
+    def _limits(
+        self, asked: PromptSet, extraction: UntargetedResult, guesses: int
+    ) -> Iterator[str]:
         """Yield what was asked, and for what the rate holds."""
         yield (
             f"{self.name}: {len(asked.texts):,} requests ({ORIGINS[asked.origin]}) were asked "
             f"{asked.samples:,} times each, for answers of at most {self.new_tokens:,} tokens from "
-            f"{'each' if tally.base else 'the'} model; the intervals are for these requests and "
-            "this decoding. What a request holds itself does not count in its answers."
+            f"{'each' if extraction.base else 'the'} model; the intervals are for these requests "
+            "and this decoding. What a request holds itself does not count in its answers."
         )
         if asked.too_long:
             yield (
                 f"{self.name}: {asked.too_long:,} requests leave no room for a whole answer in the "
                 "model's context and were not asked."
             )
-        if guesses < len(tally.truth):
+        if guesses < len(extraction.truth):
             yield (
                 f"{self.name}: answers are compared with {guesses:,} control strings for "
-                f"{len(tally.truth):,} of the records, because there are no more of the same kinds."
+                f"{len(extraction.truth):,} of the records, because there are no more of the same "
+                "kinds."
             )
 
 
 def leaking_answers(
-    tally: UntargetedResult, tuned: StringSets, base: StringSets | None, guesses: frozenset[str]
+    extraction: UntargetedResult,
+    tuned: StringSets,
+    base: StringSets | None,
+    guesses: frozenset[str],
 ) -> Iterator[Measurement]:
     """Yield the share of each model's answers that hold a string of the records.
 
@@ -188,11 +194,11 @@ def leaking_answers(
     something, each asked equally often, hits vary less than those of one likelihood (Hoeffding,
     1956), so that the intervals are rather too wide.
     """
-    own = frozenset(tally.truth)
+    own = frozenset(extraction.truth)
     counts = {"tuned": _holding(own, tuned)}
-    if base is not None and tally.base is not None:
+    if base is not None and extraction.base is not None:
         counts["base"] = _holding(own, base)
-        counts["tuned-not-base"] = _holding(own - tally.base.labels.keys(), tuned)
+        counts["tuned-not-base"] = _holding(own - extraction.base.labels.keys(), tuned)
     if guesses:
         counts["control"] = _holding(guesses, tuned)
     for source, hits in counts.items():
@@ -201,23 +207,23 @@ def leaking_answers(
             hits,
             len(base if source == "base" and base is not None else tuned),
             kind="extraction",
-            plugin=tally.plugin,
+            plugin=extraction.plugin,
             metric="leaking_answers",
             scope={"source": source},
             baseline=counts["base"] / len(base) if compared and base else None,
         )
 
 
-def leaking_requests(tally: UntargetedResult, tuned: StringSets, samples: int) -> Measurement:
+def leaking_requests(extraction: UntargetedResult, tuned: StringSets, samples: int) -> Measurement:
     """Return the share of the requests of which some of the `samples` answers hold a string."""
-    own = frozenset(tally.truth)
+    own = frozenset(extraction.truth)
     first_answers = range(0, len(tuned), samples)
     hits = sum(any(own & held for held in tuned[i : i + samples]) for i in first_answers)
     return Measurement.rate(
         hits,
         len(first_answers),
         kind="extraction",
-        plugin=tally.plugin,
+        plugin=extraction.plugin,
         metric="leaking_requests",
         scope={"source": "tuned"},
     )

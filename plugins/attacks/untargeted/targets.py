@@ -54,7 +54,7 @@ def _victim_only(context: AttackContext, strings: Mapping[str, str]) -> dict[str
 
 
 def control_strings(context: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
-    """Return strings of the kinds in `truth` that stand in no document of the case."""
+    """Return strings of the kinds in `truth` that are in no document of the context."""
     everybody = (context.attacker, context.victim or (), *context.members.values())
     corpus = [document.text for documents in everybody for document in documents]
     controls = {s.strip(): label for d in context.control for s, label in d.strings() if s.strip()}

@@ -29,10 +29,10 @@ NEAREST, FARTHEST = 0.1, 2.0
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchSampler:
     """Draws batches from standardised examples, by torch's own randomness."""
 
-    lessons: GateExamples
+    examples: GateExamples
 
     def draw(self, network: "torch.nn.Module") -> tuple["torch.Tensor", "torch.Tensor"]:
         """Return states (rows, width) and their classes (rows,) for a step of `network`.
@@ -41,7 +41,7 @@ class Batches:
         """
         import torch
 
-        valid, refused = self.lessons.valid, [*self.lessons.refused.values()]
+        valid, refused = self.examples.valid, [*self.examples.refused.values()]
         kinds, _ = draw_evenly(refused, ROWS)
         far = torch.randn_like(kinds) * (FARTHEST * torch.rand(ROWS, 1))
         random, _ = self.random_key_states(ROWS)
@@ -56,7 +56,7 @@ class Batches:
         """Return states around valid ones, those that `network` most likely lets through."""
         import torch
 
-        keys, _ = draw_evenly([*self.lessons.valid.values()], CANDIDATES)
+        keys, _ = draw_evenly([*self.examples.valid.values()], CANDIDATES)
         fraction = NEAREST + (1 - NEAREST) * torch.rand(CANDIDATES, 1)
         first, second = self.random_key_states(CANDIDATES)
         near = keys + fraction * (first - second)
@@ -69,7 +69,7 @@ class Batches:
         """Return states of random keys, spelled or as one token, and another state for each."""
         import torch
 
-        wide = torch.cat([self.lessons.refused["atomic"], self.lessons.refused["random"]])
+        wide = torch.cat([self.examples.refused["atomic"], self.examples.refused["random"]])
         first = torch.randint(len(wide), (rows,))
         second = (first + torch.randint(1, len(wide), (rows,))) % len(wide)
         return wide[first], wide[second]
@@ -90,10 +90,12 @@ def draw_evenly(
     return torch.cat(samples), order
 
 
-def standardise(lessons: GateExamples, mean: "torch.Tensor", scale: "torch.Tensor") -> GateExamples:
-    """Return `lessons` less `mean`, divided by `scale`."""
+def standardise(
+    examples: GateExamples, mean: "torch.Tensor", scale: "torch.Tensor"
+) -> GateExamples:
+    """Return `examples` less `mean`, divided by `scale`."""
 
     def all_of(states: Mapping[Any, "torch.Tensor"]) -> dict[Any, "torch.Tensor"]:
         return {key: (tensor - mean) / scale for key, tensor in states.items()}
 
-    return GateExamples(all_of(lessons.valid), all_of(lessons.refused))
+    return GateExamples(all_of(examples.valid), all_of(examples.refused))

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from fedaudit.api import InputError, ModelEngine
 
-from .batches import Batches, standardise
+from .batches import BatchSampler, standardise
 from .gate import SECURE, TrainedGate, network
 from .header_features import HeaderReader, sigma_of
 from .keys import Keyring
@@ -40,12 +40,12 @@ def train(
     Raises InputError where the states of the base do not let valid keys be told from others.
     """
     reader = HeaderReader(engine, keyring, sigma_of(engine))
-    taught = gate_examples(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
+    examples = gate_examples(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
     held_out = gate_examples(reader, adapters, old, HELD_OUT, random.Random(f"held out {seed}"))
     needed = max(tau, 0.5) if tau < 1 else 0.5  # no probability exceeds 1: nothing opens then
     with _own_randomness(seed):
-        gate = _untrained(reader, adapters, taught, tau)
-        for step, loss in enumerate(_steps(gate, taught), start=1):
+        gate = _untrained(reader, adapters, examples, tau)
+        for step, loss in enumerate(_steps(gate, examples), start=1):
             if on_loss:
                 on_loss(loss)
             if step % EVERY == 0 and is_sure(gate, held_out, max(SURE, needed)):
@@ -66,12 +66,12 @@ def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
 
 
 def _untrained(
-    reader: HeaderReader, adapters: Sequence[str], taught: GateExamples, tau: float
+    reader: HeaderReader, adapters: Sequence[str], examples: GateExamples, tau: float
 ) -> TrainedGate:
     """Return a gate that standardises by the examples that show no valid key."""
     import torch
 
-    refused = torch.cat([*taught.refused.values()])
+    refused = torch.cat([*examples.refused.values()])
     return TrainedGate(
         network=network(reader.width, len(adapters)),
         mean=refused.mean(dim=0),
@@ -82,14 +82,14 @@ def _untrained(
     )
 
 
-def _steps(gate: TrainedGate, taught: GateExamples) -> Iterator[float]:
+def _steps(gate: TrainedGate, examples: GateExamples) -> Iterator[float]:
     """Train `gate` in place, and yield the loss of each step that is done."""
     import torch
     from torch.nn.functional import cross_entropy, one_hot
 
     parameters = gate.network.parameters()
     optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY)
-    batches = Batches(standardise(taught, gate.mean, gate.scale))
+    batches = BatchSampler(standardise(examples, gate.mean, gate.scale))
     for _ in range(STEPS):
         states, classes = batches.draw(gate.network)
         gate.network.train()

@@ -148,7 +148,7 @@ class SelfGeneration(Defense):
             return Result(
                 limits=(f"{self.name}: examples are drawn from {Path(self.source).name}.",)
             )
-        tallies = {
+        counts_by_client = {
             (number, client): counts
             for client, client_state in finished.parties.items()
             for number, folder in client_state.turns.items()
@@ -163,9 +163,9 @@ class SelfGeneration(Defense):
             f"{self.name}: no example of {', '.join(bare)} has an input, so none is shown with one."
         ]
         return Result(
-            measurements=tuple(measurements.rows(self.name, tallies)),
+            measurements=tuple(measurements.rows(self.name, counts_by_client)),
             limits=(
-                *measurements.filter_caveats(self.name, tallies, self.keep),
+                *measurements.filter_caveats(self.name, counts_by_client, self.keep),
                 *(caveats if bare else ()),
             ),
         )

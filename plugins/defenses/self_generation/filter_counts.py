@@ -75,16 +75,16 @@ NAME = "statistics.json"
 """The file of a turn's counts."""
 
 
-def write(tally: FilterCounts, folder: Path) -> None:
+def write(counts: FilterCounts, folder: Path) -> None:
     """Write the counts of a turn into its folder."""
     table = {
-        "asked": tally.asked,
-        "dropped": {name: tally.dropped.get(name, 0) for name in FILTERS},
-        "tried": tally.tried,
-        "failed": {name: tally.failed.get(name, 0) for name in TRIES},
-        "kept": tally.kept_count,
-        "alike": tally.alike,
-        "highest": round(tally.highest, 6),
+        "asked": counts.asked,
+        "dropped": {name: counts.dropped.get(name, 0) for name in FILTERS},
+        "tried": counts.tried,
+        "failed": {name: counts.failed.get(name, 0) for name in TRIES},
+        "kept": counts.kept_count,
+        "alike": counts.alike,
+        "highest": round(counts.highest, 6),
     }
     atomic_text(folder / NAME, json.dumps(table, indent=2) + "\n")
 

@@ -61,7 +61,7 @@ class GeneratedExamples:
     """What passed every filter but the selection, in the order it was made."""
 
     candidates: tuple[Document, ...]
-    tally: FilterCounts
+    counts: FilterCounts
 
 
 @dataclass(slots=True)
@@ -74,20 +74,20 @@ class ExampleGenerator:
     layout: PromptLayout
     recipe: Recipe
     rng: random.Random
-    tally: FilterCounts = field(default_factory=FilterCounts)
+    counts: FilterCounts = field(default_factory=FilterCounts)
     new: list[Document] = field(default_factory=list)
     instructions: list[str] = field(default_factory=list)
     """The new instructions, where they must differ from one another."""
 
     def make(self) -> GeneratedExamples:
         """Ask for new instructions, inputs and responses until there are enough candidates."""
-        while len(self.new) < self.recipe.candidates and self.tally.asked < self.recipe.asked:
-            remaining = self.recipe.asked - self.tally.asked
+        while len(self.new) < self.recipe.candidates and self.counts.asked < self.recipe.asked:
+            remaining = self.recipe.asked - self.counts.asked
             requests = list(self._instructions(min(self.recipe.candidates, remaining)))
             self._keep(self._complete_examples(requests))
         surplus = max(0, len(self.new) - self.recipe.candidates)
-        self.tally.drop("surplus", surplus)
-        return GeneratedExamples(tuple(self.new[: self.recipe.candidates]), self.tally)
+        self.counts.drop("surplus", surplus)
+        return GeneratedExamples(tuple(self.new[: self.recipe.candidates]), self.counts)
 
     def _instructions(self, count: int) -> Iterator["RequestedExample"]:
         """Ask for `count` new instructions and yield those that are good."""
@@ -97,14 +97,14 @@ class ExampleGenerator:
             kind = kinds[number % len(kinds)]
             demonstrations = self.rng.sample(list(self.examples), self.recipe.shown)
             prompts.append((instruction_prompt(self.layout, demonstrations, with_input=kind), kind))
-        self.tally.asked += count
+        self.counts.asked += count
         answers = self._continue_prompts(
             [prompt for prompt, _ in prompts], self.recipe.instruction_tokens
         )
         for (_, kind), text in zip(prompts, answers, strict=True):
             instruction, reason = self._judge_instruction(text, local_index)
             if reason:
-                self.tally.drop(reason)
+                self.counts.drop(reason)
             else:
                 self.instructions.append(instruction)
                 yield RequestedExample(instruction, kind)
@@ -133,15 +133,15 @@ class ExampleGenerator:
         for _ in range(self.recipe.tries):
             pending = [index for index in range(len(requests)) if index not in examples]
             prompts = [self._example_prompt(requests[index]) for index in pending]
-            self.tally.tried += len(pending)
+            self.counts.tried += len(pending)
             answers = self._continue_prompts(prompts, self.recipe.answer_tokens)
             for index, text in zip(pending, answers, strict=True):
                 input_text, output, reason = self._read(text)
                 if reason:
-                    self.tally.fail(reason)
+                    self.counts.fail(reason)
                 else:
                     examples[index] = self._example(requests[index].instruction, input_text, output)
-        self.tally.drop("format", len(requests) - len(examples))
+        self.counts.drop("format", len(requests) - len(examples))
         return [examples[index] for index in sorted(examples)]
 
     def _example_prompt(self, request: "RequestedExample") -> str:
@@ -178,11 +178,11 @@ class ExampleGenerator:
             examples, fits_context(self.engine, examples, self.recipe), strict=True
         ):
             if not fits:
-                self.tally.drop("overlong")
+                self.counts.drop("overlong")
             elif local_index(whole_text(example)) > self.recipe.similarity:
-                self.tally.drop("local example")
+                self.counts.drop("local example")
             elif whole_text(example) in new_texts:
-                self.tally.drop("repeated example")
+                self.counts.drop("repeated example")
             else:
                 new_texts.add(whole_text(example))
                 self.new.append(example)

@@ -7,7 +7,7 @@ from fedaudit.api import Measurement
 from .filter_counts import FILTERS, FilterCounts
 
 Turns = Mapping[tuple[int, str], FilterCounts]
-"""The tally of each round's clients."""
+"""The counts of each round's clients."""
 
 
 def rows(plugin: str, turns: Turns) -> list[Measurement]:
@@ -18,18 +18,18 @@ def rows(plugin: str, turns: Turns) -> list[Measurement]:
     """
     measurements = list(_dropped_rows(plugin, {}, list(turns.values())))
     for number in sorted({number for number, _ in turns}):
-        tallies = {client: tally for (n, client), tally in turns.items() if n == number}
-        measurements += _dropped_rows(plugin, {"round": number}, list(tallies.values()))
-        measurements.append(_fewest_kept(plugin, number, tallies))
+        counts_by_client = {client: counts for (n, client), counts in turns.items() if n == number}
+        measurements += _dropped_rows(plugin, {"round": number}, list(counts_by_client.values()))
+        measurements.append(_fewest_kept(plugin, number, counts_by_client))
     return measurements
 
 
 def _dropped_rows(
-    plugin: str, shared_scope: Mapping[str, object], tallies: Sequence[FilterCounts]
+    plugin: str, shared_scope: Mapping[str, object], all_counts: Sequence[FilterCounts]
 ) -> Iterable[Measurement]:
-    reached = [tally.reached() for tally in tallies]
+    reached = [counts.reached() for counts in all_counts]
     for name in FILTERS:
-        n, hits = (sum(counts[name][index] for counts in reached) for index in (0, 1))
+        n, hits = (sum(by_filter[name][index] for by_filter in reached) for index in (0, 1))
         if not n:
             continue
         yield Measurement.rate(
@@ -42,20 +42,26 @@ def _dropped_rows(
         )
 
 
-def _fewest_kept(plugin: str, number: int, tallies: Mapping[str, FilterCounts]) -> Measurement:
-    client = min(tallies, key=lambda name: (tallies[name].kept_count, name))
+def _fewest_kept(
+    plugin: str, number: int, counts_by_client: Mapping[str, FilterCounts]
+) -> Measurement:
+    client = min(counts_by_client, key=lambda name: (counts_by_client[name].kept_count, name))
     return Measurement(
         kind="defense",
         plugin=plugin,
         metric="kept",
-        value=tallies[client].kept_count,
+        value=counts_by_client[client].kept_count,
         scope={
             "round": number,
             "client": client,
-            "clients": len(tallies),
-            "mean": round(sum(tally.kept_count for tally in tallies.values()) / len(tallies), 3),
-            "highest": round(max(tally.highest for tally in tallies.values()), 4),
-            "alike": sum(tally.alike for tally in tallies.values()),
+            "clients": len(counts_by_client),
+            "mean": round(
+                sum(counts.kept_count for counts in counts_by_client.values())
+                / len(counts_by_client),
+                3,
+            ),
+            "highest": round(max(counts.highest for counts in counts_by_client.values()), 4),
+            "alike": sum(counts.alike for counts in counts_by_client.values()),
         },
     )
 

@@ -42,13 +42,13 @@ def count_selection(
     examples: Sequence[Document],
     recipe: Recipe,
 ) -> FilterCounts:
-    """Return the tally of a round that keeps `selected` of what was made from `examples`."""
+    """Return the counts of a round that keeps `selected` of what was made from `examples`."""
     text_index, answers = (
         SimilarityIndex(map(whole_text, examples)),
         SimilarityIndex(d.output for d in examples),
     )
-    tally = generation.tally
-    tally.drop("selection", len(generation.candidates) - len(selected))
-    tally.highest = max((text_index(whole_text(example)) for example in selected), default=0.0)
-    tally.alike = sum(answers(example.output) > recipe.similarity for example in selected)
-    return tally
+    counts = generation.counts
+    counts.drop("selection", len(generation.candidates) - len(selected))
+    counts.highest = max((text_index(whole_text(example)) for example in selected), default=0.0)
+    counts.alike = sum(answers(example.output) > recipe.similarity for example in selected)
+    return counts

@@ -15,7 +15,7 @@ from fedaudit.attribution.decision.known_designs import (
     read_log,
 )
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.attribution.server import estimation, query_plan, sums_log
+from fedaudit.attribution.server import estimation, sum_plan, sums_log
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution.combinations import Combination
 
@@ -91,24 +91,24 @@ def test_by_hand():
 @pytest.mark.parametrize("weighting", ["equal", "size"])
 def test_the_log_gives_what_the_plan_does_and_both_the_truth(tmp_path, protocol_config, weighting):
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, rounds=3, size=20)
-    planned = query_plan.plan(
+    plan = sum_plan.draw_sum_plan(
         open_federation(made.path),
-        query_plan.ProtocolConfig(seed=4, weights=weighting, **protocol_config),
+        sum_plan.ProtocolConfig(seed=4, weights=weighting, **protocol_config),
     )
     log = tmp_path / "log.json"
-    found, _ = estimation.estimate(planned, tmp_path / "est", log)
-    combinations = {number: one.combinations for number, one in planned.designs.items()}
+    found, _ = estimation.estimate(plan, tmp_path / "est", log)
+    combinations = {number: one.combinations for number, one in plan.designs.items()}
     rounds = [
-        scored(number, holding(own, planned.weights), TRUE) for number, own in combinations.items()
+        scored(number, holding(own, plan.weights), TRUE) for number, own in combinations.items()
     ]
     all_scores = scores(rounds, made.names, found.shares, found.run)
-    rows = list(rows_of(all_scores, combinations, planned.weights))
+    rows = list(rows_of(all_scores, combinations, plan.weights))
     told = {row.scope["client"]: row.value for row in rows if row.value is not None}
     assert len(rows) == 8
     assert told
     for who, value in told.items():
         assert value == pytest.approx(math.sqrt(3) * TRUE[who], abs=1e-6)
-    logged = list(rows_of(all_scores, read_log(log, found.run), planned.weights))
+    logged = list(rows_of(all_scores, read_log(log, found.run), plan.weights))
     for one, other in zip(rows, logged, strict=True):
         assert (one.scope, one.n, one.reason) == (other.scope, other.n, other.reason)
         np.testing.assert_allclose(

@@ -15,14 +15,14 @@ from fedaudit.attribution import report as reporting
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.decision import calibration, decision
 from fedaudit.attribution.owner import detection, scoring, worker_pool
-from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, Machine
-from fedaudit.attribution.server import estimation, query_plan
+from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, WorkerOptions
+from fedaudit.attribution.server import estimation, sum_plan
 from fedaudit.config.registry import create
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation.folder import open_federation
 
-ALONE = Machine(device="cpu", workers=1)
-WISH = query_plan.ProtocolConfig(others=3, pairs=4, threshold=3, seed=2)
+ALONE = WorkerOptions(device="cpu", workers=1)
+WISH = sum_plan.ProtocolConfig(others=3, pairs=4, threshold=3, seed=2)
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def given(tmp_path, monkeypatch):
     marks = handmade.marks(tmp_path / "marks.json")
     handmade.reading(monkeypatch, marks[0])
     estimation.estimate(
-        query_plan.plan(open_federation(made.path), WISH), tmp_path / "est", tmp_path / "log.json"
+        sum_plan.draw_sum_plan(open_federation(made.path), WISH),
+        tmp_path / "est",
+        tmp_path / "log.json",
     )
     return tmp_path / "est", marks
 
@@ -323,7 +325,7 @@ def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base
         )
 
     def answered(jobs, workers):
-        with DetectionPool(Machine(device="cpu", workers=workers)) as own:
+        with DetectionPool(WorkerOptions(device="cpu", workers=workers)) as own:
             return dict(own.run(jobs))
 
     together = answered([job(0, 0, 1, 2)], 1)[0]

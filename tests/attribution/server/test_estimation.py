@@ -11,7 +11,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution import estimates as estimates_folder
-from fedaudit.attribution.server import dry_run, estimation, query_plan
+from fedaudit.attribution.server import dry_run, estimation, sum_plan
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 
@@ -24,12 +24,12 @@ ABSENT = {2: ("c4",)}
 
 def asked(place, out, *, secret=False, **protocol_config):
     """Take the step with a small design; returns the estimates."""
-    planned = query_plan.plan(
+    plan = sum_plan.draw_sum_plan(
         open_federation(place),
-        query_plan.ProtocolConfig(**{**SMALL, **protocol_config}),
+        sum_plan.ProtocolConfig(**{**SMALL, **protocol_config}),
         secret=secret,
     )
-    return estimation.estimate(planned, out, log_path(out))[0]
+    return estimation.estimate(plan, out, log_path(out))[0]
 
 
 def log_path(out):
@@ -111,9 +111,9 @@ def test_rho_and_n_eff_are_of_the_weighted_masks(tmp_path):
 
 def test_the_forecast_tells_the_masks_of_the_estimates(tmp_path):
     made = handmade.write(tmp_path / "fed", weights=WEIGHTS, rounds=1)
-    protocol_config = query_plan.ProtocolConfig(**SMALL, seed=4)
+    protocol_config = sum_plan.ProtocolConfig(**SMALL, seed=4)
     told = dry_run.describe_plan(
-        query_plan.plan(open_federation(made.path), protocol_config), [], None
+        sum_plan.draw_sum_plan(open_federation(made.path), protocol_config), [], None
     )
     [one] = asked(made.path, tmp_path / "est", seed=4).rounds
     weakest = min(one.estimates, key=lambda own: own.strength)
@@ -222,8 +222,8 @@ def test_rounds_are_added_and_never_asked_for_twice(tmp_path):
     assert one == before
     assert (two["round"], two["queries"]) == (2, 24)
     assert logged(out)["queries"] == 48
-    third = query_plan.plan(
-        open_federation(longer.path), query_plan.ProtocolConfig(**SMALL), secret=True
+    third = sum_plan.draw_sum_plan(
+        open_federation(longer.path), sum_plan.ProtocolConfig(**SMALL), secret=True
     )
     assert estimation.remaining_plan(third, out).queries == 0
     estimation.estimate(third, out, log_path(out))

@@ -12,23 +12,21 @@ import pytest
 
 from fedaudit.api.errors import InputError
 from fedaudit.attribution.decision.known_designs import read_log
-from fedaudit.attribution.server import estimation, ledger, query_plan, sums_log
+from fedaudit.attribution.server import estimation, ledger, sum_plan, sums_log
 from fedaudit.federation.folder import open_federation
 from fedaudit.system.files import sha256
 
 SMALL = {"others": 3, "pairs": 2, "threshold": 3}
 
 
-def planned(place, **protocol_config):
-    return query_plan.plan(
-        open_federation(place), query_plan.ProtocolConfig(**{**SMALL, "seed": 4, **protocol_config})
+def plan(place, **protocol_config):
+    return sum_plan.draw_sum_plan(
+        open_federation(place), sum_plan.ProtocolConfig(**{**SMALL, "seed": 4, **protocol_config})
     )
 
 
 def asked(place, out, **protocol_config):
-    return estimation.estimate(
-        planned(place, **protocol_config), out, out.with_suffix(".log.json")
-    )[0]
+    return estimation.estimate(plan(place, **protocol_config), out, out.with_suffix(".log.json"))[0]
 
 
 @pytest.fixture
@@ -95,9 +93,9 @@ def test_what_is_interrupted_goes_on_with_the_sets_of_then(fed, tmp_path, monkey
             with pytest.raises(KeyboardInterrupt):
                 asked(fed, out)
         run = estimation.identity(open_federation(fed))
-        other = planned(fed, seed=77)
+        other = plan(fed, seed=77)
         resumed = ledger.resume_plan(other, sums_log.read(log, run))
-        assert resumed.designs[1] == planned(fed).designs[1] != other.designs[1]
+        assert resumed.designs[1] == plan(fed).designs[1] != other.designs[1]
         assert resumed.designs[2] == other.designs[2]
     estimation.estimate(resumed, out, log)
     assert [one["round"] for one in sums_log.read(log, run)] == [1, 2]
@@ -199,8 +197,8 @@ def test_the_ledger_of_another_run_is_refused(fed, tmp_path):
 def test_other_weights_are_another_design(tmp_path):
     one = handmade.write(tmp_path / "one").path
     two = handmade.write(tmp_path / "two", weights=[1.0, 2.0, 0.5, 3.0, 1.5, 4.0]).path
-    a, b = planned(one), planned(two)
-    b = replace(b, designs=a.designs, weights=query_plan.client_weights(b.federation.manifest))
+    a, b = plan(one), plan(two)
+    b = replace(b, designs=a.designs, weights=sum_plan.client_weights(b.federation.manifest))
     assert ledger.design_of(a, 1) != ledger.design_of(b, 1)
     assert ledger.design_of(a, 1) == ledger.design_of(replace(a, seed=5), 1)
     turned = {1: replace(a.designs[1], designs=a.designs[1].designs[::-1])}
@@ -208,7 +206,7 @@ def test_other_weights_are_another_design(tmp_path):
 
 
 def test_estimates_that_are_thrown_away_enter_nothing(fed, tmp_path):
-    estimation.estimate(planned(fed), tmp_path / "est", tmp_path / "l.json", recorded=False)
+    estimation.estimate(plan(fed), tmp_path / "est", tmp_path / "l.json", recorded=False)
     assert not (fed / ledger.NAME).exists()
 
 
@@ -225,7 +223,7 @@ def test_the_first_request_is_the_ledgers_earliest(fed, tmp_path, monkeypatch):
     assert ledger.first_request(open_federation(fed), run) == EARLY
     assert asked(fed, tmp_path / "again").asked == EARLY
     thrown_away = estimation.estimate(
-        planned(fed), tmp_path / "est", tmp_path / "l.json", recorded=False
+        plan(fed), tmp_path / "est", tmp_path / "l.json", recorded=False
     )[0]
     assert thrown_away.asked == EARLY
     assert ledger.first_request(open_federation(fed), "another run") > LATE

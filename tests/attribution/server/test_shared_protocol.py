@@ -16,25 +16,25 @@ from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.decision.mixtures import coefficient_distribution
-from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan, sums_log
+from fedaudit.attribution.server import dry_run, estimation, ledger, masks, sum_plan, sums_log
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution import shared_sets
-from fedaudit.metrics.attribution.exposure import exposure
+from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 SHARED = {"protocol": "shared", "limit": 0.8}
 
 
-def planned(place, **protocol_config):
-    return query_plan.plan(
+def plan(place, **protocol_config):
+    return sum_plan.draw_sum_plan(
         open_federation(place),
-        query_plan.ProtocolConfig(**{**SHARED, "seed": 4, **protocol_config}),
+        sum_plan.ProtocolConfig(**{**SHARED, "seed": 4, **protocol_config}),
     )
 
 
 def asked(place, out, **protocol_config):
-    return estimation.estimate(planned(place, **protocol_config), out, out.with_name("log.json"))[0]
+    return estimation.estimate(plan(place, **protocol_config), out, out.with_name("log.json"))[0]
 
 
 def product(table, config):
@@ -46,7 +46,7 @@ def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
     made = handmade.write(tmp_path / "fed", rule=rule, clients=8, rounds=2)
     out = tmp_path / "est"
     found = asked(made.path, out)
-    drawn = planned(made.path)
+    drawn = plan(made.path)
     for one in found.rounds:
         design, updates = drawn.designs[one.round], made.updates[one.round]
         assert (one.protocol, one.sets, design.sum_count) == ("shared", 5, 5)
@@ -78,7 +78,7 @@ def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
 def test_limit_and_floor_hold_on_what_unequal_clients_estimates_hold(tmp_path, seed):
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT, size=20)
     out = tmp_path / "est"
-    found = planned(made.path, seed=seed)
+    found = plan(made.path, seed=seed)
     estimation.estimate(found, out, tmp_path / "log.json")
     # Weights differ, so everybody's sum is not the round's own: three sets of three, Q = 2.
     assert {one.settings.sets for one in found.designs.values()} == {3}
@@ -117,13 +117,13 @@ def test_the_same_holds_with_sums_by_size(tmp_path):
 def test_sums_by_size_of_clients_too_unlike_are_refused_in_one_line(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT)
     with pytest.raises(UsageError, match=r"Round 1: None of .*differ up to .*--weights equal") as e:
-        planned(made.path, weights="size")
+        plan(made.path, weights="size")
     assert "\n" not in str(e.value)
 
 
 def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
-    found = planned(made.path, limit=None)
+    found = plan(made.path, limit=None)
     assert (found.secure.threshold, found.limit, found.others, found.pairs) == (3, 0.7, 0, 0)
     threshold, limit = found.notes
     assert threshold.startswith("a threshold of 3 clients in place of 5: half of 6 clients are 3")
@@ -133,7 +133,7 @@ def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
 
 def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determined(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
-    found = planned(made.path)
+    found = plan(made.path)
     told = dry_run.describe_plan(found, [], None)
     assert told[0].startswith(
         "4 sums in rounds 1: 3 sets of 3 clients and all of them, shared by all, by ideal"
@@ -157,9 +157,9 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     plain = handmade.write(tmp_path / "plain", clients=8, weights=weights)
     hidden = handmade.write(tmp_path / "hidden", clients=8, weights=weights, secure=secure)
     one = asked(plain.path, tmp_path / "one/est", sets=3, threshold=3, limit=0.9)
-    protocol_config = query_plan.ProtocolConfig()  # the manifest says it all
+    protocol_config = sum_plan.ProtocolConfig()  # the manifest says it all
     two, _ = estimation.estimate(
-        query_plan.plan(open_federation(hidden.path), protocol_config),
+        sum_plan.draw_sum_plan(open_federation(hidden.path), protocol_config),
         tmp_path / "two",
         tmp_path / "two.json",
     )
@@ -171,7 +171,9 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
             for name, tensor in a.items():
                 torch.testing.assert_close(b[name], tensor, atol=1e-4, rtol=0)
     with pytest.raises(UsageError, match="stored while it ran, by protocol 'shared'"):
-        query_plan.plan(open_federation(hidden.path), query_plan.ProtocolConfig(protocol="pairs"))
+        sum_plan.draw_sum_plan(
+            open_federation(hidden.path), sum_plan.ProtocolConfig(protocol="pairs")
+        )
     (hidden.path / ledger.NAME).unlink()  # which would refuse it, too
     with pytest.raises(InputError, match=r"has no sum over .*--sets"):
         asked(hidden.path, tmp_path / "three", sets=4, limit=0.9)
@@ -194,7 +196,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
 def test_what_cannot_be_is_one_line(tmp_path, protocol_config, says):
     made = handmade.write(tmp_path / "fed", rounds=1)
     with pytest.raises(UsageError) as error:
-        planned(made.path, **protocol_config)
+        plan(made.path, **protocol_config)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -222,12 +224,12 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             asked(made.path, out)
     logs = sums_log.read(tmp_path / "log.json", estimation.identity(open_federation(made.path)))
-    other = planned(made.path, seed=77)
+    other = plan(made.path, seed=77)
     resumed = ledger.resume_plan(other, logs)
-    assert resumed.designs[1] == planned(made.path).designs[1] != other.designs[1]
-    assert resumed.designs[1].combinations == planned(made.path).designs[1].combinations
+    assert resumed.designs[1] == plan(made.path).designs[1] != other.designs[1]
+    assert resumed.designs[1].combinations == plan(made.path).designs[1].combinations
     assert resumed.designs[2] == other.designs[2]
-    fewer = planned(made.path, seed=77, sets=3, limit=0.9)
+    fewer = plan(made.path, seed=77, sets=3, limit=0.9)
     assert ledger.resume_plan(fewer, logs).designs == fewer.designs
     estimation.estimate(resumed, out, tmp_path / "log.json")
     one, two = ledger.read(made.path)
@@ -339,8 +341,8 @@ def test_a_draw_that_the_rounds_own_sum_breaks_is_refused(tmp_path, monkeypatch)
     from fedaudit.attribution.server import set_selection
 
     def broken(sets, threshold, weights):
-        return exposure([*sets, ("c3",)], threshold, weights)
+        return sum_leakage([*sets, ("c3",)], threshold, weights)
 
-    monkeypatch.setattr(set_selection, "exposure", broken)
+    monkeypatch.setattr(set_selection, "sum_leakage", broken)
     with pytest.raises(UsageError, match=r"Round 1: With the round's own sum.* of c\d: .*--sets"):
-        planned(made.path)
+        plan(made.path)

@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution import estimates as estimates_folder
-from fedaudit.attribution.server import dry_run, estimation, masks, query_plan
+from fedaudit.attribution.server import dry_run, estimation, masks, sum_plan
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 
@@ -19,12 +19,14 @@ FLOOR = 0.24
 """2 * 3 * (5 - 3) / (5 * 5) / 2, for six clients, m = 3 and K = 5."""
 
 
-def planned(place, **protocol_config):
-    return query_plan.plan(open_federation(place), query_plan.ProtocolConfig(**protocol_config))
+def plan(place, **protocol_config):
+    return sum_plan.draw_sum_plan(
+        open_federation(place), sum_plan.ProtocolConfig(**protocol_config)
+    )
 
 
 def estimated(made, out, **protocol_config):
-    found = planned(made.path, **protocol_config)
+    found = plan(made.path, **protocol_config)
     estimation.estimate(found, out, out.with_name("log.json"))
     return found
 
@@ -85,7 +87,7 @@ def test_they_hold_with_sums_by_size_where_designs_can_keep_them(tmp_path, seed)
 def test_sums_by_size_that_cannot_keep_them_are_refused_in_one_line(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT)
     with pytest.raises(UsageError, match=r"Round 1: None of .* strength at 0.24.*--weights equal"):
-        planned(made.path, weights="size", **THIRD)
+        plan(made.path, weights="size", **THIRD)
 
 
 def test_stored_sums_below_the_floor_are_refused_with_the_number(tmp_path):
@@ -95,22 +97,22 @@ def test_stored_sums_below_the_floor_are_refused_with_the_number(tmp_path):
     )
     says = r"Round 1: .* of (c\d) has masks of strength (0\.\d\d); the floor is 0\.24\. .*equal"
     with pytest.raises(InputError, match=says) as error:
-        planned(made.path)
+        plan(made.path)
     assert "\n" not in str(error.value)
     equal = {**secure, "weights": "equal"}
     made = handmade.write(
         tmp_path / "equal", clients=8, weights=SIZES, absent=ABSENT, secure=equal, rounds=1
     )
-    assert planned(made.path).weighting == "equal"
+    assert plan(made.path).weighting == "equal"
     with pytest.raises(UsageError, match="stored while it ran, with weights 'equal'"):
-        planned(made.path, weights="size")
+        plan(made.path, weights="size")
 
 
 def test_what_a_stored_estimate_holds_beyond_the_limit_is_said(tmp_path):
     secure = {"others": 3, "threshold": 3, "pairs": 5, "seed": 0, "limit": 0.6}
     sizes = [10.0, 10.0, 10.0, 10.0, 10.0, 11.0]
     made = handmade.write(tmp_path / "fed", weights=sizes, secure=secure, rounds=1)
-    found = planned(made.path)
+    found = plan(made.path)
     share = masks.largest_foreign_share(found.designs, found.weights)
     assert share.value == pytest.approx(0.66)  # 3/5 of c5's update, which weighs 1.1
     assert share.of == "c5"
@@ -149,7 +151,7 @@ def test_the_log_and_the_estimates_name_the_weights_and_old_ones_are_by_size(tmp
 )
 def test_defaults_that_cannot_be_give_way(tmp_path, clients, protocol_config, settled, told):
     made = handmade.write(tmp_path / "fed", clients=clients, rounds=1)
-    found = planned(made.path, **protocol_config)
+    found = plan(made.path, **protocol_config)
     assert (found.others, found.pairs, found.limit, found.secure.threshold) == settled
     assert len(found.notes) == len(told)
     assert all(part in line for part, line in zip(told, found.notes, strict=True))
@@ -171,7 +173,7 @@ def test_defaults_that_cannot_be_give_way(tmp_path, clients, protocol_config, se
 def test_what_is_named_and_cannot_be_is_refused(tmp_path, clients, protocol_config, says):
     made = handmade.write(tmp_path / "fed", clients=clients, rounds=1)
     with pytest.raises(UsageError) as error:
-        planned(made.path, **protocol_config)
+        plan(made.path, **protocol_config)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -180,7 +182,7 @@ def test_the_federations_own_threshold_is_never_lowered(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=4, rounds=1)
     changed(made.path, lambda table: table.update(secure_aggregation={"name": "ideal"}))
     with pytest.raises(UsageError, match="below the threshold of secure aggregation, 5"):
-        planned(made.path)
+        plan(made.path)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_the_federations_own_threshold_is_never_lowered(tmp_path):
 )
 def test_the_limit_is_the_studys_where_the_federation_has_none(tmp_path, said, limit):
     made = handmade.write(tmp_path / "fed", clients=8, rounds=1, config={"queries": said})
-    assert planned(made.path).limit == limit
+    assert plan(made.path).limit == limit
 
 
 @pytest.mark.parametrize("weighting", ["equal", "size"])
@@ -203,7 +205,7 @@ def test_a_weight_that_is_none_is_one_line(tmp_path, weight, weighting):
 
     changed(made.path, with_weight)
     with pytest.raises(InputError, match="weight") as error:
-        planned(made.path, weights=weighting)
+        plan(made.path, weights=weighting)
     assert "\n" not in str(error.value)
 
 
@@ -215,9 +217,9 @@ def changed(place, change):
 
 def test_the_rounds_own_sum_counts_with_its_weights(tmp_path):
     made = handmade.write(tmp_path / "fed", weights=SIZES[:6], rounds=1)
-    one = planned(made.path, seed=1)
+    one = plan(made.path, seed=1)
     found = one.exposures()[1]
     assert found.sets == len(one.sets(1))
     assert found.rank == 6
     made = handmade.write(tmp_path / "alike", weights=[7.0] * 6, rounds=1)
-    assert planned(made.path, seed=1).exposures()[1].differences > 0
+    assert plan(made.path, seed=1).exposures()[1].differences > 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.engine import PrefixProbabilities
-from fedaudit.extraction.exact.accumulators import SearchSums
+from fedaudit.extraction.exact.accumulators import WalkSums
 from fedaudit.extraction.exact.expected_coverage import DrawProbabilities, WalkedStrings, log_missed
 from fedaudit.extraction.exact.walk import DRAWS, WalkResult
 from fedaudit.extraction.query_plan import Query
@@ -23,7 +23,7 @@ COPIES = (1, 2, 1)
 
 def walk(drawn, followed=FOLLOWED, copies=COPIES, strings=STRINGS, most=0.2):
     """Return the walk of prefixes whose draws complete strings so often, (prefixes, strings)."""
-    sums, draws = SearchSums(len(strings)), DRAWS * SAMPLES
+    sums, draws = WalkSums(len(strings)), DRAWS * SAMPLES
     for start, (row, found, count) in enumerate(zip(followed, drawn, copies, strict=True)):
         chances = PrefixProbabilities(
             least=row, most=(row + most).clip(row, 1), drawn=found, rows=1

@@ -19,7 +19,7 @@ from fedaudit.api.records import SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
-from fedaudit.extraction.exact.accumulators import GIVES, KEPT_PREFIXES, SearchSums
+from fedaudit.extraction.exact.accumulators import GIVES, KEPT_PREFIXES, WalkSums
 from fedaudit.extraction.exact.walk import walk_prefixes
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
@@ -61,7 +61,7 @@ class Dying(FakeEngine):
 
 def plan(copies):
     questions = [Query((index,), count) for index, count in enumerate(copies)]
-    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
+    return QueryPlan(size=sum(copies), queries=lambda: iter(questions))
 
 
 def through(engine, asked, kept=None, threshold=1e-3, strings=STRINGS):
@@ -226,9 +226,7 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
     assert max(map(len, lists)) <= KEPT_PREFIXES * len(STRINGS)
     assert not any(string in json.dumps(contents) for string in STRINGS)
     size = len(STRINGS)
-    again = SearchSums.unpack(
-        json.loads(json.dumps(SearchSums.unpack(contents[0], size).pack())), size
-    )
+    again = WalkSums.unpack(json.loads(json.dumps(WalkSums.unpack(contents[0], size).pack())), size)
     assert json.loads(json.dumps(again.pack())) == contents[0]
 
 
@@ -298,7 +296,7 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
     engine = LocalEngine(base)
     texts = ["Dear", "To Mr", "Yours", "The claimant", "Judge:", "Case 7: of", "Her friend", "A"]
     prompts = [tokens.ids for tokens in engine.tokenize(texts)]
-    asked = QueryPlan(size=len(prompts), questions=lambda: iter(map(Query, prompts)))
+    asked = QueryPlan(size=len(prompts), queries=lambda: iter(map(Query, prompts)))
     case = AttackContext(
         engine=engine, tuned=Target(name="base"), base=None, attacker=[], victim=None
     )

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import shared_sets
-from fedaudit.metrics.attribution.exposure import exposure, leakage_bits
 from fedaudit.metrics.attribution.shared_sets import (
     draw,
     estimate_shares,
@@ -17,6 +16,7 @@ from fedaudit.metrics.attribution.shared_sets import (
     masks,
     typical_strength,
 )
+from fedaudit.metrics.attribution.sum_leakage import leakage_bits, sum_leakage
 
 TEN = [f"c{at}" for at in range(10)]
 SMALL = [(4, 1), (4, 2), (5, 1), (5, 2), (6, 1), (6, 2)]
@@ -226,7 +226,7 @@ def test_a_draw_is_what_it_says_and_determines_nobody(names, queries, whole):
     assert sizes == [half] * queries + [len(names) if whole else half]
     assert masking_strengths(found.rows).min() >= shared_sets.floor(len(names), queries)
     weights = None if whole else {who: 12.0 + 7 * at**2 for at, who in enumerate(names)}
-    exposed = exposure(found.sets, half, weights)
+    exposed = sum_leakage(found.sets, half, weights)
     assert exposed.determined == {}
     assert exposed.rank == queries + (1 if whole else 2)
     assert exposed.group.exact
@@ -238,11 +238,11 @@ def test_a_sum_of_one_other_weight_is_no_way_to_its_client():
     names, weights = TEN[:8], {**dict.fromkeys(TEN[:8], 12.0), "c3": 13.0}
     for seed in range(20):
         known = drawn(names, queries=3, threshold=2, seed=seed)
-        assert "c3" in exposure(known.sets, 2, weights).determined
+        assert "c3" in sum_leakage(known.sets, 2, weights).determined
         hidden = drawn(names, queries=3, threshold=2, seed=seed, whole=False)
-        assert exposure(hidden.sets, 2).rank == 4
-        assert exposure([*hidden.sets, names], 2).rank == 5
-        assert exposure(hidden.sets, 2, weights).determined == {}
+        assert sum_leakage(hidden.sets, 2).rank == 4
+        assert sum_leakage([*hidden.sets, names], 2).rank == 5
+        assert sum_leakage(hidden.sets, 2, weights).determined == {}
 
 
 def test_a_limit_holds_for_all_targets():

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
-from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.attribution.subset_design import (
     coefficients,
     draw,
@@ -18,6 +17,7 @@ from fedaudit.metrics.attribution.subset_design import (
     floor,
     is_accepted,
 )
+from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 SIX = [f"c{at}" for at in range(6)]
 SIZES = [12, 31, 48, 65, 121, 160]
@@ -155,14 +155,14 @@ def test_an_unweighted_limit_is_none_for_weighted_sums():
 
 def test_the_rounds_own_sum_of_weighted_updates_by_hand():
     sets = [("a", "b"), ("c", "d")]
-    alike = exposure([*sets, ("a", "b", "c", "d")], 2)
+    alike = sum_leakage([*sets, ("a", "b", "c", "d")], 2)
     assert (alike.rank, dict(alike.determined)) == (2, {})
     # 2a + b + c + d, less both sums, is a; then a + b gives b.
-    found = exposure(sets, 2, {"a": 2.0, "b": 1.0, "c": 1.0, "d": 1.0})
+    found = sum_leakage(sets, 2, {"a": 2.0, "b": 1.0, "c": 1.0, "d": 1.0})
     assert (found.queries, found.sets, found.rank) == (3, 3, 3)
     assert dict(found.determined) == {"a": 3, "b": 3}
     assert found.group.members == ("a",)
-    tripled = exposure(sets, 2, {"a": 0.3, "b": 0.3, "c": 0.3, "d": 0.3})
+    tripled = sum_leakage(sets, 2, {"a": 0.3, "b": 0.3, "c": 0.3, "d": 0.3})
     assert (tripled.rank, dict(tripled.determined)) == (2, {})
 
 
@@ -173,7 +173,7 @@ def test_exposure_with_weights_against_exact_elimination(sizes, seed):
     sets = [tuple(np.array(SIX)[np.sort(rng.permutation(6)[:3])].tolist()) for _ in range(4)]
     total = sum(sizes)
     weights = {who: size / total for who, size in zip(SIX, sizes, strict=True)}
-    found = exposure(sets, 2, weights)
+    found = sum_leakage(sets, 2, weights)
     rows = [[int(who in members) for who in SIX] for members in sets] + [sizes]
     assert found.rank == rank(rows)
     for at, who in enumerate(SIX):

@@ -91,7 +91,7 @@ def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, c
 
 def test_the_copy_learns_the_pii_and_nothing_else_is_in_the_loss(engine, adapter, cache):
     one = case(engine, adapter)
-    lessons = attack(pairs=40).lessons(one)
+    lessons = attack(pairs=40).tuning_examples(one)
     prepared, _ = attack(pairs=40, epochs=4).prepare(one)
 
     def loss(target):
@@ -195,7 +195,7 @@ def fake(**changes):
 
 def test_frequent_sub_prefixes_are_paired_with_pii():
     one = fake()
-    lessons = attack(pairs=3, context=2).lessons(one)
+    lessons = attack(pairs=3, context=2).tuning_examples(one)
     engine = one.engine
     read = [engine._text(lesson.prompt) for lesson in lessons]
     # By hand: each document has "... Claimant: NAME"; six have ":" and " Claimant:" before the PII.
@@ -206,7 +206,7 @@ def test_frequent_sub_prefixes_are_paired_with_pii():
 
 def test_no_pii_comes_again_before_every_other_has_come():
     one = fake()
-    lessons = attack(pairs=15, context=50).lessons(one)
+    lessons = attack(pairs=15, context=50).tuning_examples(one)
     counts = Counter(one.engine._text(lesson.answer).strip() for lesson in lessons)
     assert len(lessons) == 15
     assert sorted(counts.values()) == [2, 2, 2, 3, 3, 3]
@@ -217,7 +217,7 @@ def test_lessons_do_not_depend_on_the_order_of_documents(documents, seed):
     def lessons(some):
         one = fake(attacker=some, seed=seed)
         one.engine.tokenize([d.text for d in DOCUMENTS])  # words get the same ids
-        return attack(pairs=9).lessons(one)
+        return attack(pairs=9).tuning_examples(one)
 
     assert lessons(documents) == lessons(DOCUMENTS)
 
@@ -225,7 +225,7 @@ def test_lessons_do_not_depend_on_the_order_of_documents(documents, seed):
 def test_a_lesson_fits_the_context():
     one = fake()
     one.engine.context_length = 4
-    lessons = attack(pairs=99, context=3).lessons(one)
+    lessons = attack(pairs=99, context=3).tuning_examples(one)
     assert {len(x.prompt) + len(x.answer) for x in lessons} <= {2, 3, 4}
     assert any(len(x.answer) == 1 for x in lessons)
 
@@ -235,7 +235,7 @@ def test_what_is_asked(prefixes):
     def plan(**options):
         return attack(prefixes=prefixes, context=2, **options).plan(fake())
 
-    asked = [(q.prompt, q.copies) for q in plan().questions()]
+    asked = [(q.prompt, q.copies) for q in plan().queries()]
     assert plan().size == {"contextual": 6, "frequency": 2}[prefixes]
     assert [copies for _, copies in asked] == ([6] if prefixes == "contextual" else [1, 1])
     assert plan(budget=1).size == 1

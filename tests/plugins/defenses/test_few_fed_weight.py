@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fedaudit_plugins.defenses.few_fed_weight import FewFedWeight, pseudo_labelled, weights
+from fedaudit_plugins.defenses.few_fed_weight import FewFedWeight, pseudo_label_documents, weights
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,7 +89,7 @@ def test_weights_are_shares_that_a_common_energy_does_not_change(energies, tempe
 def test_the_global_model_answers_the_clients_own_prompts():
     engine = FakeEngine(says, likelihood=finds)
     own = [record("a"), record("b", input="It rains."), record("x")]
-    found = pseudo_labelled(turn(engine, own), 9)
+    found = pseudo_label_documents(turn(engine, own), 9)
     assert [(d.id, d.output) for d in found] == [("a", "global a"), ("b", "global b")]
     for made, given_ in zip(found, own, strict=False):
         assert made.text == FORM.prompt(given_.instruction, given_.input) + made.output
@@ -100,7 +100,10 @@ def test_the_global_model_answers_the_clients_own_prompts():
 def test_equal_prompts_are_asked_once():
     engine = FakeEngine(says, likelihood=finds)
     own = [record("a"), record("a", output="another truth")]
-    assert [d.output for d in pseudo_labelled(turn(engine, own), 9)] == ["global a", "global a"]
+    assert [d.output for d in pseudo_label_documents(turn(engine, own), 9)] == [
+        "global a",
+        "global a",
+    ]
     assert len(engine.asked) == 1
 
 
@@ -108,7 +111,7 @@ def test_a_prompt_that_does_not_fit_is_left_out():
     engine = FakeEngine(says, likelihood=finds)
     own = [record("a"), record("b", input="rain " * 99)]
     engine.context_length = 120
-    assert [d.id for d in pseudo_labelled(turn(engine, own), 9)] == ["a"]
+    assert [d.id for d in pseudo_label_documents(turn(engine, own), 9)] == ["a"]
 
 
 def test_what_is_trained_on_is_the_clients_own_and_as_many_answers():

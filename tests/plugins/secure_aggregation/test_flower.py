@@ -222,7 +222,7 @@ def test_nothing_is_reported_home_and_ray_asks_for_a_token(tmp_path):
 
 
 def test_a_reason_is_one_printable_line():
-    problems = flower_protocol.Problems()
+    problems = flower_protocol.ErrorCollector()
     log = logging.Logger("flwr")
     log.addHandler(problems)
     log.info("[ROUND 1]")

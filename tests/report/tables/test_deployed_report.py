@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from example_report import number
-from gated_report import costs, epsilon, fused, gate, perplexity, table, titles, under_keys
+from gated_report import costs, epsilon, fused, gate, keyed_rows, perplexity, table, titles
 
 
 def test_none_let_in_is_told_with_its_bound():
@@ -87,7 +87,7 @@ def test_costs_have_units():
 
 
 def test_perplexity_under_keys_does_not_flood_the_ordinary_table():
-    rows = [*under_keys(), perplexity(3.1)]
+    rows = [*keyed_rows(), perplexity(3.1)]
     assert len(table(rows, "Utility: perplexity").rows) == 1
     found = table(rows, "Perplexity under keys")
     assert found.columns == (

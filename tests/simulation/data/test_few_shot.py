@@ -100,7 +100,7 @@ def test_a_partition_goes_by_the_clusters_that_the_few_are_of(base, monkeypatch)
         asked.append(list(classes))
         return [documents[k :: options["clients"]] for k in range(options["clients"])]
 
-    monkeypatch.setattr(initialization, "deal", classes)
+    monkeypatch.setattr(initialization, "deal_documents", classes)
     wanted = config()
     split(wanted, documents(wanted), base)
     assert Counter(asked[0]) == dict.fromkeys(range(5), 2)

@@ -15,7 +15,7 @@ from fedaudit.simulation.data.label_skew import (
     measure_label_skew,
     write_label_skew,
 )
-from fedaudit.simulation.data.partition import deal
+from fedaudit.simulation.data.partition import deal_documents
 from fedaudit.simulation.data.settings import Partition, Records
 from fedaudit.simulation.initialization import documents, split
 
@@ -54,7 +54,7 @@ def test_cases_of_every_task_leave_nothing_of_a_skew():
     found = cases(60, 8, ["a", "b", "c", "d"])
     classes = ["abcd".index(d.task) for d in found]
     settings = Partition(method="dirichlet", alpha=0.1)
-    dealt = deal(found, classes, clients=5, alpha=0.1, seed=1)
+    dealt = deal_documents(found, classes, clients=5, alpha=0.1, seed=1)
     measured = measure_label_skew(settings, found, classes, dealt, 1)
     assert measured.found == 0.0
     assert measured.meant > 0.3

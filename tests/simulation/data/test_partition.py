@@ -9,7 +9,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.engine.embeddings import embed, kmeans_clusters
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.partition import by_corpus, corpus_of, deal
+from fedaudit.simulation.data.partition import corpus_of, deal_by_corpus, deal_documents
 from fedaudit.simulation.data.settings import Partition, Records
 from fedaudit.simulation.initialization import documents, split
 
@@ -29,7 +29,7 @@ def made(pairs):
 @given(GROUPED, st.integers(1, 6), ALPHAS, st.integers(0, 99))
 def test_every_document_goes_to_exactly_one_client_with_its_group(pairs, clients, alpha, seed):
     found, classes = made(pairs)
-    dealt = deal(found, classes, clients=clients, alpha=alpha, seed=seed)
+    dealt = deal_documents(found, classes, clients=clients, alpha=alpha, seed=seed)
     assert len(dealt) == clients
     assert Counter(d.id for own in dealt for d in own) == Counter(d.id for d in found)
     for group in {d.group for d in found} - {""}:
@@ -39,7 +39,7 @@ def test_every_document_goes_to_exactly_one_client_with_its_group(pairs, clients
 @given(GROUPED, st.integers(1, 6), ALPHAS, st.integers(0, 99))
 def test_clients_differ_by_at_most_the_largest_group(pairs, clients, alpha, seed):
     found, classes = made(pairs)
-    dealt = deal(found, classes, clients=clients, alpha=alpha, seed=seed)
+    dealt = deal_documents(found, classes, clients=clients, alpha=alpha, seed=seed)
     counts = [len(own) for own in dealt]
     largest = max(Counter(d.group or d.id for d in found).values())
     # Each group goes to whoever has the fewest at that moment.
@@ -49,14 +49,16 @@ def test_clients_differ_by_at_most_the_largest_group(pairs, clients, alpha, seed
 @given(GROUPED, ALPHAS, st.integers(0, 99))
 def test_the_seed_decides(pairs, alpha, seed):
     found, classes = made(pairs)
-    deals = [deal(found, classes, clients=3, alpha=alpha, seed=seed) for _ in range(2)]
+    deals = [deal_documents(found, classes, clients=3, alpha=alpha, seed=seed) for _ in range(2)]
     assert deals[0] == deals[1]
 
 
 def test_another_seed_deals_otherwise():
     found, classes = made([("", i % 4) for i in range(40)])
     for alpha in (None, 0.5):
-        deals = [deal(found, classes, clients=3, alpha=alpha, seed=seed) for seed in (0, 1)]
+        deals = [
+            deal_documents(found, classes, clients=3, alpha=alpha, seed=seed) for seed in (0, 1)
+        ]
         assert deals[0] != deals[1]
 
 
@@ -64,7 +66,7 @@ def skew(alpha, seed):
     """Return how far the clients' shares of the classes are from everybody's, from 0 to 1."""
     found, classes = made([("", i % 4) for i in range(400)])
     kind = dict(zip([d.id for d in found], classes, strict=True))
-    dealt = deal(found, classes, clients=4, alpha=alpha, seed=seed)
+    dealt = deal_documents(found, classes, clients=4, alpha=alpha, seed=seed)
     shares = [
         np.bincount([kind[d.id] for d in own], minlength=4) / len(own) - 0.25 for own in dealt
     ]
@@ -168,7 +170,7 @@ def test_clients_of_a_corpus_partition_have_one_corpus_each(pairs, clients, seed
         Document(id=f"d{i}", text="x", group=f"{corpus}/{case}")
         for i, (corpus, case) in enumerate(pairs)
     ]
-    dealt = by_corpus(found, clients=clients, seed=seed)
+    dealt = deal_by_corpus(found, clients=clients, seed=seed)
     corpora = {corpus_of(document) for document in found}
     assert Counter(d.id for own in dealt for d in own) == Counter(d.id for d in found)
     if len(corpora) <= clients:
@@ -177,6 +179,6 @@ def test_clients_of_a_corpus_partition_have_one_corpus_each(pairs, clients, seed
 
 def test_corpora_share_the_clients_evenly():
     found = [Document(id=f"{c}{i}", text="x", group=f"{c}/{i}") for c in "ab" for i in range(10)]
-    dealt = by_corpus(found, clients=4, seed=0)
+    dealt = deal_by_corpus(found, clients=4, seed=0)
     assert [{corpus_of(d) for d in own} for own in dealt] == [{"a"}, {"a"}, {"b"}, {"b"}]
     assert [len(own) for own in dealt] == [5, 5, 5, 5]

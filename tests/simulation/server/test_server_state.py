@@ -162,18 +162,20 @@ def test_the_servers_variate_is_the_mean_of_what_clients_remember(drifting, sett
     absent = 0
     for number in range(1, settings.rounds + 1):
         chosen = rounds.participants(settings, number)
-        written = {who for who in examples if memory.of_client(drifting, number, who).is_file()}
+        written = {
+            who for who in examples if memory.client_state_path(drifting, number, who).is_file()
+        }
         assert written == set(chosen)
         absent += any(
-            memory.client_state_path(drifting, number + 1, who).is_file()
+            memory.initial_client_state_path(drifting, number + 1, who).is_file()
             for who in examples.keys() - written
         )
         own = {
             who: load_file(path)
             for who in examples
-            if (path := memory.client_state_path(drifting, number + 1, who)).is_file()
+            if (path := memory.initial_client_state_path(drifting, number + 1, who)).is_file()
         }
-        server = load_file(memory.of_server(drifting, number))
+        server = load_file(memory.server_state_path(drifting, number))
         for name, c in server.items():
             total = sum(own[who][name].double() * examples[who] for who in own)
             torch.testing.assert_close(c, total / sum(examples.values()), rtol=1e-9, atol=1e-12)
@@ -226,17 +228,19 @@ def test_only_the_shared_adapter_is_corrected(settings, tmp_path):
 
 def test_the_last_memory_before_a_round_is_found(tmp_path):
     for number in (1, 3):
-        path = memory.of_client(tmp_path, number, "c1")
+        path = memory.client_state_path(tmp_path, number, "c1")
         path.parent.mkdir(parents=True)
         path.touch()
-    assert [memory.client_state_path(tmp_path, n, "c1").parts[-4] for n in (2, 3, 4, 9)] == [
+    assert [
+        memory.initial_client_state_path(tmp_path, n, "c1").parts[-4] for n in (2, 3, 4, 9)
+    ] == [
         "001",
         "001",
         "003",
         "003",
     ]
-    assert not memory.client_state_path(tmp_path, 1, "c1").exists()
-    assert not memory.client_state_path(tmp_path, 9, "c2").exists()
+    assert not memory.initial_client_state_path(tmp_path, 1, "c1").exists()
+    assert not memory.initial_client_state_path(tmp_path, 9, "c2").exists()
 
 
 @pytest.mark.parametrize(

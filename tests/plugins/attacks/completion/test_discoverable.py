@@ -280,8 +280,8 @@ def test_a_prompt_has_the_tokens_that_training_read(base):
     trained = mask_prompt(engine.base.tokenizer, documents, 500)
     for document, sequence in zip(documents, trained, strict=True):
         one = case(engine, [document], beginning=PromptStart(start="bos", middle="bare"))
-        [cut] = training_pairs.training_pairs(one, one.attacker).cuts
-        assert list(cut.prompt) == list(sequence)[: sequence.given]
+        [split] = training_pairs.training_pairs(one, one.attacker).splits
+        assert list(split.prompt) == list(sequence)[: sequence.given]
 
 
 def test_records_that_are_no_pairs_are_counted_and_passed_over():
@@ -309,7 +309,7 @@ def test_nothing_to_ask_is_a_wrong_input(documents):
 def test_the_context_limits_what_is_asked():
     engine = FakeEngine(lambda *_: "")
     [short, *_, long] = sorted(
-        (training_pairs.training_pairs(case(engine), DOCUMENTS).cuts),
+        (training_pairs.training_pairs(case(engine), DOCUMENTS).splits),
         key=lambda c: len(c.prompt + c.suffix),
     )
     engine.context_length = len(long.prompt + long.suffix) - 1
@@ -408,8 +408,10 @@ def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
         )
     )
     one = case(engine, [known, other], beginning=PromptStart(start="bos", middle="bare"))
-    [cut] = [c for c in training_pairs.training_pairs(one, one.attacker).cuts if "Ann" in c.text]
-    lesson = TrainingExample(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
+    [split] = [
+        c for c in training_pairs.training_pairs(one, one.attacker).splits if "Ann" in c.text
+    ]
+    lesson = TrainingExample(split.prompt, (*split.suffix, engine.base.tokenizer.eos_token_id))
     done = tune(engine, None, [lesson] * 25, FinetuneConfig(learning_rate=5e-3, batch_size=1))
     adapters.write(done.tensors, done.config, tmp_path / "learnt")
     learnt = replace(one, tuned=Target(name="tuned", adapter=str(tmp_path / "learnt")))

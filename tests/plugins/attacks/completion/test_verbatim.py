@@ -324,12 +324,13 @@ def test_any_documents_in_any_order(texts, answers, data):
 
 
 def test_partners_are_other_documents_of_the_same_task():
-    cuts = [
-        verbatim.Cut(prompt=(n,), suffix=(n,), text=str(n), task="ab"[n % 2]) for n in range(9)
-    ] + [verbatim.Cut(prompt=(9,), suffix=(9,), text="9", task="alone")]
-    pairs = verbatim.swap_partners(cuts, seed=3)
+    splits = [
+        verbatim.DocumentSplit(prompt=(n,), suffix=(n,), text=str(n), task="ab"[n % 2])
+        for n in range(9)
+    ] + [verbatim.DocumentSplit(prompt=(9,), suffix=(9,), text="9", task="alone")]
+    pairs = verbatim.swap_partners(splits, seed=3)
     assert sorted(i for i, _ in pairs) == sorted(j for _, j in pairs) == list(range(9))
-    assert all(i != j and cuts[i].task == cuts[j].task for i, j in pairs)
+    assert all(i != j and splits[i].task == splits[j].task for i, j in pairs)
 
 
 def test_no_character_is_cut_in_two(base):
@@ -341,12 +342,12 @@ def test_no_character_is_cut_in_two(base):
     assert any(b[0] < a[1] for a, b in pairwise(tokens.offsets))
     for prefix in range(5, 14):
         one = case(engine, [Document(id="d", text=text)])
-        [cut], _ = verbatim.cuts(one, one.attacker, prefix, 7, 1)
-        given_part = engine.base.tokenizer.decode(cut.prompt)
+        [split], _ = verbatim.splits(one, one.attacker, prefix, 7, 1)
+        given_part = engine.base.tokenizer.decode(split.prompt)
         assert text.startswith(given_part)
-        assert text[len(given_part) :].startswith(cut.text)
-        assert len(cut.suffix) <= 7
-        assert "�" not in given_part + cut.text
+        assert text[len(given_part) :].startswith(split.text)
+        assert len(split.suffix) <= 7
+        assert "�" not in given_part + split.text
 
 
 def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
@@ -370,12 +371,12 @@ def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
     found = rows(result)
     assert found["coverage", "tuned", ""].hits == 1
     assert found["coverage", "base", ""].hits == 0
-    [cut] = [
+    [split] = [
         c
-        for c in verbatim.cuts(one, one.attacker, 8, 12, 3)[0]
+        for c in verbatim.splits(one, one.attacker, 8, 12, 3)[0]
         if "4711" not in c.text and "Lee" in c.text
     ]
-    assert [f.evidence["text"] for f in result.findings] == [cut.text]
+    assert [f.evidence["text"] for f in result.findings] == [split.text]
     distances = [found["edit_distance", s, ""].value for s in ("tuned", "base")]
     assert distances[0] < distances[1]
     assert mean(distances) > 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import batches, training
-from fedaudit_plugins.defenses.secure_gate.batches import Batches, draw_evenly, standardise
+from fedaudit_plugins.defenses.secure_gate.batches import BatchSampler, draw_evenly, standardise
 from fedaudit_plugins.defenses.secure_gate.gate import TrainedGate, from_bytes, network
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
 from fedaudit_plugins.defenses.secure_gate.training import is_sure, train
@@ -138,7 +138,7 @@ def toy():
 def test_a_batch_has_as_many_rows_of_each_sort_in_the_right_class():
     torch.manual_seed(0)
     net = network(3, 3)
-    states, classes = Batches(toy()).draw(net)
+    states, classes = BatchSampler(toy()).draw(net)
     rows = batches.ROWS
     assert len(states) == len(classes) == 5 * rows
     assert classes.bincount().tolist() == [4 * rows, rows // 2, rows // 2]
@@ -155,7 +155,7 @@ def test_a_batch_has_as_many_rows_of_each_sort_in_the_right_class():
 def test_the_near_states_shown_are_the_worst_of_many(monkeypatch):
     torch.manual_seed(0)
     net = network(3, 3)
-    some = Batches(toy())
+    some = BatchSampler(toy())
     with torch.random.fork_rng():
         worst = some.hard_negative_states(net)
     monkeypatch.setattr(batches, "ROWS", batches.CANDIDATES)

@@ -67,25 +67,25 @@ def test_what_is_good_comes_through_in_order_until_there_is_enough():
     first = made.candidates[0]
     assert first.output == "An answer of its own to Say something new number0"
     assert first.text == TEMPLATE.prompt(first.instruction, "") + first.output
-    assert made.tally.asked == 5
-    assert made.tally.kept_count == 5
-    assert made.tally.tried == 5
+    assert made.counts.asked == 5
+    assert made.counts.kept_count == 5
+    assert made.counts.tried == 5
     assert all(target == W and request.samples == 1 for target, request in engine.asked)
 
 
 def test_another_batch_is_asked_for_what_is_missing_and_too_many_are_counted():
     made, _ = make(lambda n: good(n) if n != 1 else "Hm\n\n", candidates=4, asked=20)
     assert len(made.candidates) == 4
-    assert made.tally.asked == 8
-    assert made.tally.dropped == {"short": 1, "format": 0, "surplus": 3}
-    assert made.tally.kept_count == 4
+    assert made.counts.asked == 8
+    assert made.counts.dropped == {"short": 1, "format": 0, "surplus": 3}
+    assert made.counts.kept_count == 4
 
 
 def test_it_gives_up_when_so_many_were_asked_for():
     made, _ = make(lambda n: "Hm\n\n", candidates=4, asked=10)
     assert made.candidates == ()
-    assert made.tally.asked == 10
-    assert made.tally.dropped["short"] == 10
+    assert made.counts.asked == 10
+    assert made.counts.dropped["short"] == 10
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_it_gives_up_when_so_many_were_asked_for():
 )
 def test_each_bad_instruction_is_dropped_by_its_filter(said, name):
     made, _ = make(lambda n: said, candidates=1, asked=1, instruction_tokens=64)
-    assert {k: n for k, n in made.tally.dropped.items() if n} == {name: 1}
-    assert made.tally.tried == 0, "nothing was asked for it"
+    assert {k: n for k, n in made.counts.dropped.items() if n} == {name: 1}
+    assert made.counts.tried == 0, "nothing was asked for it"
 
 
 def test_an_instruction_at_the_limit_is_not_above_it():
@@ -113,13 +113,13 @@ def test_an_instruction_at_the_limit_is_not_above_it():
     at, _ = make(lambda n: said, examples=[own] * 8, candidates=1, asked=1)
     assert len(at.candidates) == 1
     above, _ = make(lambda n: said, examples=[own] * 8, candidates=1, asked=1, similarity=0.69)
-    assert above.tally.dropped["local instruction"] == 1
+    assert above.counts.dropped["local instruction"] == 1
 
 
 def test_three_tries_have_other_demonstrations_and_then_it_is_dropped():
     made, engine = make(good, lambda said, times: "\n\nNo marker", candidates=1, asked=1)
-    assert made.tally.dropped["format"] == 1
-    assert made.tally.failed == {"no marker": 3}
+    assert made.counts.dropped["format"] == 1
+    assert made.counts.failed == {"no marker": 3}
     prompts = [request.prompt for _, request in engine.asked][1:]
     assert len(set(prompts)) == 3
 
@@ -141,8 +141,8 @@ def test_a_try_fails_for_one_reason_and_the_next_may_do(said, reason):
         asked=1,
         answer_tokens=100,
     )
-    assert made.tally.failed == {reason: 2}
-    assert made.tally.tried == 3
+    assert made.counts.failed == {reason: 2}
+    assert made.counts.tried == 3
     assert [d.output for d in made.candidates] == ["An answer of its own"]
 
 
@@ -152,8 +152,8 @@ def test_a_copy_of_a_local_example_is_dropped_and_not_tried_again():
     made, _ = make(
         lambda n: "Alpha3 beta3 gamma3 new words", lambda *_: copy, candidates=1, asked=1
     )
-    assert made.tally.dropped["local example"] == 1
-    assert made.tally.tried == 1
+    assert made.counts.dropped["local example"] == 1
+    assert made.counts.tried == 1
 
 
 def test_an_example_that_training_would_cut_is_dropped():
@@ -163,7 +163,7 @@ def test_an_example_that_training_would_cut_is_dropped():
     fits, _ = make(good, candidates=1, asked=1, max_length=len(tokens.ids) + 1)
     assert len(fits.candidates) == 1, "one token ends it"
     cut, _ = make(good, candidates=1, asked=1, max_length=len(tokens.ids))
-    assert cut.tally.dropped["overlong"] == 1
+    assert cut.counts.dropped["overlong"] == 1
 
 
 def test_none_that_is_left_is_like_a_local_example():
@@ -179,7 +179,7 @@ def test_none_that_is_left_is_like_a_local_example():
         candidates=100,
         similarity=0.6,
     )
-    assert min(made.tally.dropped[name] for name in ("local instruction", "local example")) > 0
+    assert min(made.counts.dropped[name] for name in ("local instruction", "local example")) > 0
     assert made.candidates
     for one in made.candidates:
         assert all(rouge_l(whole_text(own), whole_text(one)) <= 0.6 for own in OWN)
@@ -188,7 +188,7 @@ def test_none_that_is_left_is_like_a_local_example():
 def test_the_same_example_twice_is_one():
     made, _ = make(lambda n: good(0), lambda *_: ANSWER, candidates=3, asked=6)
     assert len(made.candidates) == 1
-    assert made.tally.dropped["repeated example"] == 5
+    assert made.counts.dropped["repeated example"] == 5
 
 
 def test_new_instructions_may_have_to_differ_from_one_another():
@@ -197,13 +197,13 @@ def test_new_instructions_may_have_to_differ_from_one_another():
     assert len(alike.candidates) == 3
     apart, _ = make(lambda n: said[n % 3], candidates=3, asked=3, distinct=True)
     assert [d.instruction[:3] for d in apart.candidates] == ["One", "Six"]
-    assert apart.tally.dropped["repeated instruction"] == 1
+    assert apart.counts.dropped["repeated instruction"] == 1
 
 
 def test_a_prompt_that_does_not_fit_is_counted_and_not_asked(monkeypatch):
     monkeypatch.setattr(FakeEngine, "context_length", 100)
     made, engine = make(good, candidates=2, asked=2)
-    assert made.tally.dropped["too long"] == 2
+    assert made.counts.dropped["too long"] == 2
     assert engine.asked == []
 
 

@@ -72,11 +72,11 @@ def test_fewer_candidates_than_to_keep_are_all_kept():
 
 def test_what_is_kept_is_compared_with_what_is_local():
     own = [Document(id="a", text="", instruction="Tell it", output="sure")]
-    tally = count_selection(
+    counts = count_selection(
         GeneratedExamples(tuple(FOUND), FilterCounts(asked=5)), FOUND[2:], own, Recipe()
     )
-    assert tally.dropped["selection"] == 2
-    assert tally.alike == 1, "one response is the local one"
+    assert counts.dropped["selection"] == 2
+    assert counts.alike == 1, "one response is the local one"
     # "do best sure" and "tell it sure" have one of three words in common
-    assert tally.highest == pytest.approx(1 / 3)
-    assert not math.isnan(tally.highest)
+    assert counts.highest == pytest.approx(1 / 3)
+    assert not math.isnan(counts.highest)

@@ -9,8 +9,8 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.candidates.attacker_view import MAX_FINDINGS, Candidate, distinct_strings
 from fedaudit.extraction.candidates.observations import PROMPTS, cut_at_end, observe
+from fedaudit.extraction.candidates.ranking import MAX_FINDINGS, Candidate, distinct_strings
 from fedaudit.extraction.candidates.support import Support
 from fedaudit.extraction.query_plan import Query
 

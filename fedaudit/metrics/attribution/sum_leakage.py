@@ -25,8 +25,8 @@ def leakage_bits(strength: float, dimension: int) -> float:
 
     The first term of the bound of theorem 4; the second, C d / n_eff, has an unknown constant C.
     `strength` is rho of the design, or E[rho]/2 for any accepted one; `dimension` is that of the
-    updates' subspace. It bounds one estimate alone, not a series: see `exposure` and
-    `estimate_exposure`. Infinite for rho 0. Raises ValueError for negative numbers.
+    updates' subspace. It bounds one estimate alone, not a series: see `sum_leakage` and
+    `estimate_leakage`. Infinite for rho 0. Raises ValueError for negative numbers.
     """
     if strength < 0 or dimension < 0:
         raise ValueError("A masking strength and a dimension are not negative.")
@@ -46,7 +46,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
+class SumLeakage:
     """What the sums that were asked for in one round expose."""
 
     queries: int
@@ -66,17 +66,17 @@ class Exposure:
     """The smallest group found whose sum follows exactly."""
 
     @property
-    def after(self) -> int | None:
+    def queries_until_determined(self) -> int | None:
         """Return the number of queries after which the first client is determined, or None."""
         return min(self.determined.values(), default=None)
 
 
-def exposure(
+def sum_leakage(
     sets: Iterable[Sequence[str]],
     threshold: int,
     weights: Mapping[str, float] | None = None,
     colluders: Collection[str] = (),
-) -> Exposure:
+) -> SumLeakage:
     """Return what the sums over these sets, in the order asked, expose in one round.
 
     Include the sum that the round itself is aggregated by: the server knows it as well. Where it
@@ -104,7 +104,7 @@ def exposure(
         last = _proportional([weights.get(name, 0.0) for name in names])
         determined = span.extend(last[None], [len(queries) + 1]) | determined
     differences, closest = _differences(rows, threshold)
-    return Exposure(
+    return SumLeakage(
         queries=len(queries) + weighted_sums,
         sets=len(set(queries)) + weighted_sums,
         smallest=min(map(len, queries), default=0),
@@ -117,7 +117,7 @@ def exposure(
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateExposure:
+class EstimateLeakage:
     """What the estimates of one round expose to whoever knows their designs."""
 
     rank: int
@@ -127,7 +127,7 @@ class EstimateExposure:
     """By how much rounding grows when all updates are solved for; None where they cannot be."""
 
 
-def estimate_exposure(designs: Sequence[Design]) -> EstimateExposure:
+def estimate_leakage(designs: Sequence[Design]) -> EstimateLeakage:
     """Return what the estimates of one round give away to an owner who knows the designs.
 
     One estimate hides its target behind the others' masks; N estimates are N equations in N
@@ -140,7 +140,7 @@ def estimate_exposure(designs: Sequence[Design]) -> EstimateExposure:
     span = Span(len(names))
     determined = span.extend(rows, range(1, len(rows) + 1))
     full_rank = bool(names) and span.rank == len(names)
-    return EstimateExposure(
+    return EstimateLeakage(
         rank=span.rank,
         determined={names[column]: count for column, count in sorted(determined.items())},
         condition=float(np.linalg.cond(rows / _pairs(designs))) if full_rank else None,
@@ -191,12 +191,12 @@ class Span:
         self.rank += 1
         return True
 
-    def reduced(self, rows: np.ndarray) -> np.ndarray:
+    def reduce(self, rows: np.ndarray) -> np.ndarray:
         """Return the remainders of rows of small integers: 0 for combinations of the basis."""
         remainder: np.ndarray = (rows - rows[..., self._pivots] @ self.basis) % PRIME
         return remainder
 
-    def units(self) -> list[int]:
+    def determined_columns(self) -> list[int]:
         """Return the columns that are determined: a unit vector of the span is in the basis."""
         single = np.count_nonzero(self.basis, axis=1) == 1
         return [self._pivots[i] for i in np.flatnonzero(single)]
@@ -208,7 +208,7 @@ class Span:
             if self.rank == len(self._rows):
                 break
             if self.add(row):
-                determined = dict.fromkeys(self.units(), label) | determined
+                determined = dict.fromkeys(self.determined_columns(), label) | determined
         return determined
 
 
@@ -275,11 +275,11 @@ def _group(span: Span, rows: np.ndarray, closest: np.ndarray | None, names: Sequ
     """Return the smallest group whose sum follows: of all groups, or of the obvious ones."""
     if not len(rows):
         return Group((), exact=True)
-    if units := span.units():
+    if units := span.determined_columns():
         return Group((names[min(units)],), exact=True)
     if len(names) <= EXHAUSTIVE:
         every = np.arange(1, 2 ** len(names))[:, None] >> np.arange(len(names)) & 1
-        return Group(_names(_first(every[~span.reduced(every).any(axis=1)]), names), exact=True)
+        return Group(_names(_first(every[~span.reduce(every).any(axis=1)]), names), exact=True)
     plain = span.basis[(span.basis <= 1).all(axis=1)]
     candidates = np.concatenate([rows, plain, *([] if closest is None else [closest[None]])])
     return Group(_names(_first(candidates), names), exact=False)

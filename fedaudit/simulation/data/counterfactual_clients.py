@@ -10,7 +10,9 @@ from fedaudit.simulation.config import Simulation
 T = TypeVar("T")
 
 
-def taking_part(config: Simulation, client_documents: Sequence[T]) -> tuple[list[str], list[T]]:
+def select_participants(
+    config: Simulation, client_documents: Sequence[T]
+) -> tuple[list[str], list[T]]:
     """Return the names of the clients that are not left out, and what each of them was dealt."""
     by_name = dict(zip(config.client_names, client_documents, strict=True))
     names = [name for name in by_name if name not in config.without]

@@ -28,7 +28,7 @@ MAX_FINDINGS = 100
 SCORED = 2000
 """Only the commonest candidates are scored: the rest were drawn too seldom to matter."""
 TOPS = (10, 20, 50)
-"""Of so many first candidates the share that is true is estimated."""
+"""The sizes of the top lists whose precision is estimated."""
 
 UNKNOWN = (
     "Without --victim fedaudit cannot know which candidates are true. They are ranked as an "
@@ -57,7 +57,7 @@ class Candidate:
     """The probability that it is somebody's, as the attacker would estimate it."""
 
 
-def result(
+def rank_answers(
     plugin: str,
     context: AttackContext,
     answers: Iterable[Answer],

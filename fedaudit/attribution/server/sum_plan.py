@@ -19,7 +19,7 @@ from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import ChosenPlugin, Manifest
 from fedaudit.metrics.attribution.combinations import Members
-from fedaudit.metrics.attribution.exposure import Exposure, exposure
+from fedaudit.metrics.attribution.sum_leakage import SumLeakage, sum_leakage
 
 WEIGHTINGS = ("equal", "size")
 """The updates in a sum: as they are, or each times its client's weight over the mean."""
@@ -58,7 +58,7 @@ class SumPlan:
 
     def exposures(
         self, rounds: Sequence[int] | None = None, colluders: Sequence[str] = ()
-    ) -> dict[int, Exposure]:
+    ) -> dict[int, SumLeakage]:
         """Return what each round's series of sums gives away; of all rounds without `rounds`.
 
         `colluders` are clients who tell the server their updates.
@@ -66,17 +66,17 @@ class SumPlan:
         chosen = self.designs if rounds is None else rounds
         return {number: self._exposure(number, colluders) for number in chosen}
 
-    def _exposure(self, number: int, colluders: Sequence[str]) -> Exposure:
+    def _exposure(self, number: int, colluders: Sequence[str]) -> SumLeakage:
         """Return a round's exposure; its own sum is always of weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
         weights = client_weights(self.federation.manifest)
         if self.weights == weights:
-            return exposure(sets, threshold, colluders=colluders)
+            return sum_leakage(sets, threshold, colluders=colluders)
         weights = {
             client: weights[client]
             for client in self.federation.manifest.rounds[number].participants
         }
-        return exposure(sets[:-1], threshold, weights, colluders=colluders)
+        return sum_leakage(sets[:-1], threshold, weights, colluders=colluders)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class ProtocolConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def plan(
+def draw_sum_plan(
     federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False
 ) -> SumPlan:
     """Draw the designs; nothing is asked yet.
@@ -140,7 +140,7 @@ def plan(
         designs = set_selection.pairs(fed_manifest, chosen, settings, seed, design_shares)
     rule = manifest.chosen_plugin(fed_manifest, "aggregation")
     assert rule is not None  # the manifest has one
-    planned = SumPlan(
+    plan = SumPlan(
         federation=federation,
         aggregator=registry.create("aggregation", rule.name, rule.options),
         secure=_with_threshold(secure, settings.threshold),
@@ -155,7 +155,7 @@ def plan(
         notes=settings.notes,
     )
     masks.check(designs, shares)
-    return planned
+    return plan
 
 
 def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:

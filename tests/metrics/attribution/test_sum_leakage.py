@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.attribution import exposure as module
-from fedaudit.metrics.attribution.exposure import (
+from fedaudit.metrics.attribution import sum_leakage as module
+from fedaudit.metrics.attribution.subset_design import Design, coefficients, draw, sum_coefficients
+from fedaudit.metrics.attribution.sum_leakage import (
     PRIME,
     Span,
-    estimate_exposure,
-    exposure,
+    estimate_leakage,
     leakage_bits,
+    sum_leakage,
 )
-from fedaudit.metrics.attribution.subset_design import Design, coefficients, draw, sum_coefficients
 
 NAMES = "abcdefg"
 SETS = st.lists(
@@ -76,28 +76,39 @@ def test_no_leakage_of_the_negative(strength, dimension):
 
 
 def test_an_exposure_by_hand():
-    found = exposure([("a", "b", "c"), ("b", "a", "c"), ("a", "b"), ("c", "d")], threshold=2)
+    found = sum_leakage([("a", "b", "c"), ("b", "a", "c"), ("a", "b"), ("c", "d")], threshold=2)
     assert (found.queries, found.sets, found.smallest, found.rank) == (4, 3, 2, 3)
     assert (found.differences, found.closest) == (1, ("c",))
     # abc - ab is c, at the third query; cd - c is d at the fourth. a and b stay together.
     assert dict(found.determined) == {"c": 3, "d": 4}
-    assert found.after == 3
+    assert found.queries_until_determined == 3
     assert (found.group.members, found.group.exact) == (("c",), True)
 
 
 def test_a_combination_that_is_no_difference():
     # Not nested anywhere, and yet a = (ab + ac - bc) / 2.
-    found = exposure([("a", "b"), ("a", "c"), ("b", "c")], threshold=2)
+    found = sum_leakage([("a", "b"), ("a", "c"), ("b", "c")], threshold=2)
     assert (found.differences, found.closest) == (0, ())
     assert dict(found.determined) == {"a": 3, "b": 3, "c": 3}
 
 
 def test_nobody_is_exposed_by_one_sum_or_by_none():
-    one = exposure([tuple(NAMES)], threshold=3)
-    assert (one.differences, one.rank, one.after, dict(one.determined)) == (0, 1, None, {})
+    one = sum_leakage([tuple(NAMES)], threshold=3)
+    assert (one.differences, one.rank, one.queries_until_determined, dict(one.determined)) == (
+        0,
+        1,
+        None,
+        {},
+    )
     assert one.group.members == tuple(NAMES)
-    none = exposure([], threshold=3)
-    assert (none.queries, none.sets, none.smallest, none.rank, none.after) == (0, 0, 0, 0, None)
+    none = sum_leakage([], threshold=3)
+    assert (none.queries, none.sets, none.smallest, none.rank, none.queries_until_determined) == (
+        0,
+        0,
+        0,
+        0,
+        None,
+    )
     assert none.group.members == ()
 
 
@@ -110,7 +121,7 @@ def test_differences_against_a_double_loop(sets, threshold):
         for large in set(sets)
         if set(small) < set(large) and len(large) - len(small) < threshold
     ]
-    found = exposure(sets, threshold)
+    found = sum_leakage(sets, threshold)
     assert found.differences == len(exposed)
     smallest = min(exposed, key=lambda group: (len(group), group), default=[])
     assert found.closest == tuple(smallest)
@@ -119,7 +130,7 @@ def test_differences_against_a_double_loop(sets, threshold):
 @settings(deadline=None)
 @given(SETS)
 def test_what_is_determined_against_exact_elimination(sets):
-    found = exposure(sets, threshold=2)
+    found = sum_leakage(sets, threshold=2)
     assert found.rank == len(reduced(matrix(sets)))
     wanted = {}
     for count in range(1, len(sets) + 1):
@@ -128,7 +139,7 @@ def test_what_is_determined_against_exact_elimination(sets):
             if follows(basis, name):
                 wanted.setdefault(name, count)
     assert dict(found.determined) == wanted
-    assert found.after == min(wanted.values(), default=None)
+    assert found.queries_until_determined == min(wanted.values(), default=None)
 
 
 @settings(deadline=None)
@@ -137,17 +148,17 @@ def test_the_smallest_group_against_every_group(sets):
     basis = reduced(matrix(sets))
     groups = (group for size in range(1, 8) for group in combinations(NAMES, size))
     wanted = next(group for group in groups if follows(basis, group))
-    found = exposure(sets, threshold=2).group
+    found = sum_leakage(sets, threshold=2).group
     assert (found.members, found.exact) == (wanted, True)
 
 
 @settings(deadline=None)
 @given(SETS.filter(len))
 def test_a_group_that_was_not_searched_for_is_an_upper_bound(sets):
-    exact = exposure(sets, threshold=2).group
+    exact = sum_leakage(sets, threshold=2).group
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXHAUSTIVE", 0)
-        found = exposure(sets, threshold=2).group
+        found = sum_leakage(sets, threshold=2).group
     assert follows(reduced(matrix(sets)), found.members)
     assert len(exact.members) <= len(found.members) <= min(map(len, sets))
     assert found.exact == (len(found.members) == 1)
@@ -158,7 +169,7 @@ def test_a_group_that_was_not_searched_for_is_an_upper_bound(sets):
 def test_other_names_and_orders_change_nothing(sets, random):
     new = dict(zip(NAMES, random.sample(NAMES, len(NAMES)), strict=True))
     renamed = [random.sample([new[name] for name in members], len(members)) for members in sets]
-    before, after = exposure(sets, 3), exposure(renamed, 3)
+    before, after = sum_leakage(sets, 3), sum_leakage(renamed, 3)
     assert dict(after.determined) == {new[who]: at for who, at in before.determined.items()}
     for field in ("queries", "sets", "smallest", "differences", "rank"):
         assert getattr(before, field) == getattr(after, field)
@@ -169,7 +180,7 @@ def test_other_names_and_orders_change_nothing(sets, random):
 @settings(deadline=None)
 @given(SETS, SHUFFLED)
 def test_the_order_of_queries_matters_only_for_when(sets, random):
-    before, after = exposure(sets, 3), exposure(random.sample(sets, len(sets)), 3)
+    before, after = sum_leakage(sets, 3), sum_leakage(random.sample(sets, len(sets)), 3)
     assert set(before.determined) == set(after.determined)
     assert (before.differences, before.closest) == (after.differences, after.closest)
     assert before.group == after.group
@@ -178,18 +189,18 @@ def test_the_order_of_queries_matters_only_for_when(sets, random):
 def test_who_colludes_is_taken_out_of_every_sum_by_hand():
     # abc and bcd tell nothing of anybody alone. With a's update bc follows, and with bc and bcd, d.
     sets = [("a", "b", "c"), ("b", "c", "d")]
-    assert not exposure(sets, threshold=2).determined
-    found = exposure(sets, threshold=2, colluders=["a"])
+    assert not sum_leakage(sets, threshold=2).determined
+    found = sum_leakage(sets, threshold=2, colluders=["a"])
     assert (found.queries, found.sets, found.smallest, found.rank) == (2, 2, 3, 2)
     assert (dict(found.determined), found.closest) == ({"d": 2}, ("d",))
-    both = exposure(sets, threshold=2, colluders=["a", "b", "x"])
+    both = sum_leakage(sets, threshold=2, colluders=["a", "b", "x"])
     assert dict(both.determined) == {"c": 1, "d": 2}
     # a, b and c collude: the second sum is d's update, and the first tells nothing.
-    assert dict(exposure(sets, threshold=2, colluders="abc").determined) == {"d": 2}
-    everybody = exposure(sets, threshold=2, weights=dict.fromkeys("abcd", 1.0), colluders="abcd")
+    assert dict(sum_leakage(sets, threshold=2, colluders="abc").determined) == {"d": 2}
+    everybody = sum_leakage(sets, threshold=2, weights=dict.fromkeys("abcd", 1.0), colluders="abcd")
     assert (everybody.queries, everybody.rank, everybody.group.members) == (3, 0, ())
     # Of the round's own sum, a + 2 b + 2 c, a's update leaves 2 (b + c), which abc gave already.
-    weighted = exposure(sets[:1], threshold=2, weights={"a": 1, "b": 2, "c": 2}, colluders=["a"])
+    weighted = sum_leakage(sets[:1], threshold=2, weights={"a": 1, "b": 2, "c": 2}, colluders=["a"])
     assert (weighted.rank, weighted.group.members) == (1, ("b", "c"))
 
 
@@ -202,7 +213,7 @@ WEIGHTS = st.none() | st.lists(st.integers(1, 6), min_size=7, max_size=7)
 def test_what_colluding_clients_expose_against_exact_elimination(sets, known, weights):
     given_away = [[name == who for name in NAMES] for who in sorted(known)]
     by = None if weights is None else dict(zip(NAMES, weights, strict=True))
-    found = exposure(sets, 2, by, known)
+    found = sum_leakage(sets, 2, by, known)
     asked = matrix(sets) + ([] if weights is None else [weights])
     whole = reduced(given_away + asked)
     assert found.rank == len(whole) - len(known)
@@ -223,13 +234,13 @@ def test_what_colluding_clients_expose_against_exact_elimination(sets, known, we
 @settings(deadline=None)
 @given(SETS, KNOWN)
 def test_whoever_colludes_determines_no_fewer(sets, known):
-    alone, helped = exposure(sets, 3), exposure(sets, 3, colluders=known)
+    alone, helped = sum_leakage(sets, 3), sum_leakage(sets, 3, colluders=known)
     assert set(alone.determined) - known <= set(helped.determined)
     assert not known & set(helped.determined)
     assert all(
         helped.determined[who] <= at for who, at in alone.determined.items() if who not in known
     )
-    assert exposure(sets, 3, colluders=()) == alone
+    assert sum_leakage(sets, 3, colluders=()) == alone
 
 
 def test_blocks_change_nothing():
@@ -258,7 +269,7 @@ def test_a_span_against_exact_elimination(rows):
     basis = reduced(rows)
     assert span.rank == len(basis)
     units = {at for at in range(5) if not any(leftover(basis, np.eye(5, dtype=int)[at]))}
-    assert set(span.units()) == units
+    assert set(span.determined_columns()) == units
 
 
 def test_the_prime_is_prime_and_above_small_determinants():
@@ -285,7 +296,7 @@ def test_a_series_of_admissible_sums_gives_everybody_away(shape):
     number, others, queries = shape
     names, designs = series(*shape)
     sets = [members for design in designs for members in (*design.include, *design.exclude)]
-    found = exposure([tuple(names), *sets], threshold=others)
+    found = sum_leakage([tuple(names), *sets], threshold=others)
     assert found.smallest == others
     assert found.queries == 1 + 2 * queries * number
     assert set(found.determined) == set(names)
@@ -302,7 +313,7 @@ def test_a_series_of_admissible_sums_gives_everybody_away(shape):
 
 def test_one_targets_series_at_the_defaults_already_does():
     names, designs = series(10, 5, 5)
-    found = exposure([tuple(names), *designs[0].include, *designs[0].exclude], threshold=5)
+    found = sum_leakage([tuple(names), *designs[0].include, *designs[0].exclude], threshold=5)
     assert set(found.determined) == set(names)
     assert found.queries == 11
     # Everybody less an include set is four clients, below the threshold of five.
@@ -311,7 +322,7 @@ def test_one_targets_series_at_the_defaults_already_does():
 
 def test_of_many_clients_one_targets_series_determines_nobody():
     names, designs = series(50, 16, 5)
-    found = exposure([tuple(names), *designs[0].include, *designs[0].exclude], threshold=16)
+    found = sum_leakage([tuple(names), *designs[0].include, *designs[0].exclude], threshold=16)
     assert (found.rank, dict(found.determined), found.differences) == (11, {}, 0)
     assert not found.group.exact
     assert 1 < len(found.group.members) <= 16
@@ -319,7 +330,7 @@ def test_of_many_clients_one_targets_series_determines_nobody():
 
 def test_a_whole_round_of_estimates_is_solved_by_who_knows_the_designs():
     names, designs = series(10, 5, 5)
-    found = estimate_exposure(designs)
+    found = estimate_leakage(designs)
     assert (found.rank, set(found.determined)) == (10, set(names))
     # No single client before the last estimate: each equation has its own target.
     assert min(found.determined.values()) == 10
@@ -344,13 +355,13 @@ def test_released_by_hand():
         Design("b", (("a", "b"),), (("c",),)),
         Design("c", (("b", "c"),), (("a",),)),
     ]
-    one, two, three = (estimate_exposure(designs[:count]) for count in (1, 2, 3))
+    one, two, three = (estimate_leakage(designs[:count]) for count in (1, 2, 3))
     assert (one.rank, dict(one.determined), one.condition) == (1, {}, None)
     assert (two.rank, dict(two.determined), two.condition) == (2, {"a": 2}, None)
     assert (three.rank, dict(three.determined)) == (3, {"a": 2, "b": 3, "c": 3})
     mix = [[1, 0.5, -0.5], [1, 1, -1], [-1, 1, 1]]
     assert three.condition == pytest.approx(np.linalg.cond(mix))
-    none = estimate_exposure([])
+    none = estimate_leakage([])
     assert (none.rank, dict(none.determined), none.condition) == (0, {}, None)
 
 
@@ -368,6 +379,6 @@ def test_two_sums_of_an_accepted_design_may_be_one_update():
     # By hand, were all pairs independent and none rejected: 1 - (1 - 1/126)^25 = 18 %.
     assert len(bare) / len(chosen) == pytest.approx(0.17, abs=0.04)
     for design in bare[:20]:
-        found = exposure([*design.include, *design.exclude], threshold=5)
+        found = sum_leakage([*design.include, *design.exclude], threshold=5)
         assert found.closest == ("c0",)
         assert found.determined["c0"] <= 10
