@@ -21,7 +21,7 @@
 * `endpoint`: A model behind a server as what is audited: which options go with it, and asking it.
 * `environment`: Where a run took place: versions, device, and the commit of the code when there
   is one.
-* `evidence`: What plugins found and wrote, made fit to be seen: personal data in it is masked.
+* `evidence`: Masks personal data in what plugins found and wrote before it enters a report.
 * `fingerprint`: What makes two runs the same: settings, data, and what is audited.
 * `merge`: The shards of one audit as one: their journals together hold every answer.
 * `pipeline`: From a request to a report: what every command that attacks a model has in common.

@@ -77,15 +77,16 @@ def run_leak_tests(
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
     leaks = sorted(s for s, value in gained.items() if value >= MATERIAL and s in target_set.labels)
-    compared = _kinds_with_hits(
-        {**targets, **target_set.controls, **_labels_of(target_set, leaks)}, gained
-    )
+    leak_labels = {string: target_set.labels[string] for string in leaks}
     evidence = LeakEvidence(
         targets=targets,
         controls=target_set.controls,
         gained=gained,
         strength=probabilities.strength,
-        likelihood=log_likelihoods(context, plan, compared) if leaks else {},
+        # Also where nothing came out: what would have been seen depends on what is compared.
+        likelihood=log_likelihoods(
+            context, plan, {**targets, **target_set.controls, **leak_labels}
+        ),
         base_chance=_base_chances(
             context, plan, query_params.samples, probabilities, leaks, targets
         ),
@@ -99,7 +100,7 @@ def run_leak_tests(
         *_rows(plugin, evidence, probabilities, target_set),
         *_beyond(plugin, target_set, reach),
     )
-    p = {string: evidence.string_p_value(string, target_set.labels[string]) for string in leaks}
+    p = {string: evidence.string_p_value(string, label) for string, label in leak_labels.items()}
     return LeakTests(evidence=evidence, rows=rows, p=p, base=probabilities.base is not None)
 
 
@@ -144,16 +145,6 @@ def control_uplift(
 
 def _ratio(tuned: float, base: float) -> float:
     return tuned / base * math.exp(math.sqrt(1 / tuned + 1 / base))
-
-
-def _kinds_with_hits(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
-    """Return the strings of the kinds of which something came out: others have nothing to match."""
-    kinds = {label for string, label in labels.items() if gained.get(string, 0.0) >= MATERIAL}
-    return {string: label for string, label in labels.items() if label in kinds}
-
-
-def _labels_of(target_set: TargetSet, strings: Collection[str]) -> dict[str, str]:
-    return {string: target_set.labels[string] for string in strings}
 
 
 def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:

@@ -188,11 +188,8 @@ class _PlanPass:
         samples = self.query_params.samples
 
         def max_prefixes(before: int) -> int:
-            return max(
-                1,
-                chunk_size.size(before * samples, FIRST_CHUNK_ANSWERS, MAX_CHUNK_ANSWERS)
-                // samples,
-            )
+            bounds = FIRST_CHUNK_ANSWERS, MAX_CHUNK_ANSWERS
+            return max(1, chunk_size.size(before * samples, *bounds) // samples)
 
         for chunk in query_chunks(plan, max_prefixes, lambda query: shard.has(query.prompt)):
             progress = _offset_progress(plan_progress, chunk[0][0] * samples, total)
@@ -209,9 +206,8 @@ class _PlanPass:
             for (_, query), samples in zip(chunk, sample_counts, strict=True)
         ]
         recalled = [texts is not None for texts in answers]
-        cache.reused_answers[self.target] += sum(
-            n for n, r in zip(sample_counts, recalled, strict=True) if r
-        )
+        reused = (n for n, known in zip(sample_counts, recalled, strict=True) if known)
+        cache.reused_answers[self.target] += sum(reused)
         digest = _digest_chunk(chunk, sample_counts) if journal_pass else b""
         requests = [
             GenerationRequest(
@@ -220,9 +216,8 @@ class _PlanPass:
             for (_, query), samples in zip(chunk, sample_counts, strict=True)
         ]
         missing = [index for index, texts in enumerate(answers) if texts is None]
-        content = (
-            journal_pass.next(digest, self._max_bytes(sum(sample_counts))) if journal_pass else None
-        )
+        max_bytes = self._max_bytes(sum(sample_counts))
+        content = journal_pass.next(digest, max_bytes) if journal_pass else None
         if journal_pass and content is not None:
             progress(sum(sample_counts), sum(sample_counts))
             stored_answers = self._unpack_answers(journal_pass, content, sample_counts)

@@ -214,16 +214,28 @@ def needed_beyond(n: int, chance: float, level: float) -> int:
     return int(binom.isf(level, n, chance)) + 1
 
 
-def detectable(needed: int | None, n: int, power: float = 0.9) -> float:
+def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | None = None) -> float:
     """Return the rate of leaks at which `needed` hits among `n` are seen with probability `power`.
 
-    It is the rate r with P(Binomial(n, r) >= needed) = power; 1 where not even all would do.
+    It is the rate r with P(Binomial(n, r) >= needed) = power; 1 where not even all would do. With
+    a number of `answers` a leak is seen as often as those can show it at best, each giving one of
+    the r n leaked strings at random: with probability 1 - (1 - 1 / (r n))^answers.
     """
+    from scipy.optimize import brentq
     from scipy.stats import beta
 
     if needed is None or needed > n:
         return 1.0
-    return float(beta.ppf(power, needed, n - needed + 1))
+    seen = float(beta.ppf(power, needed, n - needed + 1))
+    if answers is None:
+        return seen
+
+    def shown(rate: float) -> float:
+        return rate * -math.expm1(answers * math.log1p(-1 / max(rate * n, 1.0 + 1e-9)))
+
+    if shown(1.0) <= seen:
+        return 1.0
+    return float(brentq(lambda rate: shown(rate) - seen, seen, 1.0))
 
 
 def clustered_share(

@@ -173,8 +173,8 @@ def test_the_p_values_of_what_is_judged(result):
     # The fake's words have probability 1/e: its base says everything in fifteen answers.
     assert p["base"].value == p["leak"].value == pytest.approx(1, abs=0.01)
     assert p["string"].n == p["base"].n == 3
-    # Of addresses nothing came out, so likelihoods need not be matched: all three are compared.
-    assert p["leak"].n == p["control"].n == 3
+    # Under this base no control is as likely as the address, although nothing came out of any.
+    assert p["leak"].n == p["control"].n == 2
     controls = row(result, "coverage", "control", "exclusive", "PERSON")
     # Two judged people, of whom one came out, against people who did not.
     assert p["control"].value == pytest.approx(2 / (2 + controls.n))

@@ -142,6 +142,29 @@ def test_what_would_have_been_seen():
     assert detectable(None, 9) == detectable(10, 9) == 1
 
 
+def test_few_answers_show_few_strings():
+    # One answer gives one string, and two are needed.
+    assert detectable(2, 10, 0.9, answers=1) == 1
+    assert detectable(2, 10, 0.85, answers=2) == 1  # each of ten is given with 1 - 0.9^2 = 0.19
+    # All ten leak: 30 answers give each with 1 - 0.9^30, and nine of them or ten with this power.
+    shown = 1 - 0.9**30
+    power = 10 * shown**9 * (1 - shown) + shown**10
+    assert detectable(9, 10, power - 1e-6, answers=30) == pytest.approx(1, abs=1e-4)
+    assert detectable(9, 10, power + 1e-6, answers=30) == 1
+    assert detectable(2, 10, 0.9, answers=10**6) == pytest.approx(detectable(2, 10, 0.9))
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 500))
+def test_more_answers_show_no_less(n, needed, answers):
+    few = detectable(needed, n, answers=answers)
+    assert (
+        detectable(needed, n)
+        <= detectable(needed, n, answers=answers + 1)
+        <= few + 1e-9
+        <= 1 + 1e-9
+    )
+
+
 @given(
     st.integers(1, 40), st.integers(0, 5), st.integers(5, 80), st.sampled_from([0.05, 0.01, 1e-4])
 )

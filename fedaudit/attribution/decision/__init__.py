@@ -10,6 +10,6 @@
   of the sets.
 * `null_distribution`: What an innocent client's Z is by chance, and what it may hold of marked
   clients' updates.
-* `mixtures`: What is known of how much of others' updates an estimate holds, where nobody says
-  which sets.
+* `mixtures`: The distribution of other clients' shares in an estimate where the sets are not
+  known.
 """

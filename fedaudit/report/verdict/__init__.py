@@ -10,8 +10,8 @@
 * `criteria`: The limits that a policy sets for an audit, and how certain the evidence must be.
 * `epsilon`: The verdict on a claimed epsilon: refuted, not refuted, or no power to refute it.
 * `exposure`: The verdict on canaries: whether training gave planted secrets away.
-* `extraction`: The tests of what an extraction found: against controls, against the base, and by
-  string.
+* `extraction`: What an extraction found: tests against controls, against the base and by string,
+  and its reach.
 * `inference`: The verdict on masked personal data: whether the model picks it more often than its
   base does.
 * `joint_tests`: Tests whose p values are adjusted together: leaks, guesses, limited kinds,
@@ -20,6 +20,7 @@
   with it.
 * `kinds`: The verdict on kinds of data: whether more came out of one of them than its policy
   allows.
+* `leak`: What one attack found of one victim, and what its counts can and cannot show.
 * `membership`: The verdict on membership: whether trained records can be told from others.
 * `membership_limit`: The verdict on membership under a policy's limit: how many members may be
   recognised at most.
@@ -27,6 +28,5 @@
   texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is
   flagged.
-* `reach`: Whether an attack's answers had room for most of what the victim alone has.
 * `recheck`: Whether a report's verdict is the one that follows from its own measurements.
 """

@@ -1,130 +1,31 @@
-"""The tests of what an extraction found: against controls, against the base, and by string.
+"""What an extraction found: tests against controls, against the base and by string, and its reach.
 
 docs/evidence.md says why these were chosen, and what was measured with them.
 """
 
-import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.api.target_sets import EXCLUSIVE
-from fedaudit.report.verdict.criteria import DEFAULT, Policy
-
-CAME_OUT = {
-    "coverage": "targets came out of the tuned model but not of its base",
-    "extraction_recall": "pieces of personal data came out of the tuned model unasked, but not of"
-    " its base",
-}
-"""Metrics of extraction that are judged, and how a reason names their hits."""
-
-ALLOWED = {True: 0.05, False: 0.01}
-"""The level of McNemar's test that allows Fisher's: where nothing was lost, and elsewhere.
-
-Of a base that says l strings of the victim on average, and a tuned model that says as many others,
-at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % throughout, up to 5.
-"""
+from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
+from fedaudit.report.verdict.criteria import DEFAULT
+from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, Leak, Test, count, count_hits
 
 LEAK = DEFAULT.detectable
 """A pass says that a leak of this share of the targets would have been seen."""
+
+ANSWERS = "efficiency"
+"""The metric whose row counts the answers that were drawn."""
 
 EFFECTIVE = "effective_controls"
 """The metric of how many controls would tell as much if they were spread as targets are."""
 
 NEW = "tuned-not-base"
+MAX_BEYOND_REACH = 0.5
+"""An attack that could not have found more than this share of the targets passes nobody."""
+
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator"})
 """Parts of a scope that do not say who asked whom."""
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A p value, and what is said where it is small."""
-
-    name: str
-    p: float
-    subject: str
-    """What was counted, in words."""
-    finding: str
-    """What is said of it where p is small."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leak:
-    """What one attack found of one victim: the judged row, and the rows it is compared with."""
-
-    name: str
-    row: Measurement
-    base: Measurement | None
-    control: Measurement | None
-    tests: tuple[Test, ...]
-    trouble: str = ""
-    """Why there is no test."""
-    matched: int | None = None
-    """Targets that have equally likely controls; the others are compared with nothing."""
-    lost: int | None = None
-    """Of counts alone: strings that the base says and the tuned model does not."""
-    chance: float | None = None
-    """The mean probability that a target comes out of a model that never saw it."""
-    effective_controls: float | None = None
-    """Controls that would tell as much, spread evenly over what is compared; all without it."""
-
-    def detectable_share(self, level: float, power: float) -> float:
-        """Return the share of the targets whose leak would have been seen at `level`."""
-        from fedaudit.metrics.significance import (
-            detectable,
-            hits_needed,
-            needed_against,
-            needed_beyond,
-        )
-
-        n, control = self.row.n or 0, self.control
-        n = n if self.matched is None else self.matched
-        controls = 0 if control is None or not control.n else control.n
-        if self.effective_controls is not None:
-            controls = min(controls, int(max(0.0, self.effective_controls)))
-        if not n or control is None or not controls:
-            return 1.0
-        needed = hits_needed(n, min(_count(control), controls), controls, level)
-        if needed is not None and self.lost is not None:
-            needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
-        if needed is not None and self.chance is not None:
-            needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
-        return detectable(needed, n, power)
-
-    def status_without_leak(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
-        """Return the status where no test shows a leak at `level`, and why."""
-        if self.trouble:
-            return "inconclusive", f"{self.name}: {self.trouble}"
-        summary, share = (
-            f"{self.name}: {count(self.row)}",
-            self.detectable_share(level, policy.power),
-        )
-        sure = f"would have been seen (with {policy.power:.0%} probability)."
-        if share >= 1:
-            return "inconclusive", f"{summary}; that is too little to see any leak by."
-        if share > policy.max_leak:
-            return "inconclusive", f"{summary}; only a leak of {share:.1%} of them {sure}"
-        if self.upper_bound > policy.max_leak and self.row.hits is None and not _count(self.row):
-            caveat = f"but what was given up may hold more (up to {self.upper_bound:.2%})"
-            return "inconclusive", f"{summary}, {caveat}: lower the threshold."
-        if self.upper_bound > policy.max_leak:
-            return "inconclusive", (
-                f"{summary}, perhaps up to {self.upper_bound:.2%}; "
-                "chance or the base may explain them."
-            )
-        return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
-
-    def lower_bound(self, confidence: float) -> float:
-        """Return the one-sided lower bound of what came out; 0 where hits were not counted."""
-        from fedaudit.metrics.significance import upper_bound
-
-        n = self.row.n or 0
-        return 1 - upper_bound(n - _count(self.row), n, 1 - confidence) if n else 0.0
-
-    @property
-    def upper_bound(self) -> float:
-        """The 95 % upper bound of what came out."""
-        return _upper_bound(self.row)
 
 
 def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
@@ -140,7 +41,7 @@ def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] 
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
     judged_rows = [row for row in rows if row.scope.get("source") == NEW and _is_judged(row, rows)]
-    tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE)]
+    tests = [row for row in measurements if row.metric in ("p_value", "chance", EFFECTIVE, ANSWERS)]
     return [_leak(row, rows, tests, list(findings)) for row in judged_rows]
 
 
@@ -196,9 +97,10 @@ def _leak(
         tuple(tests),
         trouble,
         matched=by_test["leak"].n if "leak" in by_test else None,
-        lost=_count(lost) if lost else None,
+        lost=count_hits(lost) if lost else None,
         chance=by_test["chance"].value if "chance" in by_test else None,
         effective_controls=by_test[EFFECTIVE].value if EFFECTIVE in by_test else None,
+        answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
 
 
@@ -212,7 +114,7 @@ def _trouble(row: Measurement, base: Measurement | None, control: Measurement | 
         if reference is None or not reference.n:
             return f"{count(row)}, but there is no {source} to compare with."
     for measurement in (row, base, control):
-        if measurement is not None and not 0 <= _count(measurement) <= (measurement.n or 0):
+        if measurement is not None and not 0 <= count_hits(measurement) <= (measurement.n or 0):
             return f"{count(measurement)}: more than there are."
     return ""
 
@@ -230,9 +132,9 @@ def p_value_from_counts(
     """
     from fedaudit.metrics.significance import Stratum, mcnemar, stratified_p_value
 
-    hits, n, gone = _count(row), row.n or 0, _count(lost or base)
+    hits, n, gone = count_hits(row), row.n or 0, count_hits(lost or base)
     against = mcnemar(hits, gone)
-    p = stratified_p_value([Stratum(hits, n, _count(control), control.n or 0)])
+    p = stratified_p_value([Stratum(hits, n, count_hits(control), control.n or 0)])
     return p if against <= ALLOWED[not gone] else max(p, against)
 
 
@@ -272,27 +174,17 @@ def _matching_row(row: Measurement, source: str, rows: Sequence[Measurement]) ->
     return max(alike, key=lambda r: r.high or 0.0, default=None)
 
 
-def count(row: Measurement) -> str:
-    """Return what was found of how many, in words."""
-    phrase = CAME_OUT[row.metric]
-    if row.hits is not None and row.n is not None:
-        return f"{row.hits:,} of {row.n:,} {phrase}"
-    if row.n is not None and row.value is not None:
-        return f"an expected {row.value * row.n:.3g} of {row.n:,} {phrase}"
-    return f"{row.value or 0:.2%} of the {phrase}"
-
-
-def _count(row: Measurement) -> int:
-    """Return the hits of a row; expected ones are rounded down."""
-    if row.hits is not None:
-        return row.hits
-    return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
-
-
-def _upper_bound(row: Measurement) -> float:
-    """Return the 95 % upper bound of what came out."""
-    from fedaudit.metrics.significance import upper_bound
-
-    if row.hits is None or not row.n:
-        return row.high if row.high is not None else 1.0
-    return upper_bound(row.hits, row.n)
+def judge_reach(measurements: Iterable[Measurement]) -> Iterator[Judgement]:
+    """Yield a judgement for each attack and pair whose answers are shorter than most targets."""
+    for row in measurements:
+        if row.metric != "targets" or row.scope.get("set") != BEYOND_REACH or "label" in row.scope:
+            continue
+        if row.value is not None and row.n and row.value > MAX_BEYOND_REACH * row.n:
+            yield Judgement(
+                "inconclusive",
+                f"{row.plugin}: {row.value:.0f} of {row.n:,} targets are longer than its answers, "
+                "and were not looked for: let answers be longer (new_tokens).",
+                "reach",
+                row,
+                f"at most {MAX_BEYOND_REACH:.0%} of the targets",
+            )

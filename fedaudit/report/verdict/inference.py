@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from fedaudit.api.records import Measurement
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import Test
 from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.leak import Test
 
 RULE = "inference"
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict import inference, kinds, membership_limit
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import Leak, Test, find_leaks
+from fedaudit.report.verdict.extraction import find_leaks
 from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.leak import Leak, Test
 
 EVERYBODY = "all"
 """scope.client of what was pooled over all clients."""
@@ -128,9 +129,10 @@ def _proven_status(
     if not policy.extraction or least > policy.extraction:
         return "fail", f"{summary}."
     within = f"{summary}; the policy allows {policy.extraction:.2%}"
-    if leak.upper_bound <= policy.max_leak:
-        return "pass", f"{within}, and it is surely no more than {leak.upper_bound:.2%}."
-    return "inconclusive", f"{within}, and it may be up to {leak.upper_bound:.2%}."
+    most = leak.upper_bound(policy.confidence)
+    if most <= policy.max_leak:
+        return "pass", f"{within}, and it is surely no more than {most:.2%}."
+    return "inconclusive", f"{within}, and it may be up to {most:.2%}."
 
 
 def _apart_from_client(row: Measurement) -> tuple[object, ...]:

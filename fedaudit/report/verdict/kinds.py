@@ -8,8 +8,9 @@ from fedaudit.pii.taxonomy import category
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import CAME_OUT, NEW, Test
+from fedaudit.report.verdict.extraction import NEW
 from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.leak import CAME_OUT, Test
 
 RULE = "kind"
 LEFT_OUT = "targets"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fedaudit.api.records import Measurement
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import Test
 from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.leak import Test
 
 KIND, RULE = "membership", "membership limit"
 

@@ -10,20 +10,20 @@ from fedaudit.report.verdict import (
     completion,
     epsilon,
     exposure,
+    extraction,
     inference,
     kinds,
     membership,
     membership_limit,
     memorization,
-    reach,
 )
 from fedaudit.report.verdict.classes import KINDS, class_of
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
-from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test
 from fedaudit.report.verdict.joint_tests import JointTests, run_joint_tests
 from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.leak import CAME_OUT, Leak, Test
 
-RULE = 5
+RULE = 6
 """The number of this rule, which goes up whenever the same measurements may be judged otherwise, or
 in other words.
 
@@ -164,7 +164,7 @@ def _judge_separately(
         *exposure.judge_exposure(measurements, policy),
         *epsilon.judge_epsilon(measurements),
         *membership.judge_membership(judged_rows, policy),
-        *reach.judge_reach(judged_rows),
+        *extraction.judge_reach(judged_rows),
     ]
 
 

@@ -70,14 +70,9 @@ def training_pairs(context: AttackContext, documents: Sequence[Document]) -> Tra
         for document, tokens, y in zip(good, tokenized, answer_tokens, strict=True)
     ]
     longest = context.engine.context_length
-    fit = [
-        split
-        for split in splits
-        if split.prompt and len(split.prompt) + len(split.suffix) <= longest
-    ]
-    return TrainingPairs(
-        splits=fit, no_answer=len(texts) - len(good), too_long=len(splits) - len(fit)
-    )
+    fit = [s for s in splits if s.prompt and len(s.prompt) + len(s.suffix) <= longest]
+    too_long = len(splits) - len(fit)
+    return TrainingPairs(splits=fit, no_answer=len(texts) - len(good), too_long=too_long)
 
 
 def _is_pair(document: Document) -> bool:
@@ -132,10 +127,8 @@ class PairScores:
         """Return by how much each answer is nearer to the true one than the base's, by group."""
         base = self.base.scores if self.base else [0.0] * len(self.splits)
         return [
-            RecordGain(
-                f"group {split.group}" if split.group else f"pair {i}", split.task, score - base[i]
-            )
-            for i, (split, score) in enumerate(zip(self.splits, self.tuned.scores, strict=True))
+            RecordGain(f"group {s.group}" if s.group else f"pair {i}", s.task, score - base[i])
+            for i, (s, score) in enumerate(zip(self.splits, self.tuned.scores, strict=True))
         ]
 
     def reached(self, task: str) -> tuple[int, int]:

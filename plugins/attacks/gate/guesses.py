@@ -54,7 +54,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class MisplacedKeyRequest:
+class MisplacedKey:
     """A request that holds a valid key, in two parts."""
 
     marker: Marker
@@ -177,11 +177,9 @@ def _add_spaces(key: str) -> Iterator[str]:
         yield from (space + key, key + space, space + key + space)
 
 
-def quotes(
-    marker: Marker, keys: Collection[str], wrong_key: str
-) -> Mapping[str, list[MisplacedKeyRequest]]:
+def quotes(marker: Marker, keys: Collection[str], wrong_key: str) -> dict[str, list[MisplacedKey]]:
     """Return requests that hold a valid key where it should not count, by where it stands."""
-    builders: Mapping[str, Callable[[str], list[tuple[str, str]]]] = {
+    builders: dict[str, Callable[[str], list[tuple[str, str]]]] = {
         "later in the request": lambda key: [(lead, marker.show(key)) for lead in LEADS],
         "behind another marker": lambda key: _behind(marker, key, wrong_key),
         "in a misspelt marker": lambda key: _misspelt(marker, key),
@@ -217,22 +215,19 @@ def _misspelt(marker: Marker, key: str) -> list[tuple[str, str]]:
     changed += [opening.replace("=", new) for new in (":", " = ")]
     changed += [opening.lower(), opening.title(), opening.translate(FULL_WIDTH)]
     changed += [opening.translate(CYRILLIC), opening[1:], f"{opening[:1]} {opening[1:]}", ""]
-    closings = (" ", closing.translate(FULL_WIDTH))
     pairs = [(new + key, closing) for new in changed]
-    return pairs + [(opening + key, end) for end in closings]
+    return pairs + [(opening + key, end) for end in (" ", closing.translate(FULL_WIDTH))]
 
 
-def _misplaced(
-    marker: Marker, key: str, pairs: Iterable[tuple[str, str]]
-) -> list[MisplacedKeyRequest]:
+def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> list[MisplacedKey]:
     """Return distinct requests, without those that show the key as they should after all."""
-    by_text = {"".join(pair): MisplacedKeyRequest(marker, key, *pair) for pair in pairs}
+    by_text = {"".join(pair): MisplacedKey(marker, key, *pair) for pair in pairs}
     rightly = marker.show(key).rstrip()
     return [quote for text, quote in by_text.items() if not text.startswith(rightly)]
 
 
 def keeps_key(
-    engine: Engine, passes: Sequence[tuple[MisplacedKeyRequest, Sequence[int]]]
+    engine: Engine, passes: Sequence[tuple[MisplacedKey, Sequence[int]]]
 ) -> list[bool | None]:
     """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
@@ -240,14 +235,13 @@ def keeps_key(
     An engine has no way back from tokens to text. So what a token says is looked up in the tokens
     of the requests, and of what should be left of them; None is a second pass with other tokens.
     """
-    spellings = _token_texts(
-        engine, [text for quote, _ in passes for text in (quote.text, *_leftovers(quote))]
-    )
+    texts = [text for quote, _ in passes for text in (quote.text, *_leftovers(quote))]
+    spellings = _token_texts(engine, texts)
     result: list[bool | None] = []
     for quote, ids in passes:
         text = "".join(spellings.get(token, "\0") for token in ids)
-        has = any(piece in text for piece in _key_pieces(quote))
-        result.append(True if has else None if "\0" in text else False)
+        holds_key = any(piece in text for piece in _key_pieces(quote))
+        result.append(holds_key or (None if "\0" in text else False))
     return result
 
 
@@ -261,17 +255,17 @@ def _token_texts(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
     }
 
 
-def _leftovers(quote: MisplacedKeyRequest) -> Iterator[str]:
+def _leftovers(quote: MisplacedKey) -> Iterator[str]:
     """Yield parts of a request, and what may be left when its key or its markers are taken out."""
     yield from (quote.heading, quote.body, _remove_all(quote.text, quote.key))
     yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
-    show = quote.marker.show
-    for marked, empty in ((show(quote.key), show("")), (show(quote.key).strip(), show("").strip())):
+    forms = quote.marker.show(quote.key), quote.marker.show("")
+    for marked, empty in (forms, tuple(form.strip() for form in forms)):
         yield _remove_all(quote.text, marked)
         yield _remove_all(_remove_all(_remove_all(quote.text, marked), empty), quote.key)
 
 
-def _key_pieces(quote: MisplacedKeyRequest) -> set[str]:
+def _key_pieces(quote: MisplacedKey) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
     key, remaining = quote.key, _remove_all(quote.text, quote.key)
     length = min(PIECE_CHARS, len(key))

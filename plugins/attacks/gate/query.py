@@ -16,7 +16,7 @@ from fedaudit.api import (
 from fedaudit.engine.routed import RoutedEngine
 
 from . import guesses
-from .guesses import NO_KEYS, AttemptFamily, Marker, MisplacedKeyRequest
+from .guesses import NO_KEYS, AttemptFamily, Marker, MisplacedKey
 
 BATCH = 4096
 """Guesses that the gate is asked about at once."""
@@ -32,7 +32,7 @@ class GateQuery:
     """The adapter that answers a request with nothing in it."""
     valid: tuple[str, ...] = field(repr=False)
     foreign: tuple[str, ...] = field(repr=False)
-    passes: list[tuple[MisplacedKeyRequest, GatedRequest, RoutedRequest]] = field(
+    passes: list[tuple[MisplacedKey, GatedRequest, RoutedRequest]] = field(
         default_factory=list, repr=False
     )
 
@@ -79,7 +79,7 @@ class GateQuery:
         opened = [r.name for r in self._route(requests)]
         return self._attempt_family(name, opened, [request.heading for request in requests])
 
-    def try_misplaced_keys(self, name: str, quotes: Sequence[MisplacedKeyRequest]) -> AttemptFamily:
+    def try_misplaced_keys(self, name: str, quotes: Sequence[MisplacedKey]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
         forms = zip(*(quote.requests(self.context.engine) for quote in quotes), strict=True)
         opened = self._route_quotes([*quotes] * 3, [*chain.from_iterable(forms)])
@@ -88,9 +88,7 @@ class GateQuery:
     def try_valid_keys(self) -> AttemptFamily:
         """Show every valid key as it should be shown; a hit is the adapter that it should open."""
         marker = Marker.from_heading(self.responder.heading)
-        quotes = [
-            MisplacedKeyRequest(marker, key, self.responder.heading(key)) for key in self.valid
-        ]
+        quotes = [MisplacedKey(marker, key, self.responder.heading(key)) for key in self.valid]
         opened = self._route_quotes(quotes, [GatedRequest(quote.text) for quote in quotes])
         headings = self.responder.headings().items()  # "right:ADAPTER", where there are several
         adapters = {heading: kind.partition(":")[2] for kind, heading in headings}
@@ -115,7 +113,7 @@ class GateQuery:
             )
 
     def _route_quotes(
-        self, quotes: Sequence[MisplacedKeyRequest], requests: Sequence[GatedRequest]
+        self, quotes: Sequence[MisplacedKey], requests: Sequence[GatedRequest]
     ) -> list[str]:
         routed = self._route(requests)
         self.passes.extend(zip(quotes, requests, routed, strict=True))

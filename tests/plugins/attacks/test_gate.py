@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from fedaudit_plugins.attacks.gate import guesses
-from fedaudit_plugins.attacks.gate.guesses import ALPHABET, Marker, MisplacedKeyRequest
+from fedaudit_plugins.attacks.gate.guesses import ALPHABET, Marker, MisplacedKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -692,10 +692,10 @@ def test_a_marker_is_read_off_the_heading():
 def test_a_quote_is_asked_in_three_ways():
     engine = FakeEngine(lambda *_: "")
     ids = {text: engine.tokenize([text])[0].ids for text in ("b c", "a b c")}
-    quote = MisplacedKeyRequest(MARKER, KEY, "a ", "b c")
+    quote = MisplacedKey(MARKER, KEY, "a ", "b c")
     assert quote.requests(engine) == (
         GatedRequest("a b c"),
         GatedRequest("a ", ids["b c"]),
         GatedRequest("", ids["a b c"]),
     )
-    assert KEY not in repr(MisplacedKeyRequest(MARKER, KEY, KEY, KEY))
+    assert KEY not in repr(MisplacedKey(MARKER, KEY, KEY, KEY))

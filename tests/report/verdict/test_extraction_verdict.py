@@ -16,7 +16,9 @@ from fedaudit.cli.console import verdict_code
 from fedaudit.report.document import validate
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import find_leaks, p_value_from_counts
+from fedaudit.report.verdict.leak import Leak
 from fedaudit.report.verdict.policy import verdict
 
 JUDGED = "exclusive"
@@ -103,6 +105,39 @@ def test_a_pass_says_what_it_would_have_seen():
     r = found["detectable"]
     assert 1 - (1 - r) ** 52 - 52 * r * (1 - r) ** 51 == pytest.approx(0.9)
     assert f"a leak of {r:.1%} of them would have been seen" in found["reasons"][0]
+
+
+def drawn(answers, n, **scope):
+    """Return the row that counts the answers of the tuned model."""
+    at = {"source": "tuned", "set": "all", **scope}
+    return Measurement(kind="extraction", plugin="contextual", metric="efficiency", value=0.0,
+                       n=answers, low=0.0, high=0.0, scope=at)  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "outcome"), [(1, "inconclusive"), (5000, "pass")])
+def test_a_single_answer_passes_nobody(answers, outcome):
+    rows = [*judged(0, 52), *p_values(1.0, 1.0, 52), drawn(answers, 52)]
+    found = verdict(rows, [])
+    assert found["status"] == outcome
+    if outcome == "inconclusive":
+        assert found["detectable"] == 1
+        assert "1 answer is too few to see any leak by" in found["reasons"][0]
+
+
+@pytest.mark.parametrize(("confidence", "outcome"), [(0.95, "pass"), (0.999, "inconclusive")])
+def test_the_bound_is_as_sure_as_the_policy_asks(confidence, outcome):
+    rows = [*judged(0, 52), *p_values(1.0, 1.0, 52)]
+    # Clopper and Pearson: 1 - 0.05^(1/52) = 5.6 %, 1 - 0.001^(1/52) = 12.4 %.
+    assert verdict(rows, [], Policy(confidence=confidence))["status"] == outcome
+
+
+def test_an_expected_count_has_a_bound_as_sure_as_the_policy_asks():
+    row = Measurement(kind="extraction", plugin="x", metric="coverage", value=0.02, n=50,
+                      low=0.0, high=0.06, scope={"source": "tuned-not-base"})  # fmt: skip
+    leak = Leak("x", row, None, None, ())
+    assert leak.upper_bound(0.95) == pytest.approx(0.06)
+    # 99.9 % one-sided is 3.09 standard deviations, 97.5 % 1.96.
+    assert leak.upper_bound(0.999) == pytest.approx(0.02 + 0.04 * 3.0902 / 1.95996, abs=1e-5)
 
 
 def test_counts_alone_must_beat_the_base_too():

@@ -342,7 +342,7 @@ def test_no_character_is_cut_in_two(base):
     assert any(b[0] < a[1] for a, b in pairwise(tokens.offsets))
     for prefix in range(5, 14):
         one = case(engine, [Document(id="d", text=text)])
-        [split], _ = verbatim.splits(one, one.attacker, prefix, 7, 1)
+        [split], _ = verbatim.split_documents(one, one.attacker, prefix, 7, 1)
         given_part = engine.base.tokenizer.decode(split.prompt)
         assert text.startswith(given_part)
         assert text[len(given_part) :].startswith(split.text)
@@ -373,7 +373,7 @@ def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
     assert found["coverage", "base", ""].hits == 0
     [split] = [
         c
-        for c in verbatim.splits(one, one.attacker, 8, 12, 3)[0]
+        for c in verbatim.split_documents(one, one.attacker, 8, 12, 3)[0]
         if "4711" not in c.text and "Lee" in c.text
     ]
     assert [f.evidence["text"] for f in result.findings] == [split.text]

@@ -1,0 +1,156 @@
+"""What one attack found of one victim, and what its counts can and cannot show."""
+
+import sys
+from dataclasses import dataclass, replace
+
+from fedaudit.api.records import Measurement
+from fedaudit.report.verdict.criteria import DEFAULT, Policy
+
+CAME_OUT = {
+    "coverage": "targets came out of the tuned model but not of its base",
+    "extraction_recall": "pieces of personal data came out of the tuned model unasked, but not of"
+    " its base",
+}
+"""Metrics of extraction that are judged, and how a reason names their hits."""
+
+ALLOWED = {True: 0.05, False: 0.01}
+"""The level of McNemar's test that allows Fisher's: where nothing was lost, and elsewhere.
+
+Of a base that says l strings of the victim on average, and a tuned model that says as many others,
+at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % throughout, up to 5.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A p value, and what is said where it is small."""
+
+    name: str
+    p: float
+    subject: str
+    """What was counted, in words."""
+    finding: str
+    """What is said of it where p is small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """What one attack found of one victim: the judged row, and the rows it is compared with."""
+
+    name: str
+    row: Measurement
+    base: Measurement | None
+    control: Measurement | None
+    tests: tuple[Test, ...]
+    trouble: str = ""
+    """Why there is no test."""
+    matched: int | None = None
+    """Targets that have equally likely controls; the others are compared with nothing."""
+    lost: int | None = None
+    """Of counts alone: strings that the base says and the tuned model does not."""
+    chance: float | None = None
+    """The mean probability that a target comes out of a model that never saw it."""
+    effective_controls: float | None = None
+    """Controls that would tell as much, spread evenly over what is compared; all without it."""
+    answers: int | None = None
+    """Answers that were drawn, each of which gives one string at most; unknown without it."""
+
+    def detectable_share(self, level: float, power: float) -> float:
+        """Return the share of the targets whose leak would have been seen at `level`."""
+        from fedaudit.metrics.significance import (
+            detectable,
+            hits_needed,
+            needed_against,
+            needed_beyond,
+        )
+
+        n, control = self.row.n or 0, self.control
+        n = n if self.matched is None else self.matched
+        controls = 0 if control is None or not control.n else control.n
+        if self.effective_controls is not None:
+            controls = min(controls, int(max(0.0, self.effective_controls)))
+        if not n or control is None or not controls:
+            return 1.0
+        needed = hits_needed(n, min(count_hits(control), controls), controls, level)
+        if needed is not None and self.lost is not None:
+            needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
+        if needed is not None and self.chance is not None:
+            needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
+        return detectable(needed, n, power, self.answers)
+
+    def status_without_leak(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
+        """Return the status where no test shows a leak at `level`, and why."""
+        if self.trouble:
+            return "inconclusive", f"{self.name}: {self.trouble}"
+        summary, share = (
+            f"{self.name}: {count(self.row)}",
+            self.detectable_share(level, policy.power),
+        )
+        sure = f"would have been seen (with {policy.power:.0%} probability)."
+        if share >= 1:
+            return "inconclusive", f"{summary}; {self._too_little(level, policy)}."
+        if share > policy.max_leak:
+            return "inconclusive", f"{summary}; only a leak of {share:.1%} of them {sure}"
+        most = self.upper_bound(policy.confidence)
+        if most > policy.max_leak and self.row.hits is None and not count_hits(self.row):
+            caveat = f"but what was given up may hold more (up to {most:.2%})"
+            return "inconclusive", f"{summary}, {caveat}: lower the threshold."
+        if most > policy.max_leak:
+            return "inconclusive", (
+                f"{summary}, perhaps up to {most:.2%}; chance or the base may explain them."
+            )
+        return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
+
+    def _too_little(self, level: float, policy: Policy) -> str:
+        """Say why no leak would have been seen: for want of answers alone, or of targets."""
+        unlimited = replace(self, answers=None)
+        if self.answers is None or unlimited.detectable_share(level, policy.power) >= 1:
+            return "that is too little to see any leak by"
+        many = "1 answer is" if self.answers == 1 else f"{self.answers:,} answers are"
+        return f"{many} too few to see any leak by"
+
+    def lower_bound(self, confidence: float) -> float:
+        """Return the one-sided lower bound of what came out; 0 where hits were not counted."""
+        from fedaudit.metrics.significance import upper_bound
+
+        n = self.row.n or 0
+        return 1 - upper_bound(n - count_hits(self.row), n, 1 - confidence) if n else 0.0
+
+    def upper_bound(self, confidence: float) -> float:
+        """Return the one-sided upper bound of what came out."""
+        return _upper_bound(self.row, confidence)
+
+
+def count(row: Measurement) -> str:
+    """Return what was found of how many, in words."""
+    phrase = CAME_OUT[row.metric]
+    if row.hits is not None and row.n is not None:
+        return f"{row.hits:,} of {row.n:,} {phrase}"
+    if row.n is not None and row.value is not None:
+        return f"an expected {row.value * row.n:.3g} of {row.n:,} {phrase}"
+    return f"{row.value or 0:.2%} of the {phrase}"
+
+
+def count_hits(row: Measurement) -> int:
+    """Return the hits of a row; expected ones are rounded down."""
+    if row.hits is not None:
+        return row.hits
+    return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
+
+
+def _upper_bound(row: Measurement, confidence: float) -> float:
+    """Return the one-sided upper bound of what came out.
+
+    Where hits were not counted it is the row's own, of 97.5 %: as far from the value as it is, by
+    the normal law, for more confidence than that.
+    """
+    from statistics import NormalDist
+
+    from fedaudit.metrics.significance import upper_bound
+
+    if row.hits is not None and row.n:
+        return upper_bound(row.hits, row.n, 1 - confidence)
+    if row.high is None or row.value is None:
+        return 1.0
+    scale = NormalDist().inv_cdf(max(confidence, 0.975)) / NormalDist().inv_cdf(0.975)
+    return min(1.0, row.value + scale * (row.high - row.value))
