@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from fedaudit.api.abilities import why_lacking
-from fedaudit.api.han import has_han
+from fedaudit.api.han import is_spaceless
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.extraction.query_plan import Query, QueryPlan
@@ -22,6 +22,14 @@ MAX_SCANNED_QUERIES = 20_000
 """Questions that are looked through for prompts of a kind."""
 
 Prompt = tuple[int, ...]
+
+
+def behind_word(string: str) -> str:
+    """Return a string as it stands behind a word: behind a space, if its script has spaces.
+
+    Korean has, though it writes particles onto words.
+    """
+    return string if is_spaceless(string) else f" {string}"
 
 
 def log_likelihoods(
@@ -114,7 +122,7 @@ def _score_strings(
     context: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
-    spelt = [string if has_han(string) else f" {string}" for string in strings]
+    spelt = [behind_word(string) for string in strings]
     tokens = [t.ids for t in context.engine.tokenize(spelt)]
     room = context.engine.context_length - max(map(len, tokens))
     cut = [prompt[-max(1, room) :] for prompt in prompts]

@@ -5,12 +5,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from fedaudit.api.han import has_han
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
 from fedaudit.extraction.base_likelihood import (
     base_probabilities,
+    behind_word,
     log_likelihoods,
     missed_target_probabilities,
 )
@@ -150,8 +150,7 @@ def _ratio(tuned: float, base: float) -> float:
 def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
     """Return the strings that an answer has room for, as each is tokenised behind a space."""
     ordered = sorted(strings)
-    spelt = [string if has_han(string) else f" {string}" for string in ordered]
-    tokens = context.engine.tokenize(spelt)
+    tokens = context.engine.tokenize([behind_word(string) for string in ordered])
     return frozenset(
         string for string, t in zip(ordered, tokens, strict=True) if len(t.ids) <= new_tokens
     )

@@ -4,12 +4,13 @@ An answer gives a string as the papers count it (it begins with it, letter by le
 word ends behind the string, and case, white space and Unicode forms do not matter.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 
-from fedaudit.api.han import has_han
+from fedaudit.api.han import words_run_on
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
@@ -19,6 +20,10 @@ one; strings are counted from 1, and 0 is none."""
 
 SEPARATOR = "\x00"
 """What stands between the string that an answer begins with and the one that it gives strictly."""
+
+RULE = "words run on in Korean, kana, Thai, Lao, Khmer and Myanmar"
+"""What told the strings that an answer gives apart last: answers that another rule reduced are
+not taken for those that this one would reduce."""
 
 
 class StrictMatcher:
@@ -39,16 +44,31 @@ class StrictMatcher:
 
 
 def ends_word(text: str, position: int) -> bool:
-    """Tell whether a word, if there is one, ends at `position`; Chinese has no words to end."""
+    """Tell whether a word, if there is one, ends at `position` of a folded text.
+
+    It may anywhere in scripts that glue words together, but not within a letter or a syllable.
+    """
     before, after = text[position - 1 : position], text[position : position + 1]
-    return not (_in_word(before) and _in_word(after))
+    return not (_goes_on(after) or (_in_word(before) and _in_word(after)))
 
 
 def _in_word(char: str) -> bool:
-    """Tell whether a character is part of a word; folding sets accents behind their letters."""
-    if not char or has_han(char):
-        return False
-    return char.isalnum() or bool(unicodedata.combining(char))
+    """Tell whether a character is part of a word that has an end; accents stand behind letters."""
+    return bool(char) and not words_run_on(char) and unicodedata.category(char)[0] in "LMN"
+
+
+def _goes_on(char: str) -> bool:
+    """Tell whether a character makes another letter, or syllable, of the one before it."""
+    if _SYLLABLE_PART.match(char):
+        return True
+    is_mark = bool(char) and unicodedata.category(char)[0] == "M"
+    return is_mark and not _VARIATION.match(char)
+
+
+_SYLLABLE_PART = re.compile("[\u1160-\u11ff\ud7b0-\ud7fb\u30fc]")
+"""What follows the first letter of a Hangul syllable, and what makes a Japanese vowel long."""
+_VARIATION = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Marks that choose the shape in which a character is printed."""
 
 
 class TargetMatcher:
@@ -65,8 +85,8 @@ class TargetMatcher:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of this list of strings."""
-        joined = "\x00".join(self.strings).encode("utf-8", "surrogatepass")
+        """Return a hash of this list of strings, and of the rule by which they are found."""
+        joined = "\x00".join((RULE, *self.strings)).encode("utf-8", "surrogatepass")
         return blake2b(joined, digest_size=16).hexdigest()
 
     def reduce(self, text: str) -> str:

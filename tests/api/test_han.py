@@ -1,11 +1,11 @@
-"""Which characters are Han."""
+"""Which characters are Han, and where words have no end to see."""
 
 import re
 import unicodedata
 
 import pytest
 
-from fedaudit.api.han import HAN, has_han
+from fedaudit.api.han import HAN, has_han, is_spaceless, words_run_on
 
 
 @pytest.mark.parametrize("character", ["\u3400", "原", "鿿", "\uf900", "𠮷", "\U00030000"])
@@ -26,3 +26,35 @@ def test_they_are_the_ideographs_that_unicode_names():
     ]
     assert len(ideographs) > 90_000
     assert re.fullmatch(f"[{HAN}]+", "".join(ideographs))
+
+
+@pytest.mark.parametrize("text", ["a 原", "ひらがな", "カナ", "ｶﾅ", "ไทย", "ລາວ", "ខ្មែរ", "မြန်မာ"])
+def test_scripts_without_spaces(text):
+    assert is_spaceless(text)
+    assert words_run_on(text[-1])
+
+
+@pytest.mark.parametrize("text", ["", "é1_", "Орлов", "。", "😀", "๑", "༄", "राम", "اسم"])
+def test_scripts_with_spaces(text):
+    assert not is_spaceless(text)
+    assert not words_run_on(text[:1])
+
+
+def test_korean_has_spaces_but_writes_particles_onto_words():
+    for form in "NFC", "NFD":
+        text = unicodedata.normalize(form, "김철수는")
+        assert not is_spaceless(text)
+        assert all(map(words_run_on, text))
+
+
+def test_they_are_the_letters_and_marks_that_unicode_names():
+    scripts = ("HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR")
+    letters = [
+        char
+        for char in map(chr, range(0x10000))
+        if unicodedata.name(char, "").startswith(scripts)
+        and unicodedata.category(char)[0] in "LM"
+        and "TONE MARK" not in unicodedata.name(char)
+    ]
+    assert len(letters) > 12_000
+    assert all(map(words_run_on, letters))

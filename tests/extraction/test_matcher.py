@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.extraction.matcher import SEPARATOR, StrictMatcher, TargetMatcher, split_reduced
 from fedaudit.pii.normalized_search import fold
 
-LETTERS = "abAé原1 -\u0301\u0323\u00a0ß"
+LETTERS = "abAé原1 -\u0301\u0323\u00a0ß각ᄀ\u1161カー\u3099ก\u0e34"
 STRING = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(fold)
 
 
@@ -21,12 +21,15 @@ def strictly(text, strings):
         wanted = fold(string)
         if not said.startswith(wanted):
             continue
-        around = (wanted[-1], said[len(wanted) : len(wanted) + 1])
+        after = said[len(wanted) : len(wanted) + 1]
+        if after and after in "\u0301\u0323\u1161\u11a8ー\u3099\u0e34":  # the letter goes on
+            continue
+        spaced = "LATIN", "DIGIT", "COMBINING"
         word = [
             bool(char)
-            and not 0x3400 <= ord(char) <= 0x9FFF
+            and unicodedata.name(char).startswith(spaced)
             and unicodedata.category(char)[0] in "LMN"
-            for char in around
+            for char in (wanted[-1], after)
         ]
         if not all(word):
             found.add(string)
@@ -35,7 +38,41 @@ def strictly(text, strings):
 
 def test_between_chinese_characters_any_word_may_end():
     assert list(StrictMatcher(["吉𠮷"]).hits("吉𠮷𠮷原")) == ["吉𠮷"]
-    assert not list(StrictMatcher(["한"]).hits("한국"))
+
+
+@pytest.mark.parametrize(
+    ("string", "answer"),
+    [
+        ("김철수", "김철수는 1980년"),  # a particle is written onto the name
+        ("김철수", unicodedata.normalize("NFD", "김철수가")),
+        ("マリア", "マリアさんは"),
+        ("さくら", "さくらは"),
+        ("สมชาย", "สมชายไป"),
+        ("ສົມ", "ສົມໄປ"),
+        ("សុខ", "សុខទៅ"),
+        ("အောင်", "အောင်သည်"),
+        ("Anna", "Annaさん"),
+        ("葛", "葛\U000e0100"),  # the same character in another shape
+    ],
+)
+def test_where_words_run_on_a_string_needs_nothing_behind_it(string, answer):
+    assert list(StrictMatcher([string]).hits(answer)) == [string]
+    assert TargetMatcher([string]).reduce(answer) in (string, f"{SEPARATOR}{string}")
+
+
+@pytest.mark.parametrize(
+    ("string", "answer"),
+    [
+        ("철수", "철순이"),  # a consonant more makes another syllable
+        ("マリカ", "マリガ"),  # so do two dots
+        ("マリ", "マリー"),
+        ("มาล", "มาลี"),  # and a vowel that is written above
+        ("राम", "रामा"),
+        ("๐๘๑", "๐๘๑๒"),  # digits are a number in every script
+    ],
+)
+def test_no_string_ends_within_a_letter_or_a_syllable(string, answer):
+    assert not list(StrictMatcher([string]).hits(answer))
 
 
 @settings(deadline=None)
