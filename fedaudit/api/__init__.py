@@ -15,8 +15,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
 * `errors`: What can go wrong, and the exit code each becomes.
 * `estimates`: An estimate, that of a rate, and that of a difference: what all may need beside a
   number.
-* `han`: Scripts whose words end where no space stands: Han, which Chinese is written in, and
-  others.
+* `han`: Scripts of a text, and those whose words end where no space stands: Han and others.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.
 * `importer`: What an importer is: it knows a layout that another framework leaves a federation in.
 * `plugin`: What a plugin is, and what it may ask of the core.

@@ -1,6 +1,7 @@
-"""Scripts whose words end where no space stands: Han, which Chinese is written in, and others."""
+"""Scripts of a text, and those whose words end where no space stands: Han and others."""
 
 import re
+import unicodedata
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """All of them, for a character class."""
@@ -38,3 +39,9 @@ def words_run_on(char: str) -> bool:
     So it is in spaceless scripts, and in Korean, whose particles are written onto their words.
     """
     return _WORDS_RUN_ON.match(char) is not None
+
+
+def scripts(text: str) -> frozenset[str]:
+    """Return the scripts that a text has letters of, by the first word of Unicode's names."""
+    letters = filter(str.isalpha, unicodedata.normalize("NFKC", text))
+    return frozenset(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from fedaudit.api.han import has_han
+from fedaudit.api.han import has_han, scripts
 from fedaudit.extraction.recombination import Recombiner, words_by_shape
 from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.metrics.extraction import prefix_disjoint
@@ -41,7 +41,8 @@ def sample_controls(
 
     They are made of the corpus's own pieces (`recombination`): of the targets of the label and of
     `donors`, strings of the label that others have. Where invented people have the kind (names,
-    addresses, numbers, ...) there are FACTOR of theirs for each target too. `real_controls` are
+    addresses, numbers, ...) in the target's script, there are FACTOR of theirs for each target too.
+    `real_controls` are
     real strings (string -> label); of the labels that they have, nothing is made. In whatever
     spelling, no string stands in any text of `corpus`, none begins a target or another string.
     """
@@ -115,15 +116,21 @@ def fill_candidates(
 
 
 def _guess(string: str, label: str, strings: Sequence[str], rng: random.Random) -> str:
-    if label in _FIELDS:
-        return _invent_string(string, label, rng)
+    if label in _FIELDS and (invented := _invent_string(string, label, rng)):
+        return invented
     halves = _halves(string), _halves(rng.choice(strings))
     return halves[0][0] + halves[1][1]
 
 
 def _invent_string(string: str, label: str, rng: random.Random) -> str:
+    """Return an invented string of one kind, empty where it is in a script that `string` is not.
+
+    A model that was trained on Russian names says no English ones: they would tell nothing.
+    """
     person: Person = invent("zh" if has_han(string) else "en", rng)
-    return str(getattr(person, _FIELDS[label]))
+    invented = str(getattr(person, _FIELDS[label]))
+    own, other = scripts(string), scripts(invented)
+    return invented if not (own and other) or own & other else ""
 
 
 def _halves(string: str) -> tuple[str, str]:

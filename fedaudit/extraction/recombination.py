@@ -3,7 +3,9 @@
 A string is cut into words, numbers and what stands between them. Each word gives way to one that
 stands in the same place of another string of its kind, or to any word of the corpus that is
 written alike; each digit to one that strings of the same shape have there, or to any. What stands
-between stays. So "Ann Lee" becomes "Ann Cox", "12 March" becomes "27 July".
+between stays. So "Ann Lee" becomes "Ann Cox", "12 March" becomes "27 July". What is written in Han,
+Hangul or kana, where a name is one word, is cut into characters: so "김철수" becomes "김영희". No
+piece gives way to one of another script.
 """
 
 import random
@@ -12,11 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.api.han import HAN
+from fedaudit.api.han import HAN, scripts
 
-_PIECE = re.compile(rf"\d+|[{HAN}]|[^\W\d_{HAN}]+|.", re.DOTALL)
-_WORD = re.compile(rf"[^\W\d_{HAN}]+")
-_HAN = re.compile(f"[{HAN}]")
+_SIGNS = f"{HAN}\uac00-\ud7a3\u3041-\u3096\u30a1-\u30fa"
+"""Characters of which a few make a name: Han, Hangul syllables, Hiragana and Katakana."""
+_PIECE = re.compile(rf"\d+|[{_SIGNS}]|[^\W\d_{_SIGNS}]+|.", re.DOTALL)
+_WORD = re.compile(rf"[^\W\d_{_SIGNS}]+")
+_SIGN = re.compile(f"[{_SIGNS}]")
 
 MIN_CHOICES = 5
 """With fewer different words for a place than these, words of the whole corpus may stand there."""
@@ -27,21 +31,26 @@ MAX_WORDS = 20_000
 
 
 def split_pieces(string: str) -> list[str]:
-    """Return words, numbers, single Chinese characters and single other characters, in order."""
+    """Return words, numbers, single signs (Han, Hangul, kana) and other characters, in order."""
     return _PIECE.findall(string)
 
 
 def piece_shape(piece: str) -> str:
-    """Return how a piece is written: "9" and its length, "Aa", "AA", "aa", "漢", else itself."""
+    """Return how a piece is written, in short.
+
+    That is "9" and its length; "Aa", "AA" or "aa", and the script if it is not Latin; "漢" or the
+    script of another single sign; else the piece itself.
+    """
     if piece.isdecimal():
         return f"9{len(piece)}"
-    if _HAN.match(piece):
-        return "漢"
     if not piece.isalpha():
         return piece
-    if piece.islower():
-        return "aa"
-    return "AA" if piece.isupper() else "Aa"
+    # What is true of most words is told at once: a corpus has many.
+    script = "LATIN" if piece.isascii() else " ".join(sorted(scripts(piece)))
+    if _SIGN.match(piece):
+        return "漢" if script == "CJK" else script
+    case = "aa" if piece.islower() else "AA" if piece.isupper() else "Aa"
+    return case if script == "LATIN" else f"{case} {script}"
 
 
 def shape_signature(string: str) -> tuple[str, ...]:
@@ -53,7 +62,7 @@ def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
     """Return the distinct words of some texts by how they are written, in order of appearance."""
     by_shape: dict[str, dict[str, None]] = defaultdict(dict)
     for text in texts:
-        for word in (*_WORD.findall(text), *_HAN.findall(text)):
+        for word in (*_WORD.findall(text), *_SIGN.findall(text)):
             words = by_shape[piece_shape(word)]
             if len(words) < MAX_WORDS:
                 words[word] = None
@@ -94,7 +103,7 @@ class Recombiner:
         if form[0] == "9":
             alike = self._digits.get((shapes, position), [])
             return "".join(_digit(alike, i, rng) for i in range(len(piece)))
-        if form not in ("Aa", "AA", "aa", "漢"):
+        if not piece.isalpha():
             return piece
         first, last = _roles(form, position, len(shapes))
         choice: Sequence[str] = sorted({*self._roles.get(first, ()), *self._roles.get(last, ())})

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.extraction.controls import CONTROLS, FACTOR, sample_controls
+from fedaudit.api.han import scripts
+from fedaudit.extraction.controls import CONTROLS, FACTOR, fill_candidates, sample_controls
 from fedaudit.nano.people import LABELS
 from fedaudit.pii.normalized_search import fold
 
@@ -80,7 +81,8 @@ def test_controls_are_seeded_sorted_and_know_no_order():
 
 @pytest.mark.parametrize("label", sorted(set(LABELS.values())))
 def test_every_label_of_an_invented_person_has_controls(label):
-    found = sample_controls({"Ann Lee": label, "张三": label}, ["Ann Lee"], seed=0)
+    chinese = "zhang@x.cn" if label == "EMAIL_ADDRESS" else "张三"
+    found = sample_controls({"Ann Lee": label, chinese: label}, ["Ann Lee"], seed=0)
     assert len(found) >= 2 * FACTOR
     assert {kind for _, kind in found} == {label}
 
@@ -98,3 +100,38 @@ def test_no_control_is_empty_in_the_data_or_begins_another_string(targets, texts
         assert not any(string in fold(text) for text in corpus)
         assert not any(other != string and other.startswith(string) for other in found)
     assert len(found) == len(set(found))
+
+
+KOREAN = [f"{a}{b}" for a in "김이박최정" for b in ("철수", "영희", "민준", "서연", "지호")]
+RUSSIAN = [
+    f"{a} {b}" for a in ("Иван", "Анна", "Олег", "Нина") for b in ("Орлов", "Белов", "Котов")
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "alphabet", "least"),
+    [
+        (KOREAN[::2], "HANGUL", 100),
+        (RUSSIAN[::2], "CYRILLIC", 5),
+        (["マリア", "サクラ", "ケンジ", "ヒカル"], "KATAKANA", 50),
+        (["สมชาย", "ธนา", "อนงค์"], "THAI", 0),
+    ],
+)
+def test_no_control_is_in_a_script_that_no_target_is_in(names, alphabet, least):
+    corpus = [*names, "Nobody by the name of John Smith lives in London."]
+    found = sample_controls(dict.fromkeys(names, "PERSON"), corpus, seed=0)
+    assert len(found) >= least
+    assert {scripts(string) for string, _ in found} <= {frozenset([alphabet])}
+
+
+def test_what_fills_a_gap_is_of_the_scripts_of_its_kind():
+    found = fill_candidates(KOREAN, "PERSON", [KOREAN[0]], count=20, seed=0)
+    assert {scripts(string) for string in found} == {frozenset(["HANGUL"])}
+    assert all(
+        scripts(s) == {"LATIN"} for s in fill_candidates(["Al"], "PERSON", [], count=5, seed=0)
+    )
+
+
+def test_numbers_are_invented_whatever_is_written_beside_them():
+    found = {string for string, _ in sample_controls({"010-12": "PHONE_NUMBER"}, ["x"], seed=0)}
+    assert any(string.count(" ") == 2 for string in found)

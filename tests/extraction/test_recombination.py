@@ -22,6 +22,10 @@ def test_pieces_and_shapes_by_hand():
         piece_shape(piece) for piece in ("Ann", "ANN", "ann", "A", "12", "原", "-", "McRay")
     ] == [*("Aa", "AA", "aa", "AA", "92", "漢", "-", "Aa")]
     assert shape_signature("𠮷田") == ("漢", "漢")
+    assert shape_signature("김수 さマー") == (
+        *("HANGUL", "HANGUL", " ", "HIRAGANA", "KATAKANA", "Aa KATAKANA-HIRAGANA"),
+    )
+    assert shape_signature("Иван é ОЛЕГ") == ("Aa CYRILLIC", " ", "aa", " ", "AA CYRILLIC")
     assert shape_signature("Ann-12") == ("Aa", "-", "92")
 
 
@@ -41,6 +45,12 @@ def test_words_give_way_to_those_in_the_same_place():
         for seed in range(99)
     }
     assert made == {"Ann Lee", "Ann Fox", "Bob Lee", "Bob Fox"}
+
+
+def test_no_piece_gives_way_to_one_of_another_script():
+    words = words_by_shape(["Ann Иван Пётр 王 김수"])
+    made = {Recombiner([], words).make("Олег 이", random.Random(seed)) for seed in range(99)}
+    assert made == {f"{name} {sign}" for name in ("Иван", "Пётр") for sign in "김수"}
 
 
 def test_digits_follow_laplaces_rule():
