@@ -13,6 +13,8 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   figure 6).
 * `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
 * `estimator_choice`: Which estimator an extraction uses, and which attacks it goes with.
+* `exclusive_records`: What the victim alone has: records and strings that no other known client
+  has as well.
 * `leak_tests`: Tests whether extracted strings came from training.
 * `matcher`: The strings that answers are searched for, and answers reduced to what they say of
   these.

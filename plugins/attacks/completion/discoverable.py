@@ -15,9 +15,14 @@ from fedaudit.api import (
     SamplingParams,
     Target,
 )
+from fedaudit.extraction.exclusive_records import (
+    NOTHING_EXCLUSIVE,
+    exclusive_documents,
+    left_out_text,
+)
 
 from . import training_pairs
-from .pairs import DocumentSplit, draw_splits, exclusive_documents
+from .pairs import DocumentSplit, draw_splits
 from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
@@ -51,10 +56,7 @@ class Discoverable(Attack):
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
         documents = exclusive_documents(context)
         if not documents:
-            raise InputError(
-                "There is nothing to ask: the attacker or another member has all of the victim's "
-                "records too."
-            )
+            raise InputError(f"There is nothing to ask: {NOTHING_EXCLUSIVE}.")
         pairs = training_pairs.training_pairs(context, documents)
         if not pairs.splits:
             raise InputError(
@@ -67,10 +69,7 @@ class Discoverable(Attack):
         result = training_pairs.result(replace(measured, held_out=beside, related=context.related))
         limits = [self._coverage_text(context, pairs, splits)]
         if shared := len(context.attacked_documents) - len(documents):
-            limits.append(
-                f"{self.name}: {shared:,} further records were left out: the attacker or another "
-                "member has them, too."
-            )
+            limits.append(left_out_text(self.name, shared))
         return replace(result, limits=(*limits, *result.limits))
 
     def _held_out(self, context: AttackContext) -> PairScores | None:

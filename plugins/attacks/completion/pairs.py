@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import AttackContext, Document, Engine, Tokens
-from fedaudit.metrics.document_frequency import absent_strings
-from fedaudit.pii.normalized_search import fold
+from fedaudit.extraction.exclusive_records import exclusive_strings
 
 from .edit_distance import edit_distance
 
@@ -68,27 +67,9 @@ def exclusive_splits(
     The attacker or another member may have the text as well, however it writes it: then it is no
     leak of the victim's. Without a victim the documents are the attacker's own, and all stay.
     """
-    if context.victim is None:
-        return list(splits), 0
-    free = absent_strings(
-        filter(None, {fold(split.text) for split in splits}), _others_texts(context)
-    )
-    own = [split for split in splits if fold(split.text) in free]
+    free = exclusive_strings(context, (split.text for split in splits))
+    own = [split for split in splits if split.text in free]
     return own, len(splits) - len(own)
-
-
-def exclusive_documents(context: AttackContext) -> list[Document]:
-    """Return the documents that are tried but for those that another known client has as well."""
-    if context.victim is None:
-        return list(context.attacked_documents)
-    texts = set(_others_texts(context))
-    return [document for document in context.victim if fold(document.text) not in texts]
-
-
-def _others_texts(context: AttackContext) -> list[str]:
-    """Return the texts of the attacker and of other members, as they are compared."""
-    corpora = (context.attacker, *context.members.values())
-    return [fold(document.text) for documents in corpora for document in documents]
 
 
 def _split_document(

@@ -9,10 +9,15 @@ would, without a model.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import Ability, Attack, AttackContext, Document, Estimate, InputError, Result
+from fedaudit.extraction.exclusive_records import (
+    NOTHING_EXCLUSIVE,
+    exclusive_documents,
+    left_out_text,
+)
 from fedaudit.metrics.privacy.roc import auc
 
 from . import counterfactual, likelihood_ratio, organisation, text_baseline
@@ -61,15 +66,18 @@ class Membership(Attack):
         return frozenset({"score"})
 
     def run(self, context: AttackContext) -> Result:
-        """Score the victim's records, or the attacker's own, and held-out ones."""
+        """Score the victim's records that nobody else has, or the attacker's, and held-out ones."""
         records = context.attacked_documents
         if context.held_out is None:
             raise InputError(
                 f"{self.name} compares with records that nobody trained on: name some with "
                 "--held-out."
             )
+        exclusive = _exclusive_records(context)
+        if records and not exclusive:
+            raise InputError(f"There is nothing to compare: {NOTHING_EXCLUSIVE}.")
         members, non_members = (
-            self._distinct(records, ()),
+            self._distinct(exclusive, ()),
             self._distinct(context.held_out, records),
         )
         read = read_records(
@@ -100,6 +108,8 @@ class Membership(Attack):
         rows += counterfactual.rows(self.name, context, inside, outside)
         short = len(members) + len(non_members) - len(read)
         limits = list(self._limits(context, by_text, short))
+        if shared := len(records) - len(exclusive):
+            limits.append(left_out_text(self.name, shared))
         if self.organisation:
             tested = list(organisation.rows(context, inside, outside, scope))
             rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
@@ -171,3 +181,14 @@ class Membership(Attack):
                 f"{self.name}: training saw other documents of the held-out records' groups, which "
                 "makes members harder to tell."
             )
+
+
+def _exclusive_records(context: AttackContext) -> list[Document]:
+    """Return the records that no other known client has.
+
+    An attacker whose records are the victim's counts as the victim.
+    """
+    records = context.attacked_documents
+    same = {d.text for d in context.attacker} == {d.text for d in records}
+    counted = replace(context, attacker=()) if context.victim is not None and same else context
+    return exclusive_documents(counted)

@@ -76,16 +76,8 @@ def caveats(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 
 def _of_nobody_else(context: AttackContext, records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
-    """Return the records that no other known member has as well.
-
-    An attacker whose records are the victim's counts as the victim.
-    """
+    """Return the records that no known member has as well; of a victim's, the rest is not read."""
     texts = {document.text for documents in context.members.values() for document in documents}
-    attacker_texts = {document.text for document in context.attacker}
-    if context.victim is not None and attacker_texts != {
-        document.text for document in context.victim
-    }:
-        texts |= attacker_texts
     return [record for record in records if record.document.text not in texts]
 
 

@@ -13,6 +13,12 @@ from fedaudit.api import (
     Result,
     unknown_name_error,
 )
+from fedaudit.extraction.exclusive_records import (
+    NOTHING_EXCLUSIVE,
+    exclusive_documents,
+    exclusive_strings,
+    left_out_text,
+)
 
 from . import cloze, scoring
 from .cloze import ClozeQuestion
@@ -53,11 +59,11 @@ class Ranking(Attack):
 
     def run(self, context: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
-        documents = context.attacked_documents
-        occurrences = self._maskable_pii(documents)
+        occurrences, left_out = self._maskable_pii(context)
         counts = sorted(set(self.candidates))
         order = cloze.choose_occurrences(occurrences, context.seed, self.per_document)
-        corpus = [document.text for document in documents]
+        everybody = (context.attacker, context.attacked_documents, *context.members.values())
+        corpus = [document.text for documents in everybody for document in documents]
         offered = cloze.cloze_questions(
             order, occurrences, corpus, most=counts[-1], seed=context.seed
         )
@@ -68,7 +74,7 @@ class Ranking(Attack):
             f"({len(occurrences)} occurrences) were masked, each once; {passed} were passed over, "
             "because their kind has too few strings or nothing stands before them."
         )
-        return replace(result, limits=(caveat, *result.limits))
+        return replace(result, limits=(caveat, *left_out, *result.limits))
 
     def _select_questions(
         self, context: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
@@ -89,8 +95,29 @@ class Ranking(Attack):
                 break
         return questions, passed
 
-    def _maskable_pii(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
-        """Return every PII that may be masked; raises what is wrong where there is none."""
+    def _maskable_pii(self, context: AttackContext) -> tuple[list[cloze.Occurrence], list[str]]:
+        """Return every PII that may be masked, and a limit where others have more of the victim's.
+
+        That is in a record and a string of the victim's alone; of both, others know without a leak.
+        Raises what is wrong where there is none.
+        """
+        documents = exclusive_documents(context)
+        shared = len(context.attacked_documents) - len(documents)
+        if shared and not documents:
+            raise InputError(f"There is nothing to ask: {NOTHING_EXCLUSIVE}.")
+        occurrences = self._annotated(documents)
+        exclusive = exclusive_strings(context, (found.string for found in occurrences))
+        strings = len({found.string for found in occurrences} - exclusive)
+        if strings and not exclusive:
+            raise InputError(
+                "There is nothing to ask: the attacker or another member has every string of the "
+                "victim's records too."
+            )
+        limits = [left_out_text(self.name, shared, strings)] if shared or strings else []
+        return [found for found in occurrences if found.string in exclusive], limits
+
+    def _annotated(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
+        """Return every PII that is annotated; raises what is wrong where there is none."""
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
             raise unknown_name_error("kind of PII in the data", min(missing), present)

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fedaudit.api import AttackContext, Document, InputError, unknown_name_error
 from fedaudit.extraction.controls import sample_controls
-from fedaudit.metrics.document_frequency import absent_strings
-from fedaudit.pii.normalized_search import fold
+from fedaudit.extraction.exclusive_records import exclusive_strings
 
 
 def searched_documents(context: AttackContext) -> Sequence[Document]:
@@ -34,23 +33,14 @@ def target_strings(context: AttackContext, labels: Sequence[str] = ()) -> dict[s
     for string, label in sorted(pairs):
         if string and (not labels or label in labels):
             strings.setdefault(string, label)
-    strings = _victim_only(context, strings)
+    exclusive = exclusive_strings(context, strings)
+    strings = {string: label for string, label in strings.items() if string in exclusive}
     if not strings:
         option = "--prefixes" if context.victim is None else "--victim"
         raise InputError(
             f"There is no PII to look for: the file of {option} holds none of its own."
         )
     return strings
-
-
-def _victim_only(context: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
-    """Return the victim's strings that no other known client has; without a victim, all of them."""
-    if context.victim is None:
-        return dict(strings)
-    corpora = [context.attacker, *context.members.values()]
-    texts = [fold(document.text) for documents in corpora for document in documents]
-    free = absent_strings(filter(None, map(fold, strings)), texts)
-    return {string: label for string, label in strings.items() if fold(string) in free}
 
 
 def control_strings(context: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:

@@ -382,8 +382,36 @@ def test_without_a_base_there_is_no_baseline_and_no_finding():
 
 
 def test_the_victims_documents_are_asked_about_where_there_are_any():
-    result = attacked(changes={"victim": DOCUMENTS[:6]})
+    result = attacked(changes={"victim": DOCUMENTS[:6], "attacker": ()})
     assert {r.scope.get("label") for r in result.measurements} == {None, "PERSON"}
+    assert not any("left out" in limit for limit in result.limits)
+
+
+def test_what_others_have_too_is_neither_asked_about_nor_offered():
+    # The tuned model knows Kim, Lee, Fox and Hull: here all of them are others' as well.
+    mine = [DOCUMENTS[0], Document(id="m", text="I met LEE in Hull.")]
+    copied = Document(id="c", text=DOCUMENTS[2].text.upper())
+    asked = {"victim": DOCUMENTS, "attacker": mine, "members": {"c2": [copied]}}
+    result = attacked(candidates=(2,), changes=asked)
+    # Of six people Ray and Orr are left (Day is in "today"), of four towns York, Bath and Deal.
+    for label, n in ((None, 5), ("PERSON", 2), ("ADDRESS", 3)):
+        assert row(result, "tuned", label, candidates=2).n == n
+    assert not result.findings
+    assert (
+        "ranking: 2 further records and 3 further strings were left out: the attacker or another "
+        "member has them, too." in result.limits
+    )
+    # Nothing was invented: each has another of its kind that is the victim's alone.
+    chance = row(result, "tuned", candidates=2, metric="inference_chance")
+    assert (chance.value, chance.n) == (pytest.approx(1 / 2), 5)
+
+
+def test_where_others_have_everything_there_is_nothing_to_ask():
+    with pytest.raises(InputError, match="has all of the victim's records too"):
+        attacked(changes={"victim": DOCUMENTS[:6]})
+    names = [Document(id="m", text=" and ".join(PEOPLE))]
+    with pytest.raises(InputError, match="has every string of the victim's records too"):
+        attacked(changes={"victim": DOCUMENTS[:6], "attacker": names})
 
 
 def test_a_model_without_finite_probabilities_is_degraded():

@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -143,6 +144,32 @@ def test_nothing_to_compare_with():
         attack().run(case(held_out=None))
     with pytest.raises(InputError, match="and 0 of 0 held-out ones have 8 tokens"):
         attack().run(case(held_out=MEMBERS))
+
+
+def test_records_that_others_have_too_are_no_leak_of_the_victims():
+    # The model knows the first 45 records only: the attacker has 25 of them, a member 20.
+    known = [replace(d, text=d.text.upper()) for d in MEMBERS[25:45]]
+    stranger = documents("s", 100, 7)
+    victim = [*MEMBERS[:45], *stranger]
+    result = attack().run(case(0.4, attacker=MEMBERS[:25], victim=victim, members={"c2": known}))
+    found = rows(result)["auc", "reference", None]
+    assert (found.n, found.scope["members"], found.scope["others"]) == (100, 100, 100)
+    assert found.low <= 0.5 <= found.high
+    assert min(row.value for row in p_values(result).values()) > 0.01
+    left_out = "membership: 45 further records were left out: the attacker or another member has"
+    assert any(limit.startswith(left_out) for limit in result.limits)
+    # Without the member's file its records count as the victim's, and there is a leak.
+    alone = attack().run(case(0.4, attacker=MEMBERS[:25], victim=victim))
+    assert p_values(alone)["tail"].value <= 0.01
+
+
+def test_where_others_have_all_of_the_victims_records_there_is_nothing_to_compare():
+    with pytest.raises(InputError, match="has all of the victim's records too"):
+        attack().run(case(0.4, attacker=[*MEMBERS, OTHERS[0]], victim=MEMBERS))
+    # An attacker whose records are the victim's is the victim.
+    same = attack().run(case(0.4, attacker=MEMBERS[::-1], victim=MEMBERS))
+    assert rows(same)["auc", "reference", None].n == 100
+    assert not any("left out" in limit for limit in same.limits)
 
 
 @pytest.mark.parametrize("options", [{"shortest": 1}, {"tokens": 7}])
