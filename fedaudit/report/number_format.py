@@ -9,7 +9,7 @@ RATES = {
     "leaking_requests",    "precision",
     "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short",
     "judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed",
-    "dropped", "maximal_exposure", "source_accuracy",
+    "dropped", "maximal_exposure", "source_accuracy", "tpr_by_group",
 }  # fmt: skip
 """Metrics that are shares of n, shown in per cent."""
 

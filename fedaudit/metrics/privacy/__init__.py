@@ -6,6 +6,8 @@
   training.
 * `epsilon_bounds`: Lower bounds on epsilon from one training run that included or left out
   canaries by coin.
+* `group_bootstrap`: A true-positive rate's interval where records of one group are alike: bootstrap
+  over groups.
 * `likelihood_ratio`: LiRA: how a model's confidence in a record stands among models that did and
   did not train on it.
 * `matched_filter`: How much of each known direction is in a change: least squares on all of them

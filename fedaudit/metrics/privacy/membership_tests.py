@@ -63,7 +63,7 @@ def permutation_p_values(
     group_index = {name: i for i, name in enumerate(dict.fromkeys(names))}
     group_of = np.array([group_index[name] for name in names])
     inside = np.array([name[0] == "m" for name in group_index])
-    permutations = _draws(inside, min(draws, max(FEWEST, CELLS // len(inside))), seed)
+    permutations = _draws(inside, _count_draws(len(inside), draws), seed)
     from scipy.stats import rankdata
 
     ranks = rankdata(scores)
@@ -71,6 +71,22 @@ def permutation_p_values(
     means = (permutations @ sums) / (permutations @ sizes)
     rank_p_value = _p_value(means, float(sums[inside].sum() / sizes[inside].sum()))
     return MembershipPValues(rank_p_value, _tail(scores, group_of, inside, permutations, fpr))
+
+
+def least_p_value(members: int, others: int, draws: int = DRAWS) -> float:
+    """Return the least p that so many groups of members and of others can give, and so many draws.
+
+    Of all ways to deal the groups one is the truth: 1 / C(members + others, members). Where all of
+    them are so many that they are drawn, the truth is one of the draws and itself.
+    """
+    from math import comb
+
+    groups = members + others
+    return 1 / min(comb(groups, members), 1 + _count_draws(groups, draws))
+
+
+def _count_draws(groups: int, draws: int) -> int:
+    return min(draws, max(FEWEST, CELLS // groups))
 
 
 def _draws(inside: npt.NDArray[np.bool_], draws: int, seed: int) -> npt.NDArray[np.bool_]:

@@ -10,6 +10,9 @@ RULE = "membership"
 KIND, SCORE, FPR = "membership", "reference", 0.01
 """The score that is judged, fixed in advance, and the false-positive rate at which it is read."""
 OWN_RECORDS = "own"
+LEAST_P, BY_GROUP = "least_p_value", "tpr_by_group"
+BOUNDS = ("tpr", LEAST_P, BY_GROUP)
+"""The rows that a pass goes by."""
 
 
 def judge_membership(
@@ -21,11 +24,13 @@ def judge_membership(
     the others reach (rows `p_value`), adjusted after Holm over both and all comparisons.
 
     * fail          an adjusted p value is at most the policy's level
-    * inconclusive  something is missing, or more of the members may be told at 1 % than the
-                    policy's detectable leak
+    * inconclusive  something is missing, or so few groups of records were compared that no p value
+                    can be as low, or more of the members may be told at 1 % than the policy's
+                    detectable leak, whether records or their groups are independent
     * pass          otherwise
 
-    Reports of versions without these tests have nothing to judge.
+    Reports of versions without these tests have nothing to judge; without the rows of groups, the
+    interval over records alone is read.
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
@@ -47,28 +52,34 @@ def judge_membership(
         _judge(
             group,
             [p for (k, _), p in zip(every, adjusted, strict=True) if k == key],
-            [row for row in rows if row.metric == "tpr" and _attack_key(row) == key],
+            [row for row in rows if row.metric in BOUNDS and _attack_key(row) == key],
             policy,
             missing=key in missing,
+            needed=policy.level / len(every),
         )
         for key, group in groups.items()
     ]
 
 
+_OF_ROWS = {"test", "fpr", "groups", "beside"}
+"""What the scopes of one comparison's rows differ in."""
+
+
 def _attack_key(row: Measurement) -> tuple[str, ...]:
-    scope = ((k, str(v)) for k, v in row.scope.items() if k not in ("test", "fpr"))
+    scope = ((k, str(v)) for k, v in row.scope.items() if k not in _OF_ROWS)
     return (row.plugin, *(f"{key} {value}" for key, value in sorted(scope)))
 
 
 def _judge(
     tests: Sequence[Measurement],
     adjusted: Sequence[float],
-    rates: Sequence[Measurement],
+    bounds: Sequence[Measurement],
     policy: Policy,
     *,
     missing: bool,
+    needed: float,
 ) -> Judgement:
-    status, reason = _status(tests, adjusted, rates, policy, missing=missing)
+    status, reason = _status(tests, adjusted, bounds, policy, missing=missing, needed=needed)
     limit = (
         f"no more told than chance gives at p = {policy.level:g}, and surely less than "
         f"{FPR + policy.detectable:.0%} above what {FPR:.0%} of held-out records reach"
@@ -79,10 +90,11 @@ def _judge(
 def _status(
     tests: Sequence[Measurement],
     adjusted: Sequence[float],
-    rates: Sequence[Measurement],
+    bounds: Sequence[Measurement],
     policy: Policy,
     *,
     missing: bool,
+    needed: float,
 ) -> tuple[str, str]:
     name, n = tests[0].plugin, tests[0].n or 0
     if missing:
@@ -93,14 +105,30 @@ def _status(
             f"{name}: {n:,} records can be told from held-out ones by how much better the model "
             f"knows them than its base (p = {min(adjusted):.2g})."
         )
-    rate = next((row for row in rates if row.scope.get("fpr") == FPR), None)
+    if too_few := _too_few_groups(bounds, needed):
+        return "inconclusive", f"{name}: {too_few}"
+    at_rate = [row for row in bounds if row.scope.get("fpr") == FPR]
+    rate = next((row for row in at_rate if row.metric == "tpr"), None)
     if rate is None or rate.value is None or rate.high is None:
         why = rate.reason if rate else "no rate at 1 % is there"
         return "inconclusive", f"{name}: how many records can be told is not known: {why}."
+    high = max(row.high for row in at_rate if row.high is not None)
     summary = (
         f"{name}: {rate.hits or 0:,} of {n:,} records are above what {FPR:.0%} of held-out ones "
-        f"reach, at most {rate.high:.2%}"
+        f"reach, at most {high:.2%}"
     )
-    if rate.high > FPR + policy.detectable:
+    if high > FPR + policy.detectable:
         return "inconclusive", f"{summary}: too few records to see whether one in ten can be told."
     return "pass", f"{summary}, no more than chance may give."
+
+
+def _too_few_groups(bounds: Sequence[Measurement], needed: float) -> str:
+    """Return that no test can fail with so few groups; empty where one can, or nothing is known."""
+    least = next((row for row in bounds if row.metric == LEAST_P), None)
+    if least is None or least.value is None or least.value <= needed:
+        return ""
+    groups = " and ".join(f"{least.scope.get(side, 0):,}" for side in ("groups", "beside"))
+    return (
+        f"{groups} groups of members and held-out records are too few to tell: no p value can be "
+        f"below {least.value:.2g}, and {needed:.2g} is needed."
+    )

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fedaudit.api import AttackContext, Estimate, Measurement
-from fedaudit.metrics.privacy.membership_tests import permutation_p_values
+from fedaudit.metrics.privacy.group_bootstrap import tpr_by_groups
+from fedaudit.metrics.privacy.membership_tests import least_p_value, permutation_p_values
 from fedaudit.metrics.privacy.roc import Roc, auc, balanced_accuracy, tpr_at_fpr
 
 from . import text_baseline
@@ -79,7 +80,10 @@ def p_value_rows(
     shared_scope: Scope,
     refusal: str,
 ) -> Iterator[Measurement]:
-    """Yield the p values that the verdict goes by: of the score that was fixed before."""
+    """Yield what the verdict goes by, of the score that was fixed before.
+
+    That is the p values, the least that so many groups can give, and the rate by groups.
+    """
     scope = {"score": VERDICT_SCORE, "source": "tuned", **shared_scope}
     member_scores, nonmember_scores = (judged_scores(records) for records in (inside, outside))
     if refusal or member_scores is None or nonmember_scores is None:
@@ -92,6 +96,14 @@ def p_value_rows(
     )
     for test, p in zip(TESTS, (p_values.ranks, p_values.tail), strict=True):
         yield number("p_value", p, {**scope, "test": test})
+    counts = [len(set(names)) for names in side_groups]
+    group_scope = {**scope, "groups": counts[0], "beside": counts[1]}
+    yield number("least_p_value", least_p_value(*counts), group_scope)
+    if len(nonmember_scores) * RATES[0] >= 1:
+        rate = tpr_by_groups(
+            member_scores, nonmember_scores, side_groups, fpr=RATES[0], seed=context.seed
+        )
+        yield row("tpr_by_group", rate, {**group_scope, "fpr": RATES[0]}, chance=RATES[0])
 
 
 def judged_scores(records: Sequence[ScoredRecord]) -> list[float] | None:

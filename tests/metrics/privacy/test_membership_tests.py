@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.privacy.membership_tests import permutation_p_values, true_positives_p_value
+from fedaudit.metrics.privacy.membership_tests import (
+    least_p_value,
+    permutation_p_values,
+    true_positives_p_value,
+)
 
 
 def alone(members, others):
@@ -32,6 +36,22 @@ def test_records_of_one_group_count_together():
     assert apart.ranks < 0.05
     # Two groups can be told apart in two ways.
     assert one.ranks == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("groups", "ways"), [(2, 6), (3, 20), (4, 70), (5, 252)])
+def test_few_groups_have_a_least_p(groups, ways):
+    assert least_p_value(groups, groups) == pytest.approx(1 / ways)
+    # It is what is found where every member is above every other, but for the draws.
+    names = [str(n) for n in range(groups)]
+    found = permutation_p_values([2.0] * groups, [1.0] * groups, (names, names), fpr=0.5, seed=0)
+    assert found.ranks == pytest.approx(1 / ways, rel=0.4)
+
+
+def test_many_groups_are_drawn():
+    assert least_p_value(20, 20) == 1e-4
+    assert least_p_value(1, 300) == pytest.approx(1 / 301)
+    # 40,000 groups leave room for 999 draws.
+    assert least_p_value(20_000, 20_000) == 1e-3
 
 
 def test_what_cannot_be_tested():

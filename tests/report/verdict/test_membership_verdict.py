@@ -58,6 +58,43 @@ def test_own_records_are_not_judged():
     assert "can be told" not in found["reasons"][0]
 
 
+def by_group(least=1e-4, high=0.05, groups=20, **scope):
+    at = {"groups": groups, "beside": groups, **scope}
+    return [
+        row("least_p_value", least, scope=at),
+        row("tpr_by_group", 0.01, low=0.0, high=high, scope={"fpr": 0.01, **at}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "says"),
+    [
+        ([*rows(), *by_group()], "pass", "at most 5.00%"),
+        # Two groups a side can be dealt in 6 ways, three in 20, four in 70; Holm needs 0.005.
+        ([*rows(), *by_group(1 / 6, groups=2)], "inconclusive",
+         "2 and 2 groups of members and held-out records are too few to tell: no p value can be "
+         "below 0.17, and 0.005 is needed."),
+        ([*rows(), *by_group(1 / 70, groups=4)], "inconclusive", "too few to tell"),
+        ([*rows(), *by_group(1 / 252, groups=5)], "pass", "no more than chance may give"),
+        ([*rows(ranks=0.004), *by_group(1 / 252, groups=5)], "fail", "p = 0.008"),
+        # The larger of the two upper bounds counts.
+        ([*rows(), *by_group(high=0.12)], "inconclusive", "at most 12.00%: too few records"),
+        ([*rows(high=0.12), *by_group()], "inconclusive", "at most 12.00%: too few records"),
+    ],
+)  # fmt: skip
+def test_few_groups_are_no_pass(given, status, says):
+    found = verdict(given, [])
+    assert found["status"] == status
+    assert says in found["reasons"][0]
+
+
+def test_more_comparisons_need_more_groups():
+    # Four tests need 0.0025 each: one in 252 is above it.
+    one, two = [*rows(), *by_group(1 / 252)], [*rows(victim="c2"), *by_group(1 / 924, victim="c2")]
+    assert verdict([*one, *two], [])["status"] == "inconclusive"
+    assert verdict([*rows(), *by_group(1 / 924), *two], [])["status"] == "pass"
+
+
 def test_several_victims_are_corrected_over_together():
     two = [*rows(ranks=0.004), *rows(victim="c2")]
     # Four tests: 0.016.

@@ -15,6 +15,7 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.privacy import membership_scores, roc
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.tables.membership import membership as tables
+from fedaudit.report.verdict.policy import verdict
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 WORDS = [f"w{n}" for n in range(200)]
@@ -219,6 +220,22 @@ def test_the_verdict_goes_by_one_score_that_was_fixed_before():
     later = documents("o", 100, 3, words=[f"w{n}" for n in range(100, 300)])
     shifted = p_values(attack().run(case(0.4, held_out=later)))
     assert "differ in their texts alone" in shifted["tail"].reason
+
+
+def test_how_few_groups_there_are_is_said():
+    held = {r.metric: r for r in attack().run(case(0.0)).measurements}
+    least, rate = held["least_p_value"], held["tpr_by_group"]
+    assert (least.value, least.scope["groups"], least.scope["beside"]) == (1e-4, 100, 100)
+    assert rate.low <= rate.value <= rate.high
+    people = [[replace(d, group=f"p{n % 4}") for n, d in enumerate(s)] for s in (MEMBERS, OTHERS)]
+    result = attack().run(case(0.4, attacker=(), victim=people[0], held_out=people[1]))
+    [few] = [r for r in result.measurements if r.metric == "least_p_value"]
+    assert few.value == pytest.approx(1 / 70)
+    found = verdict(result.measurements, [])
+    assert found["status"] == "inconclusive"
+    assert "4 and 4 groups of members and held-out records are too few" in found["reasons"][0]
+    sure = attack().run(case(0.4, held_out=OTHERS[:99]))
+    assert not [r for r in sure.measurements if r.metric == "tpr_by_group"]
 
 
 def test_a_model_without_the_client_adds_a_score_and_the_memorization_of_records():

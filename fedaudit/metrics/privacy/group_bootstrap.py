@@ -1,0 +1,69 @@
+"""A true-positive rate's interval where records of one group are alike: bootstrap over groups."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.metrics.intervals import Estimate
+from fedaudit.metrics.privacy.membership_tests import CELLS
+from fedaudit.metrics.privacy.roc import tpr_at_fpr
+
+DRAWS = 999
+
+
+def tpr_by_groups(
+    members: Sequence[float],
+    non_members: Sequence[float],
+    groups: tuple[Sequence[str], Sequence[str]],
+    *,
+    fpr: float,
+    seed: int,
+    draws: int = DRAWS,
+) -> Estimate:
+    """Return `tpr_at_fpr` with a 95 % percentile interval over groups drawn with replacement.
+
+    Members' groups and the others' are drawn apart, whole, so that the threshold moves as well: it
+    may hang on the records of one person who took no part. Raises ValueError as `tpr_at_fpr` does.
+    """
+    value = tpr_at_fpr(members, non_members, fpr).value
+    scores = np.concatenate([np.asarray(members, float), np.asarray(non_members, float)])
+    order = np.argsort(-scores, kind="stable")
+    inside = order < len(members)
+    rng = np.random.default_rng([seed, len(scores)])
+    step = max(1, CELLS // len(scores))
+    rates = [
+        _rates(scores[order], inside, _weights(groups, rng, count)[:, order], fpr)
+        for count in (min(step, draws - start) for start in range(0, draws, step))
+    ]
+    low, high = np.quantile(np.concatenate(rates), (0.025, 0.975))
+    return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def _weights(
+    groups: tuple[Sequence[str], Sequence[str]], rng: np.random.Generator, draws: int
+) -> npt.NDArray[np.int64]:
+    """Return how often each record is drawn with its group, shape (draws, records)."""
+    sides = []
+    for names in groups:
+        index = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        times = rng.multinomial(len(index), np.full(len(index), 1 / len(index)), size=draws)
+        sides.append(times[:, [index[name] for name in names]])
+    return np.concatenate(sides, axis=1)
+
+
+def _rates(
+    scores: npt.NDArray[np.float64],
+    inside: npt.NDArray[np.bool_],
+    weights: npt.NDArray[np.int64],
+    fpr: float,
+) -> npt.NDArray[np.float64]:
+    """Return the rate of each row of `weights`; `scores` fall."""
+    others = np.cumsum(weights * ~inside, axis=1)
+    allowed = np.floor(fpr * others[:, -1] + 1e-9)
+    first = np.argmax(others > allowed[:, None], axis=1)
+    reached = np.searchsorted(-scores, -scores[first], side="left")
+    members = np.cumsum(weights * inside, axis=1)
+    above = np.concatenate([np.zeros((len(weights), 1)), members], axis=1)
+    rates = above[np.arange(len(weights)), reached] / members[:, -1]
+    return np.asarray(rates, dtype=np.float64)
