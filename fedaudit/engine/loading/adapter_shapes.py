@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import torch
-from peft import get_peft_model_state_dict
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from fedaudit.api.errors import InputError
@@ -23,8 +22,7 @@ def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
     config = loader.configuration(folder)
     with torch.device("meta"):
         peft = loader.with_adapter(model, config, "shapes", trainable=False)
-    tensors = get_peft_model_state_dict(peft, adapter_name="shapes", save_embedding_layers=False)
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    return {name: tuple(tensor.shape) for name, tensor in loader.state_of(peft, "shapes").items()}
 
 
 def empty_model(path: Path) -> PreTrainedModel:

@@ -264,11 +264,18 @@ def _take_out(model: torch.nn.Module, name: str) -> None:
 
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
-    """Return the adapter's tensors by the names that PEFT saves them under."""
+    """Return copies of the adapter's tensors by the names that PEFT saves them under."""
+    return {key: tensor.detach().clone().cpu() for key, tensor in state_of(model, name).items()}
+
+
+def state_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
+    """Return the adapter's tensors themselves, by name, in the order in which PEFT saves them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PEFT warns about a bias of B, which has one dimension
-        tensors = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
-    return {key: tensor.detach().clone().cpu() for key, tensor in tensors.items()}
+        state: dict[str, torch.Tensor] = get_peft_model_state_dict(
+            model, adapter_name=name, save_embedding_layers=False
+        )
+    return state
 
 
 def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source: str) -> None:
