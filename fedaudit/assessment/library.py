@@ -27,7 +27,7 @@ from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.audit.pipeline import Watcher
 from fedaudit.audit.request import TEMPLATE, ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import AuditSession
-from fedaudit.audit.target import RUNS
+from fedaudit.audit.target import RUNS, AuditTarget
 from fedaudit.config import registry
 from fedaudit.conversion import foreign_targets
 from fedaudit.engine.remote.options import is_url
@@ -109,10 +109,9 @@ def prepare(
         canaries=_path(canaries),
         marks=_path(watermark),
     )
-    federation = material.audited.federation
     common: dict[str, Any] = {
         # As it was found, so that every step has the same.
-        "target": str(federation.path if federation and target is None else target),
+        "target": _found_target(material.audited) if target is None else str(target),
         "adapter": None if adapter is None else str(adapter),
         "round": round,
         "client": client or material.audited.deployment or None,
@@ -149,8 +148,16 @@ def prepare(
     elif defense_options or defense_profile or defense_data:
         raise UsageError("Options of defences go with --defenses.")
     return PreparedAudit(
-        material=material, plan=plan, request=request, defenses=defense_plan, notes=tuple(notes)
+        material=material,
+        plan=plan,
+        request=request,
+        defenses=defense_plan,
+        notes=tuple(filter(None, (*notes, material.audited.discovery_note))),
     )
+
+
+def _found_target(audited: AuditTarget) -> str:
+    return str(audited.federation.path) if audited.federation else audited.base
 
 
 def _import_foreign_target(

@@ -190,6 +190,7 @@ class AuditSession:
                 evidence.write_revealed_leaks(audit.revealed, self.folder / REVEALED)
             if not journal.merged:
                 journal.remove()
+            self._save_copy(audit.report)  # where it fails, the audit is finished all the same
         return audit
 
     def _import_foreign_target(self, request: AuditRequest, below: Path) -> AuditRequest:
@@ -234,18 +235,21 @@ class AuditSession:
                 raise Interrupted("Interrupted; the shards are as they were.") from error
             if not (self.folder / REPORT).exists() or resume.was_stopped(self.folder):
                 with suppress(FedauditError):  # the disk may be full
-                    self._save(
-                        resume.interrupted_report(
-                            self.request, self.audited, self.fingerprint, start_time, journal
-                        )
+                    report = resume.interrupted_report(
+                        self.request, self.audited, self.fingerprint, start_time, journal
                     )
+                    self._save(report)
+                    self._save_copy(report)
             raise Interrupted(f"{_reason(error)} {resume.resume_hint(journal)}") from error
 
     def _save(self, report: Report) -> None:
-        for path in (self.folder / REPORT, self._copy):
-            if path is not None:
-                make_folder(path.parent)
-                write(report, path)
+        make_folder(self.folder)
+        write(report, self.folder / REPORT)
+
+    def _save_copy(self, report: Report) -> None:
+        if self._copy is not None:
+            make_folder(self._copy.parent)
+            write(report, self._copy)
 
     def _default_folder(self) -> Path:
         suffix = f"-{self.shard.number}-of-{self.shard.of}" if self.shard else ""
@@ -283,11 +287,8 @@ class AuditSession:
         where = audited.federation.path if audited.federation else audited.base
         if clients := self.request.participants:
             yield f"Auditing {where}: {', '.join(client.name for client in clients)}."
-        elif audited.discovered and audited.federation:
-            origin = "written last" if audited.last else "of the data"
-            yield f"Auditing {where}, the federation {origin}."
-        elif audited.discovered:
-            yield f"Auditing {audited.adapter} on {audited.base}, the base that it names."
+        elif note := audited.discovery_note:
+            yield note
         if audited.deployment:
             yield f"Asking what {audited.deployment} deployed, by key."
 

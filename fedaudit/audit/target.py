@@ -62,6 +62,16 @@ class AuditTarget:
             return self.served.name if self.served.has_base else None
         return str(self.adapter) if self.adapter else None
 
+    @property
+    def discovery_note(self) -> str:
+        """Say what was taken where no target was named; empty where one was."""
+        if not self.discovered:
+            return ""
+        if self.federation:
+            origin = "written last" if self.last else "of the data"
+            return f"Auditing {self.federation.path}, the federation {origin}."
+        return f"Auditing {self.adapter} on {self.base}, the base that it names."
+
     def adapter_caveats(self) -> list[str]:
         """Return in sentences what of the adapter's configuration could not be heeded."""
         if self.adapter is None or self.deployment:

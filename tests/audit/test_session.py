@@ -137,6 +137,15 @@ def test_what_is_interrupted_raises_and_goes_on(here, monkeypatch):
         AuditSession.resume(Path("out"))
 
 
+def test_a_copy_that_fails_leaves_a_finished_audit(here):
+    session = AuditSession(extraction(), Path("out"), copy=Path("later/copy.json"))
+    Path("later").write_text("no folder")
+    with pytest.raises(InputError, match="later cannot be made a folder"):
+        session.run()
+    assert [path.name for path in Path("out").iterdir()] == ["report.json"]
+    assert json.loads(Path("out/report.json").read_text())["status"] == "success"
+
+
 def test_an_audit_that_is_kept_nowhere_is_the_same(here):
     kept = AuditSession(extraction(), Path("out"), redactor=REDACTOR).run()
     before = set(here.iterdir())

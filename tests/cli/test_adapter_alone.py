@@ -40,6 +40,12 @@ def test_the_base_that_it_names_is_taken_and_said(run, naming):
     assert "lora on fedaudit-nano, the base that it names." in done.err
 
 
+def test_every_step_of_an_audit_has_that_base(run, naming):
+    done = run("audit", "--adapter", naming("fedaudit-nano"), "--quick", *WORDS)
+    assert done.code in (0, 1, 7), done
+    assert "lora on fedaudit-nano, the base that it names." in done.err
+
+
 def test_options_that_peft_does_not_know_are_among_the_limits(run, naming, tmp_path):
     run("extract", "--adapter", naming("fedaudit-nano", use_tomorrow=True), *WORDS)
     limits = json.loads((tmp_path / "out/report.json").read_text())["limits"]

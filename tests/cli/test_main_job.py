@@ -126,6 +126,12 @@ def test_the_federation_of_the_data_is_meant_before_the_one_written_last(here, r
     assert "Auditing runs/later, the federation written last" in later.err
 
 
+def test_audit_says_which_federation_it_found(here, run):
+    says = "Auditing runs/fed_pii, the federation written last.\n"
+    assert run("audit", "--dry-run").err == says
+    assert run("audit", "runs/fed_pii", "--dry-run").err == ""
+
+
 def test_lines_fit_eighty_columns_when_piped(here, run):
     outcome = run(*ATTACK)
     assert max(map(len, outcome.out.splitlines())) <= 80

@@ -25,6 +25,8 @@ def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
 
     if format_ not in (None, "html", "terminal"):
         raise UsageError(f"A folder of runs is shown as html or terminal, not as {format_}.")
+    if format_ != "terminal" and out is None:
+        run_index.check_page(folder / INDEX)
     entries = run_entries(folder)
     changes = trend_tables(trends(entries), MOST_ROUNDS)
     tables = [runs_table(entries), *changes, *problems_table(entries)]

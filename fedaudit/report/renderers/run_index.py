@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from fedaudit.api.errors import InputError
 from fedaudit.report.index.entries import RunEntry
 from fedaudit.report.index.tables import (
     NO_VERDICT,
@@ -21,6 +22,12 @@ from fedaudit.report.index.trends import Trend, trends
 from fedaudit.report.number_format import percent
 from fedaudit.report.renderers.html_environment import html_environment
 from fedaudit.report.tables.table import NONE
+from fedaudit.system.files import open_regular
+
+GENERATOR = "fedaudit report"
+"""What a page names as its generator: only such a page is written over."""
+_HEAD = 4096
+"""Bytes of a page that hold its head."""
 
 WIDTH, HEIGHT, LEFT, TOP = 480, 180, 56, 12
 MOST_CURVES = 6
@@ -58,6 +65,7 @@ def render(entries: Sequence[RunEntry], title: str) -> str:
     all_trends = trends(entries)
     return environment.from_string(texts["run_index.html.j2"]).render(
         title=title,
+        generator=GENERATOR,
         script=_Script(texts["run_index.js"]),
         hash=base64.b64encode(digest).decode(),
         columns=("run", "command", "started", "model", "round", "release", "verdict", "findings"),
@@ -66,6 +74,18 @@ def render(entries: Sequence[RunEntry], title: str) -> str:
         tables=[*trend_tables(all_trends), *problems_table(entries)],
         box=(WIDTH, HEIGHT, LEFT, TOP),
     )
+
+
+def check_page(page: Path) -> None:
+    """Raise InputError where a page would take the place of a file that is no such page."""
+    if not page.is_file():
+        return
+    with open_regular(page) as file:
+        if f'name="generator" content="{GENERATOR}"'.encode() not in file.read(_HEAD):
+            raise InputError(
+                f"{page} does not say that fedaudit wrote it, and stays as it is: name another "
+                "file with --out."
+            )
 
 
 class _Script(str):

@@ -183,6 +183,19 @@ def test_the_command_prints_a_line_for_each_and_writes_the_page(folder, monkeypa
     assert run("report", folder / "d", "--format", "csv").code == 0
 
 
+def test_only_a_page_that_fedaudit_wrote_is_written_over(folder, monkeypatch, capfd):
+    run = Command(monkeypatch, capfd)
+    page = folder / "index.html"
+    page.write_text("<p>somebody's</p>")
+    run.refused(3, "report", folder, says="name another file with --out")
+    assert page.read_text() == "<p>somebody's</p>"
+    assert run("report", folder, "--format", "terminal").code == 0
+    assert run("report", folder, "--out", folder / "other.html").code == 0
+    page.write_bytes((folder / "other.html").read_bytes().replace(b"newest", b"oldest"))
+    assert run("report", folder).code == 0
+    assert "the newest first" in page.read_text()
+
+
 def test_runs_say_how_grave_their_findings_are(folder):
     line = runs_table(run_entries(folder)).rows[2]
     # 20 % 5 = 0 findings
