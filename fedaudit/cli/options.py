@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Collection
 from math import isnan
 from pathlib import Path
@@ -13,6 +14,15 @@ def refuse_nan(value: float | None) -> float | None:
     if value is not None and isnan(value):
         raise typer.BadParameter("nan is no number.")
     return value
+
+
+def file_to_write(text: str) -> Path:
+    """Return the path of a file; the name of a folder, which ends in a slash, is refused."""
+    if text.endswith(("/", "/.", os.sep)):
+        from fedaudit.api.errors import InputError
+
+        raise InputError(f"{text} names a folder; a file is needed.")
+    return Path(text)
 
 
 Set = Annotated[

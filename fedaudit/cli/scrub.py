@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.options import Detector, Quiet, Set, Template, settings_by_plugin
+from fedaudit.cli.options import Detector, Quiet, Set, Template, file_to_write, settings_by_plugin
 
 if TYPE_CHECKING:
     from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
 
 
 def scrub(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The records, as JSONL.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The records, as JSONL or CSV.")],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Where the scrubbed records go, as JSONL.")
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            parser=file_to_write,
+            help="Where the scrubbed records go, as JSONL; a .csv of a .csv.",
+        ),
     ],
     style: Annotated[
         str, typer.Option("--style", help="mask, asterisks, label or pseudonym.")

@@ -15,7 +15,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import formats, tables
-from fedaudit.data.conversation import SURROGATE, text_of
+from fedaudit.data.conversation import text_of
 from fedaudit.data.formats import RecordContent
 from fedaudit.system.files import atomic_text, open_regular
 
@@ -110,17 +110,11 @@ def write(path: Path, documents: Iterable[Document]) -> None:
 
 def write_fields(path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool = False) -> None:
     """Write JSON objects to `path` as JSONL or as one array, whole or not at all, for its owner."""
-    lines = map(_line, fields)
+    lines = map(tables.json_text, fields)
     text = "".join(
         ["[\n", ",\n".join(lines), "\n]\n"] if array else [f"{line}\n" for line in lines]
     )
     atomic_text(path, text, mode=0o600)
-
-
-def _line(fields: Mapping[str, Any]) -> str:
-    text = json.dumps(fields, ensure_ascii=False)
-    # Half a surrogate pair, which may stand in a field that is not read, is no UTF-8.
-    return json.dumps(fields) if SURROGATE.search(text) else text
 
 
 def is_array(path: Path) -> bool:

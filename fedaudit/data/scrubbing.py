@@ -14,14 +14,21 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.config import registry
-from fedaudit.data import corpus, record_scrubbing
+from fedaudit.data import corpus, record_scrubbing, tables
 from fedaudit.data.annotation import annotate
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.record_scrubbing import MarkedRecord, MaskedRecord
 from fedaudit.pii import lookalikes, masking
 from fedaudit.pii.lookalikes import folded_readings
 from fedaudit.pii.normalized_search import normalize
-from fedaudit.system.files import check_target, existing_parent, existing_path, sha256, umask
+from fedaudit.system.files import (
+    atomic_text,
+    check_target,
+    existing_parent,
+    existing_path,
+    sha256,
+    umask,
+)
 
 BATCH = 64
 """Records that are annotated at once."""
@@ -88,6 +95,10 @@ def check(request: ScrubRequest) -> None:
         raise InputError(f"{request.out} is a folder; a file is needed for the scrubbed records.")
     if request.out.exists() and os.path.samefile(request.source, request.out):
         raise InputError(f"{request.out} is the input itself; choose another place for the result.")
+    if tables.is_csv(request.out) and not tables.is_csv(request.source):
+        raise InputError(
+            f"{request.out} cannot be CSV, for {request.source} is not; call it .jsonl."
+        )
     if request.force:
         check_target(request.out)
     if request.out.exists() and not request.force:
@@ -199,7 +210,10 @@ def _write(request: ScrubRequest, fields: Sequence[Mapping[str, Any]]) -> None:
     Only its owner can read it until the group that the file system gave it is known.
     """
     source = request.source.stat()
-    corpus.write_fields(request.out, fields, array=corpus.is_array(request.source))
+    if tables.is_csv(request.out):
+        atomic_text(request.out, tables.csv_text(request.source, fields), mode=0o600)
+    else:
+        corpus.write_fields(request.out, fields, array=corpus.is_array(request.source))
     same = request.out.stat().st_gid == source.st_gid
     # A group that is shut out of the input would be among the others of a file of another group.
     others_read = 0o004 if same or source.st_mode & 0o040 else 0

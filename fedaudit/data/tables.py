@@ -4,11 +4,12 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError
+from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.formats import ALIASES
 from fedaudit.system.files import open_regular
 
@@ -79,13 +80,38 @@ def read_csv(path: Path) -> Iterator[Row]:
             ) from None
 
 
+def csv_text(source: Path, records: Iterable[Mapping[str, Any]]) -> str:
+    """Return records that were read from the CSV file `source` as CSV again.
+
+    They get its first line, so that columns and separator are told as before. Lines end in CRLF.
+    """
+    with open_regular(source) as file:
+        lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        first = lines.readline(LONGEST)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=_separator(first.removeprefix("\ufeff")))
+    writer.writerows(map(_cell_text, record.values()) for record in records)
+    return first.rstrip("\r\n") + "\r\n" + text.getvalue()
+
+
+def json_text(value: Any) -> str:
+    """Return a JSON value in one line, in the characters that it has."""
+    text = json.dumps(value, ensure_ascii=False)
+    # Half a surrogate pair, which may stand in a field that is not read, is no UTF-8.
+    return json.dumps(value) if SURROGATE.search(text) else text
+
+
 def _rows(text: io.TextIOWrapper, path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the header, and the rows that are not blank, each with the line that it begins in."""
     first = text.readline(LONGEST)
-    separator = max(SEPARATORS, key=lambda sep: len(next(csv.reader([first], delimiter=sep), [])))
+    separator = _separator(first)
     header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
     _check_header(header, path)
     return header, _numbered_rows(csv.reader(text, delimiter=separator, strict=True), path)
+
+
+def _separator(header: str) -> str:
+    return max(SEPARATORS, key=lambda sep: len(next(csv.reader([header], delimiter=sep), [])))
 
 
 def _numbered_rows(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -120,6 +146,13 @@ def _cell(name: str, cell: str, where: str) -> Any:
         return json.loads(cell) if cell.strip() else None
     except (ValueError, RecursionError):
         raise InputError(f"{where}: {name!r} must be a JSON list.") from None
+
+
+def _cell_text(value: Any) -> str:
+    """Return what a cell holds so that `_cell` gives the value back."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json_text(value)
 
 
 def read_parquet(path: Path) -> Iterator[Row]:

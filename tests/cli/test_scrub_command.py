@@ -1,5 +1,6 @@
 """fedaudit scrub: the result holds nothing that was marked, and says what may be left."""
 
+import csv
 import json
 import os
 import re
@@ -77,6 +78,30 @@ def test_only_and_except_leave_the_others_and_their_annotation(run):
     assert "  kept   EMAIL_ADDRESS         2" in out.splitlines()
     _, (again, *_) = scrubbed(run, "--force", "--except", "EMAIL_ADDRESS", "--except", "PERSON")
     assert again == a
+
+
+TABLE = (
+    "\ufeff" 'Id;"pii";text;a,b;messages' "\n"
+    '1;"[{""start"": 5, ""end"": 12, ""label"": ""PERSON""}]";"Call Ann Lee\r; now";"Ann, 7";' "\n"
+    '2;;"He said ""call"" ann@mail.co.uk";;"[{""role"": ""user"", ""content"": ""x""}]"' "\n"
+)  # fmt: skip
+
+
+def test_a_table_stays_a_table_with_all_its_columns(run):
+    Path("in.csv").write_bytes(TABLE.encode())
+    assert run("scrub", "in.csv", "out.csv", "--quiet").code == 0
+    header, _ = Path("out.csv").read_bytes().decode().split("\r\n", 1)
+    assert header == TABLE.partition("\n")[0]
+    with Path("out.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter=";"))
+    assert [list(row.values()) for row in rows] == [
+        ["1", "[]", "Call [MASK]\r; now", "Ann, 7", ""],
+        ["2", "", 'He said "call" [MASK]', "", '[{"role": "user", "content": "x"}]'],
+    ]
+    assert [d.text for d in corpus.read(Path("out.csv"), FORM)] == [row["text"] for row in rows]
+    assert run("scrub", "in.csv", "out.jsonl", "--quiet").code == 0
+    objects = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [one["text"] for one in objects] == [row["text"] for row in rows]
 
 
 def test_pseudonyms_repeat_with_a_seed_and_cannot_be_foretold_without(run):
@@ -287,6 +312,9 @@ def test_nothing_found_is_said(run):
         (3, ("in.jsonl", "link.jsonl", "--force"), "the input itself"),
         (3, ("in.jsonl", "."), "is a folder"),
         (3, ("in.jsonl", "text.txt"), "exists already"),
+        (3, ("in.jsonl", "new/"), "new/ names a folder"),
+        (3, ("in.jsonl", "new/."), "new/. names a folder"),
+        (3, ("in.jsonl", "o.csv"), "o.csv cannot be CSV, for in.jsonl is not"),
         (3, ("in.jsonl", "in.jsonl/o.jsonl"), "not a folder to write into"),
         (3, ("in.jsonl", "o.jsonl", "--json", "o.jsonl"), "both the records and the counts"),
         (3, ("in.jsonl", "o.jsonl", "--json", "in.jsonl"), "both the records and the counts"),
