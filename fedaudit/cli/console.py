@@ -120,20 +120,22 @@ class _Lines:
     """Tells of a simulation in lines."""
 
     def __init__(self) -> None:
-        self.started, self.round, self.before = time.monotonic(), 0, 0
+        self.started, self.round, self.before = 0.0, 0, 0
 
     def hear(self, event: "Event") -> None:
-        """Print a line for the first training of every round."""
+        """Print a line for the first training of every round, with the time left after one more.
+
+        The clock starts with the first event: what went before it prepared the federation, and
+        trainings that an earlier run of it had finished.
+        """
         if event.round == self.round:
             return
         message = (
             f"round {event.round}: {event.done} of {event.total} trainings, {event.model_name} "
             f"loss {event.loss:.3f}"
         )
-        if event.round < self.round:  # another federation: nothing is known of its pace
+        if self.round == 0 or event.round < self.round:  # the first, or another federation
             self.started, self.before = time.monotonic(), event.done
-        elif self.round == 0:
-            self.before = event.done - 1  # what an earlier run of a resumed federation did
         self.round = event.round
         if done := event.done - self.before:
             seconds = time.monotonic() - self.started
