@@ -56,19 +56,23 @@ def reproduce(
     from fedaudit.report.redaction import Redactor, key_for
     from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
-    from fedaudit.system.files import check_target, make_folder
+    from fedaudit.system.files import check_target
+    from fedaudit.system.new_folders import new_folder
 
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
     folder = out or Path("runs") / "reproduce" / chosen.name
     for path in (folder / "report.json", *([json] if json else ())):
         check_target(path)
-    make_folder(folder)
     key, note = key_for(folder)
     if note:
         print_note(note, quiet=quiet)
     redactor = Redactor(key)
-    with training_progress(quiet) as listener, progress_bars(quiet) as bar:
+    with (
+        new_folder(folder),
+        training_progress(quiet) as listener,
+        progress_bars(quiet) as bar,
+    ):
         watch = Watch(
             variant=lambda name, n, total: print_note(
                 f"Variant {n} of {total}: {name}", quiet=quiet

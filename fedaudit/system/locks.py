@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.system.files import check_target, make_folder, raise_unwritable
+from fedaudit.system.files import check_target, raise_unwritable
+from fedaudit.system.new_folders import new_folder
 
 
 @contextmanager
@@ -14,38 +15,34 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     """Keep other processes out of the block that lock the same `path`; InputError says `busy`.
 
     The lock is the kernel's: it goes with the process, however that ends. The file goes after the
-    block, and so does its folder where it was made for it and is empty. Where the system or the
-    disk has no locks there is none.
+    block, and so do the folders that were made for it and are empty. Where the system or the disk
+    has no locks there is none.
     """
     try:
         import fcntl
     except ImportError:  # not on Windows
         yield
         return
-    new_folder = not path.parent.exists()
-    make_folder(path.parent)
-    handle = _handle(path)
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(busy) from None
-            except OSError:
-                break
-            if _leads_to(path, handle):
-                break
-            os.close(handle)  # whoever had it has removed it meanwhile
-            handle = _handle(path)
+    with new_folder(path.parent):
+        handle = _handle(path)
         try:
-            yield
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise InputError(busy) from None
+                except OSError:
+                    break
+                if _leads_to(path, handle):
+                    break
+                os.close(handle)  # whoever had it has removed it meanwhile
+                handle = _handle(path)
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
         finally:
-            path.unlink(missing_ok=True)
-    finally:
-        os.close(handle)
-        if new_folder:
-            with suppress(OSError):  # it is not empty: somebody needs it
-                path.parent.rmdir()
+            os.close(handle)
 
 
 def _handle(path: Path) -> int:

@@ -88,6 +88,7 @@ def test_quick_runs_what_it_must_and_the_rest_joins_later(run):
 def test_a_profile_without_a_study_is_refused(run):
     Path("bare.toml").write_text('name = "bare"\n[scale.nano]\nclients = 2\n')
     run.refused(2, "reproduce", "bare.toml", says="no study")
+    assert not Path("runs").exists()
 
 
 def test_pairs_the_central_model_and_a_masked_federation(run):

@@ -41,3 +41,13 @@ def test_a_folder_that_was_made_for_a_lock_goes_with_it(tmp_path):
     with pytest.raises(KeyError), locked(tmp_path / "new/.lock", "busy"):
         raise KeyError
     assert not list(tmp_path.iterdir())
+
+
+def test_folders_above_it_that_were_made_for_a_lock_go_too(tmp_path):
+    (tmp_path / "was/there").mkdir(parents=True)
+    with locked(tmp_path / "was/there/new/newer/.lock", "busy"):
+        pass
+    assert [*(tmp_path / "was").rglob("*")] == [tmp_path / "was/there"]
+    with locked(tmp_path / "new/newer/.lock", "busy"):
+        (tmp_path / "new/result").write_text("stays")
+    assert sorted((tmp_path / "new").rglob("*")) == [tmp_path / "new/result"]
