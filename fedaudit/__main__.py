@@ -7,7 +7,19 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
     del sys.path[0]
 
-from fedaudit.cli import main
+INTERRUPTED = 6
+"""The exit code of `fedaudit.api.errors.Interrupted`, before that can be imported."""
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C is an interruption while that is imported, too."""
+    try:
+        from fedaudit.cli import main as run
+    except KeyboardInterrupt:
+        print("fedaudit: Interrupted. The same command begins again.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    run()
+
 
 if __name__ == "__main__":
     main()

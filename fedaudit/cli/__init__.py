@@ -48,7 +48,12 @@ from fedaudit.cli.canary import group as canary
 from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.dp import group as dp
-from fedaudit.cli.exit_handling import interrupt_received, invoke_command, note_interrupts
+from fedaudit.cli.exit_handling import (
+    interrupt_hint,
+    interrupt_received,
+    invoke_command,
+    note_interrupts,
+)
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
@@ -219,10 +224,7 @@ def _bug(error: Exception) -> int:
 
 
 def _report_interrupt() -> int:
-    _say(
-        "Interrupted. The same command goes on: a simulation after its last finished round, an "
-        "audit that has kept answers with --resume."
-    )
+    _say(f"Interrupted. {interrupt_hint(sys.argv[1:])}")
     return Interrupted.exit_code
 
 

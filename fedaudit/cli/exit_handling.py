@@ -13,6 +13,20 @@ import typer
 
 from fedaudit.api.errors import PluginCrash
 
+BEGINS = "The same command begins again."
+NO_ANSWER, ANSWERS = (
+    "No answer was kept: the same command begins again.",
+    "The answers that were kept stay: the same command goes on with them.",
+)
+AUDITS = ("audit", "extract", "infer", "memorize")
+GOES_ON = {
+    ("simulate",): "The same command goes on after the last finished round.",
+    ("reproduce",): "The same command goes on with what it has finished.",
+    ("attribute", "score"): "The same command goes on after the last finished round.",
+    ("attribute", "estimate"): "The same command goes on with the sets in its log.",
+}
+"""What commands keep that are no audits, by their words."""
+
 _stop_requested = threading.Event()
 
 
@@ -35,6 +49,14 @@ def note_interrupts() -> Iterator[None]:
 def interrupt_received() -> bool:
     """Return whether Ctrl-C or SIGTERM came: native code may end in an error of its own for it."""
     return _stop_requested.is_set()
+
+
+def interrupt_hint(arguments: Sequence[str]) -> str:
+    """Say how a command goes on that was stopped outside an audit, which says so itself."""
+    words = tuple(word for word in arguments if not word.startswith("-"))
+    if words[:1] and words[0] in AUDITS:
+        return ANSWERS if "--resume" in arguments else NO_ANSWER
+    return next((hint for name, hint in GOES_ON.items() if words[: len(name)] == name), BEGINS)
 
 
 @contextmanager

@@ -262,6 +262,47 @@ def test_ctrl_c_before_or_after_a_command_changes_no_result(when, code, monkeypa
     assert capsys.readouterr().err.count("\n") == (when == "before")
 
 
+def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path):
+    """Whatever is imported first is interrupted, as by Ctrl-C in the first half second."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "fedaudit", "doctor"],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    says = "fedaudit: Interrupted. The same command begins again.\n"
+    assert (done.returncode, done.stderr) == (6, says)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("simulate --out x", "goes on after the last finished round"),
+        ("reproduce fed_pii", "goes on with what it has finished"),
+        ("attribute score est", "goes on after the last finished round"),
+        ("attribute estimate fed", "goes on with the sets in its log"),
+        ("attribute decide scores.json", "The same command begins again."),
+        ("watermark make", "The same command begins again."),
+        ("extract --prefixes a", "No answer was kept: the same command begins again."),
+        ("audit", "No answer was kept: the same command begins again."),
+        ("audit --resume", "The answers that were kept stay: the same command goes on with them."),
+        ("", "The same command begins again."),
+    ],
+)
+def test_ctrl_c_says_what_is_true_of_the_command(words, hint, monkeypatch, capsys):
+    def interrupted(_command, _words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "invoke_command", interrupted)
+    monkeypatch.setattr(sys, "argv", ["fedaudit", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 6
+    said = capsys.readouterr().err
+    assert said.endswith(f"{hint}\n" if hint.endswith(".") else f"{hint}.\n")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(("came", "code"), [(True, 6), (False, 70)])
 def test_an_error_that_ctrl_c_made_of_native_code_is_no_bug(came, code, monkeypatch, capsys):
     """safetensors, interrupted while it reads, says that it knows no shape."""
