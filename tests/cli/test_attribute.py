@@ -370,6 +370,7 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
         (("--rounds", "fed", "--set", "fictitious.token=3"), 2, "Did you mean 'tokens'?"),
         (("--rounds", "fed", "--watermark", "none.json"), 3, "no watermark file none.json"),
         (("--rounds", "fed", "--tau", "nan"), 2, "tau must be a finite number"),
+        (("--rounds", "fed", "--tau", "-1", "--dry-run"), 2, "finite number from 0 on, not -1.0"),
         (("--rounds", "fed", "--others", "0"), 2, "the target's own update"),
         (("--rounds", "fed", "--others", "6"), 2, "the target's own update"),
         (("--rounds", "fed", "--queries", "0"), 2, "estimate nothing"),

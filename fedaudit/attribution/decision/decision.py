@@ -97,9 +97,9 @@ class Decision:
 
 
 def check_limits(threshold: float, alpha: float) -> None:
-    """Raise UsageError for a threshold that is not finite, or an error that is not in 0..0.5."""
-    if not isfinite(threshold):
-        raise UsageError(f"The threshold tau must be a finite number, not {threshold}.")
+    """Raise UsageError for a threshold that is no number from 0 on, or an error not in 0..0.5."""
+    if not (isfinite(threshold) and threshold >= 0):
+        raise UsageError(f"The threshold tau must be a finite number from 0 on, not {threshold}.")
     if not 0 < alpha < 0.5:
         raise UsageError(f"The error alpha must lie between 0 and 0.5, not {alpha}.")
 
