@@ -23,12 +23,12 @@ from fedaudit.audit.inputs.other_members import check_files
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
+from fedaudit.data import corpus
 from fedaudit.engine import factory
 from fedaudit.engine.remote.options import is_url
 from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
 from fedaudit.journal.unfinished_piece import UnfinishedPiece
-from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -233,8 +233,7 @@ def check(request: AuditRequest) -> AuditTarget:
     held_out.check(request)
     reference_models.check(request)
     for path in filter(None, (request.input_path, request.victim_path, request.held_out_path)):
-        if not existing_path(path, "file").is_file():
-            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+        corpus.existing_file(path)
     check_files(request)
     for name, count in Counter(client.name for client in request.participants).items():
         if count > 1:

@@ -129,7 +129,10 @@ def _check_texts(table: Any, path: Path) -> None:
     space = table.get("space")
     words = space.get("words", []) if isinstance(space, Mapping) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{path}: its space is no table, or has words that are no texts.")
+        raise InputError(
+            f"{path}: its space is no table, or has words that are no texts; "
+            "`fedaudit canary make` writes such a file."
+        )
 
 
 def _check(canaries: CanarySet, path: Path) -> None:

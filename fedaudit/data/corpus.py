@@ -17,7 +17,7 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import formats, tables
 from fedaudit.data.conversation import text_of
 from fedaudit.data.formats import RecordContent
-from fedaudit.system.files import atomic_text, open_regular
+from fedaudit.system.files import atomic_text, existing_path, open_regular
 
 TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
 
@@ -85,6 +85,14 @@ def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]
         yield CorpusRecord(fields, content, document)
     if not lines:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
+
+
+def existing_file(path: Path) -> Path:
+    """Return the path of a file of records; InputError where there is no regular file."""
+    if not existing_path(path, "file").is_file():
+        kind = "a folder" if path.is_dir() else "no regular file"
+        raise InputError(f"{path} is {kind}; a JSONL file is needed.")
+    return path
 
 
 def parse_document(fields: Mapping[str, Any], template: PromptTemplate, where: str) -> Document:

@@ -25,7 +25,6 @@ from fedaudit.system.files import (
     atomic_text,
     check_target,
     existing_parent,
-    existing_path,
     sha256,
     umask,
 )
@@ -89,8 +88,7 @@ def check(request: ScrubRequest) -> None:
         raise UsageError("--only and --except cannot be given together.")
     registry.create("detector", request.detector, request.options)
     template(request.template)
-    if not existing_path(request.source, "file").is_file():
-        raise InputError(f"{request.source} is no regular file; a JSONL file is needed.")
+    corpus.existing_file(request.source)
     if request.out.is_dir():
         raise InputError(f"{request.out} is a folder; a file is needed for the scrubbed records.")
     if request.out.exists() and os.path.samefile(request.source, request.out):

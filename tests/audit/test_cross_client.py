@@ -264,7 +264,7 @@ def test_wrong_clients(tmp_path, federation, monkeypatch):
         list_clients(None, [one, one])
     with pytest.raises(InputError, match="There is no file"):
         list_clients(None, [one, tmp_path / "none.jsonl"])
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="is a folder; a JSONL file is needed"):
         list_clients(None, [one, tmp_path])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="--clients"):

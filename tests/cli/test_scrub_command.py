@@ -305,7 +305,7 @@ def test_nothing_found_is_said(run):
         (2, ("in.jsonl", "o.jsonl", "--set", "presidio=2"), "detector in use"),
         (2, ("in.jsonl", "o.jsonl", "--template", "alpacca"), "Did you mean 'alpaca'"),
         (3, ("none.jsonl", "o.jsonl"), "There is no file none.jsonl"),
-        (3, (".", "o.jsonl"), "no regular file"),
+        (3, (".", "o.jsonl"), ". is a folder; a JSONL file is needed"),
         (3, ("text.txt", "o.jsonl"), "line 1: not JSON"),
         (3, ("empty.jsonl", "o.jsonl"), "holds no record"),
         (3, ("in.jsonl", "in.jsonl", "--force"), "the input itself"),

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.errors import UsageError
 from fedaudit.assessment.discovery import Material
-from fedaudit.system.files import existing_path
+from fedaudit.data import corpus
 
 
 def client_files(material: Material, named: Sequence[str] = ()) -> dict[str, Path]:
@@ -43,7 +43,6 @@ def _parse_files(named: Sequence[str]) -> dict[str, Path]:
             raise UsageError(
                 f"--defense-data {argument}: a client's name is of letters and digits."
             )
-        if not existing_path(Path(file), "file").is_file():
-            raise InputError(f"{file} is no regular file; a JSONL file is needed.")
+        corpus.existing_file(Path(file))
         files[name] = Path(file)
     return files

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.target import RUNS
+from fedaudit.data import corpus
 from fedaudit.federation.folder import is_federation, latest, open_federation
-from fedaudit.system.files import existing_path, sha256
+from fedaudit.system.files import sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,7 @@ def read_clients(files: Sequence[tuple[str, Path]]) -> tuple[ClientData, ...]:
     Raises InputError for a file that is none.
     """
     for _, path in files:
-        if not existing_path(path, "file").is_file():
-            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+        corpus.existing_file(path)
     return tuple(ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in files)
 
 

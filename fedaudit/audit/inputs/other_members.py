@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError
 from fedaudit.audit.target import AuditTarget
+from fedaudit.data import corpus
 from fedaudit.pii.normalized_search import fold
-from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
     from fedaudit.audit.inputs.files import InputFile
@@ -81,8 +80,7 @@ def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") ->
 def check_files(request: "AuditRequest") -> None:
     """Raise InputError for a file that was named and cannot be read as one."""
     for path in (*request.members, *([request.control] if request.control else [])):
-        if not existing_path(path, "file").is_file():
-            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+        corpus.existing_file(path)
 
 
 def _client_files(audited: AuditTarget) -> dict[str, Path]:

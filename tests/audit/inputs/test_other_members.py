@@ -67,7 +67,7 @@ def test_files_that_cannot_be_read_are_named(federation, tmp_path):
     for wrong in ({"members": (tmp_path / "no.jsonl",)}, {"control": tmp_path / "no.jsonl"}):
         with pytest.raises(InputError, match=r"no\.jsonl"):
             check_files(request(federation, **wrong))
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="is a folder; a JSONL file is needed"):
         check_files(request(federation, members=(tmp_path,)))
 
 
