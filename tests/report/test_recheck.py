@@ -182,6 +182,21 @@ def beyond(count, n):
     )
 
 
+def one_pair(drawn, others=18):
+    """Return what c1 draws of c2's texts, and what a mean over many pairs makes of it."""
+    at = {"category": "all"}
+    names = {"kind": "memorization", "plugin": "memorize"}
+    return [
+        Measurement.rate(count, n, **names, metric=metric,
+                         scope={**at, "source": source, **scope})
+        for source, hits in (("tuned", drawn), ("base", 0))
+        for metric, count, n, scope in (
+            ("mr_inter", hits // others, 100 * others, {}),
+            ("mr_pair", hits, 100, {"attacker": "c1", "victim": "c2"}),
+        )
+    ]  # fmt: skip
+
+
 # One measurement of every kind of what is judged, and what today's rule says of it. When this test
 # fails on purpose, raise RULE and write the new statuses here.
 JUDGED = {
@@ -196,6 +211,7 @@ JUDGED = {
         "beyond reach": ([coverage(0, 100, source="tuned-not-base"),
                           coverage(0, 100, source="base"),
                           coverage(0, 300, source="control"), beyond(101, 201)], "inconclusive"),
+        "one pair of clients": (one_pair(30), "fail"),
     }
 }  # fmt: skip
 

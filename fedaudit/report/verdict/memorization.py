@@ -5,8 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedaudit.api.records import Measurement
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
+from fedaudit.report.verdict.memorization_pairs import PairTest, pair_tests, tests_of
 
 RULE = "memorization"
+PAIRS = 0.5
+"""The part of the policy's level that all pairs of clients together are tested at.
+
+The mean's rule, of two intervals that do not meet, takes less than the rest.
+"""
 
 
 def judge_memorization(
@@ -14,31 +20,61 @@ def judge_memorization(
 ) -> list[Judgement]:
     """Return the status of every mr_inter of the tuned model, over all categories, and why.
 
-    * fail          its lower bound is above the base's upper bound, by more than the policy allows
-    * inconclusive  no number, no base, a lower bound above the base's value only, or an upper bound
-                    that is further above it than the policy's detectable leak: with so few prefixes
-                    one would not have been seen
+    The mean thins out with the number of clients what one draws of one other, so each ordered pair
+    of its clients is judged as well (`mr_pair`), as far as a report has their counts.
+
+    * fail          its lower bound is above the base's upper bound, by more than the policy allows;
+                    or one client's prefixes draw more of another's texts than the base does, after
+                    Holm over all pairs at half of the policy's level
+    * inconclusive  no number, no base, a lower bound above the base's value only, or an upper
+                    bound, its own or a pair's, that is further above it than the policy's
+                    detectable leak: with so few prefixes one would not have been seen
     * pass          otherwise
 
     What a client's own prefixes draw is not judged: it is exposed, but not to other clients.
     """
-    rows = [
+    ratios = [
         row
         for row in measurements
-        if (row.kind, row.metric) == ("memorization", "mr_inter")
-        and row.scope.get("category") == "all"
+        if row.kind == "memorization" and row.scope.get("category") == "all"
     ]
+    rows = [row for row in ratios if row.metric == "mr_inter"]
+    pairs = pair_tests(ratios, policy)
     limit = f"at most {policy.memorization:.4g} above the base, which is to be shown within "
-    limit += f"{max(policy.memorization, policy.detectable):.4g}"
+    limit += f"{max(policy.memorization, policy.detectable):.4g}, for each pair of clients as well"
     return [
-        Judgement(*_judge(row, rows, policy), RULE, row, limit)
+        Judgement(*_judge_with_pairs(row, rows, tests_of(row, pairs), policy), RULE, row, limit)
         for row in rows
         if row.scope.get("source") == "tuned"
     ]
 
 
+def _judge_with_pairs(
+    row: Measurement, rows: Sequence[Measurement], pairs: Sequence[PairTest], policy: Policy
+) -> tuple[str, str]:
+    status, reason = _judge(row, rows, policy)
+    worst = min(pairs, key=lambda pair: pair.p, default=None)
+    measured = row.value is not None and _base(row, rows) is not None
+    if status == "fail" or worst is None or not measured:
+        return status, reason
+    if worst.p <= policy.level * PAIRS:
+        return "fail", f"{_name(row)}: {worst.summary()} (p = {worst.p:.2g})."
+    unsure = [pair for pair in pairs if pair.too_few(policy)]
+    if status == "pass" and unsure:
+        return "inconclusive", (
+            f"{_name(row)}: {unsure[0].summary()}: too few prefixes to tell that from a leak; "
+            f"so for {len(unsure):,} of {len(pairs):,} pairs of "
+            "clients."
+        )
+    return status, reason
+
+
+def _name(row: Measurement) -> str:
+    return f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
+
+
 def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tuple[str, str]:
-    name = f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
+    name = _name(row)
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
         return "inconclusive", f"{name}: memorization between clients was not measured: {why}."

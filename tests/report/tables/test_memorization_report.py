@@ -173,11 +173,13 @@ def test_what_clients_draw_of_their_own_is_not_judged():
 
 
 def test_too_few_prefixes_do_not_pass():
-    # None of 20 or 40: at most 16.1 % or 8.8 % (Wilson), where a leak of 10 % must be seen.
+    # None of 20: at most 16.1 % (Wilson), where a leak of 10 % must be seen.
     [reason, *_] = verdict(memorized(0, 0, 0, n=20), [])["reasons"]
     assert reason.endswith("too few prefixes to tell that from what its base gives (0.00%).")
     assert verdict(memorized(0, 0, 0, n=20), [])["status"] == "inconclusive"
-    assert verdict(memorized(0, 0, 0, n=40), [])["status"] == "pass"
+    # None of each client's 28 or 29: at most 10.1 % or 9.8 % for each pair.
+    assert verdict(memorized(0, 0, 0, n=84), [])["status"] == "inconclusive"
+    assert verdict(memorized(0, 0, 0, n=87), [])["status"] == "pass"
 
 
 @pytest.mark.parametrize("source", ["tuned", "base"])
