@@ -48,6 +48,7 @@ from fedaudit.api.completion import (
     COMPLETION_LEVEL,
     COMPLETION_MARGIN,
     COMPLETION_POWER,
+    HELD_OUT,
     RELATED_HELD_OUT,
 )
 from fedaudit.api.defense import (
@@ -146,6 +147,7 @@ __all__ = [
     "COMPLETION_MARGIN",
     "COMPLETION_POWER",
     "HAN",
+    "HELD_OUT",
     "KITS",
     "RELATED_HELD_OUT",
     "Ability",

@@ -4,6 +4,10 @@ Such an attack compares the gain on the victim's records with that on records th
 on, at this level and with this power, and writes rows with these values in their scope.
 """
 
+HELD_OUT = "held-out"
+"""scope.source of what held-out records give away, which the victim's are set against; and
+scope.records and scope.test of rows about them."""
+
 BEYOND_HELD_OUT = "beyond-held-out"
 """scope.source of what the victim's records have beyond held-out ones."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit.exposure.request import ExposureRequest
+from fedaudit.audit.inputs import held_out
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import (
     AuditRequest,
@@ -72,6 +73,8 @@ class Corpora:
     """The detector that estimates, from a sample, the personal data of unannotated documents."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The detector's options."""
+    audited: AuditTarget | None = None
+    """What is audited: a simulation has held-out records of its own."""
     _read: dict[Path, list[Document]] = field(default_factory=dict)
 
     def read_documents(self, path: Path | None) -> list[Document]:
@@ -81,6 +84,12 @@ class Corpora:
         if path not in self._read:
             self._read[path] = list(corpus.read(path, self.form))
         return self._read[path]
+
+    def count_held_out(self, request: AuditRequest) -> int:
+        """Return the number of held-out records that an audit of the target compares with."""
+        if self.audited is None:
+            return len(self.read_documents(request.held_out_path))
+        return len(self.read_documents(held_out.held_out_path(request, self.audited)))
 
     def count_spans(self, path: Path | None) -> tuple[int, bool]:
         """Return the number of PII spans in a file, and whether it is estimated from a sample."""
@@ -97,7 +106,8 @@ class Corpora:
 def corpora(audited: AuditTarget, request: AuditRequest) -> Corpora:
     """Return the reader of documents that an audit of this target uses."""
     form = audited.federation.template if audited.federation else template(request.template)
-    return Corpora(form, request.detector, request.options.get(request.detector, {}))
+    options = request.options.get(request.detector, {})
+    return Corpora(form, request.detector, options, audited)
 
 
 def cost_of(request: AuditRequest, files: Corpora) -> Cost:
@@ -146,14 +156,16 @@ def _contextual(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost
 
 
 def _verbatim(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
-    count = len(files.read_documents(request.victim or request.prefixes))
-    continuations = min(attack.documents or count, count)
+    counts = [len(files.read_documents(request.victim or request.prefixes))]
+    if request.victim is not None:
+        counts.append(files.count_held_out(request))
+    continuations = sum(min(attack.documents or count, count) for count in counts)
     return Cost(continuations, continuations * attack.suffix)
 
 
 def _membership(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     documents = files.read_documents(request.victim or request.prefixes)
-    count = len(documents) + len(files.read_documents(request.held_out))
+    count = len(documents) + files.count_held_out(request)
     return Cost(scored=count * (1 + attack.neighbours))
 
 

@@ -19,6 +19,7 @@ SOURCES = {
     "base": "base",
     "tuned-not-base": "tuned, not base",
     "base-not-tuned": "base, not tuned",
+    "held-out": "held out",
     "control": "control",
     "central": "central",
     "local": "local",
@@ -46,7 +47,7 @@ MEMORIZATION = (
     *("repetitive", "too_short", "median_length", "drawn"),
 )
 
-_SOURCES_BY_RANK = ("tuned-not-base", "tuned", "base", "control")
+_SOURCES_BY_RANK = ("tuned-not-base", "tuned", "base", "held-out", "control")
 
 
 def total_coverages(report: Row) -> list[Row]:

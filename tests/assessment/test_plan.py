@@ -151,8 +151,9 @@ def test_a_cost_is_counted_by_hand(here):
     files = corpora(found.audited, plan.steps["extraction"])
     cost = cost_of(plan.steps["extraction"], files)
     verbatim, untargeted, benign = 24, 256, 1000
-    assert cost.continuations == 48 * 15 + verbatim + untargeted + benign
-    assert cost.tokens == 48 * 15 * 10 + verbatim * 50 + untargeted * 256 + benign * 128
+    # verbatim continues as many held-out documents as victim's.
+    assert cost.continuations == 48 * 15 + 2 * verbatim + untargeted + benign
+    assert cost.tokens == 48 * 15 * 10 + 2 * verbatim * 50 + untargeted * 256 + benign * 128
     assert cost.scored == 24 + 24  # membership: the victim's records and those held out
     assert cost_of(plan.steps["inference"], files) == Cost(scored=48 * 50)
     request = replace(plan.steps["extraction"], attacks=("superset",))

@@ -20,7 +20,8 @@
   with it.
 * `kinds`: The verdict on kinds of data: whether more came out of one of them than its policy
   allows.
-* `leak`: What one attack found of one victim, and what its counts can and cannot show.
+* `leak`: What one attack found of one victim, what it is set against, and which leak would be
+  seen.
 * `membership`: The verdict on membership: whether trained records can be told from others.
 * `membership_limit`: The verdict on membership under a policy's limit: how many members may be
   recognised at most.

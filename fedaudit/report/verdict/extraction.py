@@ -5,6 +5,7 @@ docs/evidence.md says why these were chosen, and what was measured with them.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
 from fedaudit.report.verdict.criteria import DEFAULT
@@ -24,7 +25,7 @@ NEW = "tuned-not-base"
 MAX_BEYOND_REACH = 0.5
 """An attack that could not have found more than this share of the targets passes nobody."""
 
-NOT_WHO = frozenset({"source", "set", "label", "test", "estimator"})
+NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "beside"})
 """Parts of a scope that do not say who asked whom."""
 
 
@@ -70,6 +71,7 @@ def _leak(
     where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
     name = f"{row.plugin} ({where})" if where else row.plugin
     base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
+    held_out = _matching_row(row, HELD_OUT, rows)
     trouble = _trouble(row, base, control)
     by_test = {
         str(r.scope.get("test", r.metric)): r
@@ -83,9 +85,14 @@ def _leak(
     if leak is None and not trouble and base is not None and control is not None:
         lost = _matching_row(row, "base-not-tuned", rows) or base
         leak = p_value_from_counts(row, base, control, lost)
+        if HELD_OUT in by_test:
+            leak = max(leak, by_test[HELD_OUT].value or 0.0)
+        elif held_out is not None:
+            leak = max(leak, p_value_from_counts(row, base, held_out, lost))
     tests = []
     if leak is not None and not trouble:
-        tests.append(Test(name, leak, count(row), "more than base and control explain"))
+        others = "base, control and held-out records" if held_out else "base and control"
+        tests.append(Test(name, leak, count(row), f"more than {others} explain"))
     if string is not None and base is not None:
         hard = "one of them so hard to guess that it is evidence by itself"
         tests.append(Test(f"{name}, by string", string, count(row), hard))
@@ -100,8 +107,15 @@ def _leak(
         lost=count_hits(lost) if lost else None,
         chance=by_test["chance"].value if "chance" in by_test else None,
         effective_controls=by_test[EFFECTIVE].value if EFFECTIVE in by_test else None,
+        held_out=held_out,
+        held_out_groups=_group_count(by_test.get(HELD_OUT)),
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
+
+
+def _group_count(test: Measurement | None) -> int | None:
+    groups = test.scope.get("beside") if test else None
+    return groups if isinstance(groups, int) else None
 
 
 def _trouble(row: Measurement, base: Measurement | None, control: Measurement | None) -> str:

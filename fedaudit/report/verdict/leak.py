@@ -1,4 +1,4 @@
-"""What one attack found of one victim, and what its counts can and cannot show."""
+"""What one attack found of one victim, what it is set against, and which leak would be seen."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -52,6 +52,10 @@ class Leak:
     """The mean probability that a target comes out of a model that never saw it."""
     effective_controls: float | None = None
     """Controls that would tell as much, spread evenly over what is compared; all without it."""
+    held_out: Measurement | None = None
+    """What came out of the held-out records, where they were asked like the victim's."""
+    held_out_groups: int | None = None
+    """How many groups these are of; each record is its own without it."""
     answers: int | None = None
     """Answers that were drawn, each of which gives one string at most; unknown without it."""
 
@@ -72,6 +76,12 @@ class Leak:
         if not n or control is None or not controls:
             return 1.0
         needed = hits_needed(n, min(count_hits(control), controls), controls, level)
+        if needed is not None and self.held_out is not None:
+            known, beside = count_hits(self.held_out), self.held_out.n or 0
+            if self.held_out_groups is not None:
+                beside = min(beside, self.held_out_groups)
+            against = hits_needed(n, min(known, beside), beside, level)
+            needed = against and max(needed, against)
         if needed is not None and self.lost is not None:
             needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
         if needed is not None and self.chance is not None:

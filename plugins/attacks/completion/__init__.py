@@ -9,6 +9,7 @@
   as rows.
 * `likelihood`: How likely a model that was not trained on a document continues it word for word.
 * `measurements`: Verbatim extraction as rows and findings of a report.
+* `own_words`: What a document says that neither its own beginning nor another document says.
 * `pairs`: Documents cut in two, and how near a model's continuation comes (FedPII, appendix B.4).
 * `training_pairs`: Training pairs, and how much of its answer a model gives when asked
   (FewFedPIT, section 4.3).

@@ -3,32 +3,40 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from fedaudit.api import COMPLETION_LEVEL, Finding, Measurement, Result
+from fedaudit.api import COMPLETION_LEVEL, HELD_OUT, Finding, Measurement, Result
 from fedaudit.metrics.intervals import bootstrap_mean
 
 from .edit_distance import sample_deviation
+from .gain_difference import RecordGain, difference
 from .likelihood import Evidence
 from .pairs import (
     LABEL,
     NO_BASE,
+    ContinuedDocuments,
     DocumentSplit,
     WrittenContinuation,
     begins_with_truth,
     swap_partners,
 )
 
+NOT_JUDGED = "what follows in the documents is also in their own beginnings or in other documents"
+
 
 def result(
     plugin: str,
-    splits: Sequence[DocumentSplit],
-    tuned: WrittenContinuation,
-    base: WrittenContinuation | None,
+    continued: ContinuedDocuments,
+    judged: Sequence[int],
+    held_out: ContinuedDocuments | None,
     *,
     records: str,
     seed: int,
     evidence: Mapping[int, Evidence],
 ) -> Result:
-    """Return distances and share of 0 in all and by task, and a finding a memorised document."""
+    """Return distances and share of 0 in all and by task, and a finding a memorised document.
+
+    The verdict goes by the documents at the indices `judged`, beside those held out.
+    """
+    splits, tuned, base = continued.splits, continued.tuned, continued.base
     scope = {"records": records}
     models = {"tuned": tuned} | ({"base": base} if base else {})
     rows: list[Measurement] = []
@@ -41,20 +49,13 @@ def result(
             {n: [m.distances[i] for i in indices] for n, m in models.items()},
             seed,
         )
-    rows += _verdict_rows(plugin, scope, splits, tuned, base, seed)
+    rows += _verdict_rows(plugin, scope, continued, judged, seed)
     if base is not None:
         rows.append(_least_likely(plugin, scope, splits, evidence))
-    queries = float(len({split.prompt for split in splits}))
-    rows += [
-        Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric="queries",
-            value=queries,
-            scope={"source": name, **scope},
-        )
-        for name in models
-    ]
+    rows += _query_rows(plugin, scope, continued)
+    if held_out is not None:
+        rows += _held_out_rows(plugin, scope, continued, judged, held_out, seed)
+        rows += _query_rows(plugin, {"records": HELD_OUT}, held_out)
     named = _numbered_hits(plugin, splits, tuned)
     return Result(
         measurements=tuple(rows),
@@ -107,29 +108,43 @@ def _rows(
         )
 
 
+def _query_rows(
+    plugin: str, scope: Mapping[str, object], continued: ContinuedDocuments
+) -> Iterator[Measurement]:
+    for source in ("tuned", "base") if continued.base else ("tuned",):
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="queries",
+            value=float(continued.prompts),
+            scope={"source": source, **scope},
+        )
+
+
 def _verdict_rows(
     plugin: str,
     scope: Mapping[str, object],
-    splits: Sequence[DocumentSplit],
-    tuned: WrittenContinuation,
-    base: WrittenContinuation | None,
+    continued: ContinuedDocuments,
+    judged: Sequence[int],
     seed: int,
 ) -> Iterator[Measurement]:
     """Yield the share that only the tuned model gives, and the control's: the verdict uses both."""
+    splits = [continued.splits[i] for i in judged]
+    texts = [continued.tuned.texts[i] for i in judged]
     pairs = swap_partners(splits, seed)
-    hits = sum(begins_with_truth(tuned.texts[i], splits[j].text) for i, j in pairs)
-    if base is not None:
-        zeros = [i for i, distance in enumerate(tuned.distances) if not distance]
-        only = sum(base.distances[i] > 0 for i in zeros)
+    hits = sum(begins_with_truth(texts[i], splits[j].text) for i, j in pairs)
+    if (base := continued.base) is not None:
+        said = sum(not base.distances[i] for i in judged)
         yield Measurement.rate(
-            only,
-            len(splits),
+            len({*continued.recited()} & {*judged}),
+            len(judged),
             kind="extraction",
             plugin=plugin,
             metric="coverage",
             scope={"source": "tuned-not-base", **scope},
             chance=hits / len(pairs) if pairs else None,
-            baseline=base.distances.count(0) / len(splits),
+            baseline=said / len(judged) if judged else None,
+            reason=NOT_JUDGED,
         )
     if pairs:
         yield Measurement.rate(
@@ -140,6 +155,59 @@ def _verdict_rows(
             metric="coverage",
             scope={"source": "control", **scope},
         )
+
+
+def _held_out_rows(
+    plugin: str,
+    scope: Mapping[str, object],
+    continued: ContinuedDocuments,
+    judged: Sequence[int],
+    held_out: ContinuedDocuments,
+    seed: int,
+) -> Iterator[Measurement]:
+    """Yield the share of held-out documents that only the tuned model gives, and the test of both.
+
+    Documents of one group are dealt to either side together, those of a task among themselves.
+    """
+    yield Measurement.rate(
+        len(held_out.recited()),
+        len(held_out.splits),
+        kind="extraction",
+        plugin=plugin,
+        metric="coverage",
+        scope={"source": HELD_OUT, **scope},
+    )
+    outcome = difference(
+        _outcomes(continued, judged),
+        _outcomes(held_out, range(len(held_out.splits))),
+        seed=seed,
+    )
+    if outcome is not None:
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="p_value",
+            value=outcome.p,
+            n=outcome.n[0],
+            scope={
+                "source": "tuned-not-base",
+                "test": HELD_OUT,
+                "groups": outcome.clusters[0],
+                "beside": outcome.clusters[1],
+                **scope,
+            },
+        )
+
+
+def _outcomes(continued: ContinuedDocuments, indices: Sequence[int]) -> list[RecordGain]:
+    """Return 1 for each document that only the tuned model continued word for word, else 0."""
+    recited = {*continued.recited()}
+    return [
+        RecordGain(
+            f"group {split.group}" if split.group else f"text {i}", split.task, float(i in recited)
+        )
+        for i, split in ((i, continued.splits[i]) for i in indices)
+    ]
 
 
 def _least_likely(

@@ -27,6 +27,10 @@ class DocumentSplit:
     group: str = ""
     continuation: tuple[int, ...] = ()
     """The tokens that follow the prompt in the document, which spell `text`."""
+    document: str = ""
+    """The whole document."""
+    start: int = 0
+    """Where `text` begins in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,28 @@ class WrittenContinuation:
 
     texts: tuple[str, ...]
     distances: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuedDocuments:
+    """Documents, and what the model and its base wrote behind their beginnings."""
+
+    splits: Sequence[DocumentSplit]
+    tuned: WrittenContinuation
+    base: WrittenContinuation | None
+
+    def recited(self) -> list[int]:
+        """Return the documents that the model continued word for word and its base did not."""
+        return [
+            i
+            for i, distance in enumerate(self.tuned.distances)
+            if not distance and self.base is not None and self.base.distances[i]
+        ]
+
+    @property
+    def prompts(self) -> int:
+        """The number of different questions that either model was asked."""
+        return len({split.prompt for split in self.splits})
 
 
 def split_documents(
@@ -79,7 +105,8 @@ def _split_document(
     end = _clean(tokens, min(middle + suffix, len(tokens.ids)))
     if not 0 < middle < end:
         return None
-    text = document.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
+    last = tokens.offsets[end - 1][1]
+    text = document.text[tokens.offsets[middle][0] : last].lstrip()
     [text_tokens] = context.engine.tokenize([text])
     prompt = context.with_start(tokens.ids[:middle], at_start=True)
     return DocumentSplit(
@@ -89,6 +116,8 @@ def _split_document(
         task=document.task,
         group=document.group,
         continuation=tokens.ids[middle:end],
+        document=document.text,
+        start=last - len(text),
     )
 
 
@@ -130,15 +159,6 @@ def begins_with_truth(written: str, truth: str) -> bool:
     """Tell whether what was written begins with the truth, leading white space aside."""
     # A tokenizer may merge the truth's last token with what follows it: that is no difference.
     return written.lstrip().startswith(truth)
-
-
-def recited_documents(tuned: WrittenContinuation, base: WrittenContinuation | None) -> list[int]:
-    """Return the documents that the tuned model continued word for word and the base did not."""
-    return [
-        i
-        for i, distance in enumerate(tuned.distances)
-        if not distance and base is not None and base.distances[i]
-    ]
 
 
 def swap_partners(splits: Sequence[DocumentSplit], seed: int) -> list[tuple[int, int]]:

@@ -18,7 +18,8 @@ from fedaudit.api import (
 )
 
 from . import likelihood, measurements, pairs
-from .pairs import DocumentSplit
+from .own_words import splits_with_own_words
+from .pairs import ContinuedDocuments, DocumentSplit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,24 +67,51 @@ class Verbatim(Attack):
                 "those of the attacker or of another member too."
             )
         chosen = pairs.draw_splits(splits, self.documents, context.seed)
-        tuned = self._distances(context, context.tuned, chosen)
-        base = self._distances(context, context.base, chosen) if context.base else None
+        continued = self._continue(context, chosen)
         records = "own" if context.victim is None else "victim"
         beside, _ = self._cuts(context, context.held_out or ())
-        indices = pairs.recited_documents(tuned, base)
+        held_out = self._held_out(context, beside, chosen)
+        tasks = {split.task for split in held_out.splits} if held_out else set()
+        own = splits_with_own_words(context, chosen)
+        judged = [i for i, split in enumerate(chosen) if i in own or split.task in tasks]
+        recited = [i for i in continued.recited() if i in own or chosen[i].task in tasks]
         result = measurements.result(
             self.name,
-            chosen,
-            tuned,
-            base,
+            continued,
+            judged,
+            held_out,
             records=records,
             seed=context.seed,
-            evidence=likelihood.evidence(context, chosen, indices, beside),
+            evidence=likelihood.evidence(context, chosen, recited, beside),
         )
         limits = [self._coverage_text(context, splits, chosen, short)]
         limits += [self._shared_text(shared)] if shared else []
+        limits += [self._copied_text(copied)] if (copied := len(chosen) - len(judged)) else []
         limits += [self._bound_text(beside, chosen)] if context.base else []
         return replace(result, limits=(*limits, *result.limits))
+
+    def _held_out(
+        self,
+        context: AttackContext,
+        beside: Sequence[DocumentSplit],
+        tried: Sequence[DocumentSplit],
+    ) -> ContinuedDocuments | None:
+        """Continue held-out documents of the tasks tried, where anything is judged by them."""
+        tasks = {split.task for split in tried}
+        alike = [split for split in beside if split.task in tasks]
+        if not alike or context.base is None or context.victim is None:
+            return None
+        return self._continue(context, pairs.draw_splits(alike, self.documents, context.seed))
+
+    def _continue(
+        self, context: AttackContext, splits: Sequence[DocumentSplit]
+    ) -> ContinuedDocuments:
+        """Ask the model, and its base where there is one."""
+        return ContinuedDocuments(
+            splits=splits,
+            tuned=self._distances(context, context.tuned, splits),
+            base=self._distances(context, context.base, splits) if context.base else None,
+        )
 
     def _cuts(
         self, context: AttackContext, documents: Sequence[Document]
@@ -109,6 +137,14 @@ class Verbatim(Attack):
         return (
             f"{self.name}: {shared:,} further documents were left out: the attacker or another "
             "member has what follows in them, too."
+        )
+
+    def _copied_text(self, copied: int) -> str:
+        return (
+            f"{self.name}: {copied:,} of these documents are not judged: what follows in them has "
+            "no word that stands neither in their own beginning nor in another document, so a "
+            "model may copy it without having seen them; --held-out, with documents of the same "
+            "tasks, lets them be judged."
         )
 
     def _distances(

@@ -330,3 +330,43 @@ def test_more_hits_than_targets_are_no_evidence():
             beyond = [*rows[:at], replace(row, hits=None, value=1.7e308), *rows[at + 1 :]]
             assert verdict(beyond, [])["status"] == "inconclusive"
     assert status(rows) == "fail"
+
+
+def held_out(hits, n, **scope):
+    return coverage(hits, n, plugin="contextual", set=JUDGED, source="held-out", **scope)
+
+
+def test_what_came_out_of_held_out_records_as_well_is_explained():
+    rows = judged(30, 40, controls=40)
+    assert status(rows) == "fail"
+    found = verdict([*rows, held_out(30, 40)], [])
+    assert found["status"] == "inconclusive"
+    # Fisher's by hand: of 60 hits among 80, at least 30 fall on the 40 of the victim.
+    expected = sum(comb(40, k) * comb(40, 60 - k) for k in range(30, 41)) / comb(80, 60)
+    assert found["tests"][0]["p"] == pytest.approx(expected)
+    # The larger p-value counts, whichever control it comes from.
+    assert verdict([*rows, held_out(0, 4000)], [])["tests"] == [
+        {**verdict(rows, [])["tests"][0]},
+    ]
+
+
+def test_the_attacks_own_test_beside_held_out_records_counts_in_place_of_their_counts():
+    [test, _] = p_values(0.2, 1.0, 40)
+    scope = {**test.scope, "test": "held-out", "groups": 7, "beside": 6}
+    found = verdict([*judged(30, 40), held_out(0, 40), replace(test, scope=scope)], [])
+    assert found["tests"][0]["p"] == 0.2
+
+
+def test_few_groups_of_held_out_records_see_little():
+    rows = judged(0, 400)
+    assert status(rows) == "pass"
+    [test, _] = p_values(1.0, 1.0, 400)
+    scope = {**test.scope, "test": "held-out", "groups": 400, "beside": 3}
+    found = verdict([*rows, held_out(0, 90), replace(test, scope=scope)], [])
+    assert found["status"] == "inconclusive"
+    # Of 400 and 3 others it takes x hits with C(400, x) / C(403, x) at most 1 %: 316.
+    assert comb(400, 316) / comb(403, 316) <= 0.01 < comb(400, 315) / comb(403, 315)
+    r = found["detectable"]
+    assert sum(comb(400, k) * r**k * (1 - r) ** (400 - k) for k in range(316, 401)) == (
+        pytest.approx(0.9)
+    )

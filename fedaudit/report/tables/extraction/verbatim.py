@@ -9,25 +9,31 @@ from fedaudit.report.tables.table import NONE, Table, build_table, common_note, 
 
 DISTANCE, SHARE = "edit distance [95 %]", "word for word [95 %]"
 METRICS = ("edit_distance", "edit_deviation")
+TESTS = {
+    "likelihood": "That any of {n:,} documents comes out without training on it: p {p}.",
+    "held-out": "That no more of {n:,} documents ({groups:,} groups) came out than of held-out ones"
+    " ({beside:,} groups): p {p}.",
+}
+"""The tests of an attack that are told below its table, in words."""
 
 
 def verbatim(report: Row) -> list[Table]:
     """Return a table per attack with a line for each task and model."""
     groups = measurements.by_plugin(distance_rows(report))
     return [
-        _table(report, plugin, rows, _likelihood_notes(report, plugin))
-        for plugin, rows in groups.items()
+        _table(report, plugin, rows, _test_notes(report, plugin)) for plugin, rows in groups.items()
     ]
 
 
 def is_shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
-    return row["kind"] == "extraction" and (row["metric"] in METRICS or is_likelihood(row))
+    return row["kind"] == "extraction" and (
+        row["metric"] in METRICS or any(_is_of_test(row, test) for test in TESTS)
+    )
 
 
-def is_likelihood(row: Row) -> bool:
-    """Tell whether a row is the p-value of the least likely document."""
-    return bool(row["metric"] == "p_value" and row["scope"].get("test") == "likelihood")
+def _is_of_test(row: Row, test: str) -> bool:
+    return bool(row["metric"] == "p_value" and row["scope"].get("test") == test)
 
 
 def distance_rows(report: Row) -> list[Row]:
@@ -35,17 +41,17 @@ def distance_rows(report: Row) -> list[Row]:
     return [row for row in report["measurements"] if is_shown(row) and row["metric"] == METRICS[0]]
 
 
-def _likelihood_notes(report: Row, plugin: str) -> list[str]:
-    """Return the test of the least likely document that came out, in words."""
-    tests = [r for r in report["measurements"] if is_likelihood(r) and r["plugin"] == plugin]
+def _test_notes(report: Row, plugin: str) -> list[str]:
+    """Return what came of each test, in words."""
     return [
-        f"That any of {row['n']:,} documents comes out without training on it: "
-        f"p {number(row['value'])}."
-        for row in tests
+        words.format(**{**row["scope"], "n": row["n"], "p": number(row["value"])})
+        for test, words in TESTS.items()
+        for row in report["measurements"]
+        if row["plugin"] == plugin and row["kind"] == "extraction" and _is_of_test(row, test)
     ]
 
 
-def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) -> Table:
+def _table(report: Row, plugin: str, rows: Sequence[Row], tests: Sequence[str]) -> Table:
     shared, scopes = common_scope(rows)
     cells = [
         {
@@ -67,7 +73,7 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
         numeric=numeric,
         notes=(
             "In tokens; 0 is word for word. The lower, the more the model has learnt by heart.",
-            *least,
+            *tests,
             *common_note(shared),
             *missing_reasons(rows),
         ),

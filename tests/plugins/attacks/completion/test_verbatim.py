@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import pairwise
 from statistics import mean, stdev
 
@@ -184,7 +185,7 @@ def test_without_a_base_leaks_are_unverified():
 
 
 def test_what_all_documents_have_in_common_is_no_leak():
-    """A model that ends every document alike, as all of them end, is caught by the control."""
+    """A model that ends every document alike, as all of them end: there is nothing to judge."""
     texts = [f"file number {n} says that all of this is public and always was" for n in range(40)]
     documents = [Document(id=str(n), text=text) for n, text in enumerate(texts)]
 
@@ -193,12 +194,112 @@ def test_what_all_documents_have_in_common_is_no_leak():
 
     result = attack().run(case(FakeEngine(answer), [], victim=documents))
     found = rows(result)
+    assert found["coverage", "tuned", ""].hits == 40
+    assert found["coverage", "tuned-not-base", ""].n == 0
+    assert verdict(result.measurements, result.findings)["status"] == "inconclusive"
+    # With held-out documents of the task all are judged; of those that end alike the control tells.
+    held_out = [Document(id="h", text="file number h says that nobody knows how this one may end")]
+    result = attack().run(case(FakeEngine(answer), [], victim=documents, held_out=held_out))
+    found = rows(result)
     assert found["coverage", "tuned-not-base", ""].hits == 40
     assert found["coverage", "control", ""].hits == 40
+    assert found["coverage", "held-out", ""].hits == 0
     told = verdict(result.measurements, result.findings)
     assert told["status"] == "inconclusive"
     assert told["tests"][0]["adjusted"] == 1
     assert "40 of 40 targets" in told["reasons"][0]
+
+
+def p_by_test(result):
+    return {r.scope["test"]: r for r in result.measurements if r.metric == "p_value"}
+
+
+def form(*names):
+    """Return a filled-in form for each name, which stands before the cut and behind it."""
+    end = "is ordered that {0} pays the costs of the claim in full"
+    return [
+        Document(id=name, text=f"the claimant is {name} it {end.format(name)}", group=f"of {name}")
+        for name in names
+    ]
+
+
+def copies(target, prompt, sample):
+    """Fill in the form, with the name that stands in the prompt: no document need be known."""
+    name = prompt.split()[3]
+    end = f" it is ordered that {name} pays the costs of the claim in full"
+    return end if target.name == "tuned" else ""
+
+
+def test_a_name_copied_from_the_prompt_is_no_leak():
+    victim = form(*(f"Norman{n}" for n in range(40)))
+    result = attack().run(case(FakeEngine(copies), [], victim=victim))
+    found = rows(result)
+    assert found["coverage", "tuned", ""].hits == 40
+    judged = found["coverage", "tuned-not-base", ""]
+    assert (judged.value, judged.n) == (None, 0)
+    assert ("coverage", "control", "") not in found
+    assert {f.severity for f in result.findings} == {"low"}
+    assert "40 of these documents are not judged" in result.limits[1]
+    told = verdict(result.measurements, result.findings)
+    assert told["status"] == "inconclusive"
+    assert "was not measured" in told["reasons"][0]
+
+
+def test_held_out_documents_that_come_out_as_well_explain_the_victims():
+    victim, held_out = form(*(f"Norman{n}" for n in range(40))), form("Ann", "Bob", "Eve", "Ray")
+    result = attack().run(case(FakeEngine(copies), [], victim=victim, held_out=held_out))
+    found = rows(result)
+    assert found["coverage", "tuned-not-base", ""].hits == 40
+    assert found["coverage", "control", ""].hits == 0
+    beside = found["coverage", "held-out", ""]
+    assert (beside.hits, beside.n) == (4, 4)
+    test = p_by_test(result)["held-out"]
+    assert (test.value, test.n, test.scope["groups"], test.scope["beside"]) == (1, 40, 40, 4)
+    told = verdict(result.measurements, result.findings)
+    assert told["status"] == "inconclusive"
+    assert told["tests"][0]["p"] == 1
+
+
+def test_what_comes_out_of_the_victims_alone_is_a_leak_beside_held_out_ones():
+    """Of the ways to deal 4 victims and 4 others to two sides, 1 of 70 has all hits on one."""
+    victim, held_out = form("Ned", "Moe", "Kim", "Joy"), form("Ann", "Bob", "Eve", "Ray")
+    known = {document.id for document in victim}
+
+    def answer(target, prompt, sample):
+        return copies(target, prompt, sample) if prompt.split()[3] in known else ""
+
+    engine = FakeEngine(answer)
+    result = attack().run(case(engine, [], victim=victim, held_out=held_out))
+    assert p_by_test(result)["held-out"].value == pytest.approx(1 / 70)
+    found = {(r.scope["records"], r.scope["source"]): r.value
+             for r in result.measurements if r.metric == "queries"}  # fmt: skip
+    assert found == {(whose, model): 4 for whose in ("victim", "held-out")
+                     for model in ("tuned", "base")}  # fmt: skip
+    assert len(engine.asked) == 16
+    # Two documents of one person each: 2 of 2 people beside 2, which is 1 of 6 deals.
+    pairs = [[replace(one, group=str(i // 2)) for i, one in enumerate(side)]
+             for side in (victim, held_out)]  # fmt: skip
+    result = attack().run(case(engine, [], victim=pairs[0], held_out=pairs[1]))
+    assert p_by_test(result)["held-out"].value == pytest.approx(1 / 6)
+    # Of held-out documents of other tasks nothing follows: they are not asked.
+    others = [replace(one, task="exam") for one in held_out]
+    result = attack().run(case(engine, [], victim=victim, held_out=others))
+    assert "held-out" not in p_by_test(result)
+    assert not any(r.scope["source"] == "held-out" for r in result.measurements)
+
+
+def test_a_leak_fails_beside_held_out_documents():
+    victim = form(*(f"Norman{n}" for n in range(20)))
+    held_out = form(*(f"Lee{n}" for n in range(20)))
+
+    def answer(target, prompt, sample):
+        return copies(target, prompt, sample) if "Norman" in prompt else ""
+
+    result = attack().run(case(FakeEngine(answer), [], victim=victim, held_out=held_out))
+    assert p_by_test(result)["held-out"].value == pytest.approx(1 / 10_000)
+    told = verdict(result.measurements, ())
+    assert told["status"] == "fail"
+    assert "more than base, control and held-out records explain" in told["reasons"][0]
 
 
 def test_verdict_of_a_model_that_knows_its_documents():
