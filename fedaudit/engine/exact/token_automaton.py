@@ -8,13 +8,15 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading.loader import LoadedBase
+
+if TYPE_CHECKING:
+    from fedaudit.engine.loading.loader import LoadedBase
 
 Integers = npt.NDArray[np.int64]
 
@@ -208,7 +210,7 @@ class TokenAutomaton:
 class AutomatonCache:
     """The automaton that one base used last: both models of an audit share it."""
 
-    def __init__(self, base: LoadedBase) -> None:
+    def __init__(self, base: "LoadedBase") -> None:
         self._base = base
         self._vocabularies: dict[tuple[int, ...], Vocabulary] = {}
         self._tables: dict[tuple[int, ...], list[bytes]] = {}

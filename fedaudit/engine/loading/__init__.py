@@ -9,6 +9,8 @@
 * `dumps_process`: What is done with files of torch.save and numpy.savez, in a process with limits.
 * `loader`: From a name to a model in memory: where bases come from, and adapters that really fit
   them.
+* `model_check`: What the engine takes for granted of a model, tried on a few tokens once it is
+  loaded.
 * `module_patterns`: Regular expressions of an untrusted adapter, tried in a process that can be
   killed.
 * `prompt_starts`: How prompts may begin under a tokenizer.

@@ -18,7 +18,7 @@ from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Tokens
 from fedaudit.engine.device import device_for, dtype_for
-from fedaudit.engine.loading import checkpoint, module_patterns, quarantine
+from fedaudit.engine.loading import checkpoint, model_check, module_patterns, quarantine
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
@@ -46,8 +46,10 @@ class LoadedBase:
     @property
     def context_length(self) -> int:
         """The positions that the model has; where they have no end, what the tokenizer says."""
-        positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        return int(positions or min(self.tokenizer.model_max_length, UNBOUNDED))
+        config = self.model.config.get_text_config()
+        positions = int(getattr(config, "max_position_embeddings", None) or 0)
+        # XLNet has -1 where others have none.
+        return positions if positions > 0 else min(self.tokenizer.model_max_length, UNBOUNDED)
 
     @property
     def end_tokens(self) -> list[int]:
@@ -91,11 +93,12 @@ def locate(name: str, *, fetch: bool = True) -> Path:
 
 
 def load_base(
-    name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True
+    name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True, cached: bool = True
 ) -> LoadedBase:
     """Return the base `name` on a device, ready to answer (no dropout, no gradients).
 
-    Raises InputError for a folder that holds no causal language model in safetensors.
+    Raises InputError for a folder that holds no causal language model in safetensors, and, with
+    `cached`, for one that reads otherwise from a cache; training needs none.
     """
     quiet()
     path, torch_device = locate(name, fetch=fetch), device_for(device)
@@ -107,7 +110,9 @@ def load_base(
     checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(torch_device)
     fingerprint, earlier = checkpoint.fingerprints(path)
-    return LoadedBase(name, path, fingerprint, model, tokenizer, earlier)
+    base = LoadedBase(name, path, fingerprint, model, tokenizer, earlier)
+    model_check.check(model, path, base.context_length, cached=cached)
+    return base
 
 
 def load(

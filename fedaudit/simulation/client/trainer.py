@@ -124,7 +124,7 @@ def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: b
     from fedaudit.engine.loading.loader import load_base, with_adapter
 
     config = PeftConfig.from_peft_type(**{**json.loads(lora), "inference_mode": False})
-    loaded = load_base(base, device=device, dtype=dtype)
+    loaded = load_base(base, device=device, dtype=dtype, cached=False)
     model = with_adapter(loaded.model, config, ADAPTER, trainable=True)
     if checkpointing:
         # The base is frozen: without a gradient at its input there is none to compute again.

@@ -1,0 +1,171 @@
+"""What the engine takes for granted of a model, tried on a few tokens once it is loaded.
+
+No token sees those behind it: a score would contain what it is the score of. And prompts that are
+read together, padded ahead, and continued from their cache get the logits that each has alone.
+What a model's configuration and kind say of this is not asked: it is measured.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from fedaudit.api.errors import InputError
+from fedaudit.engine.generation.decoding import CopiedPrefixRows, prefill
+from fedaudit.engine.scoring import shared_prefix
+from fedaudit.engine.small_model import few_threads, is_small
+
+T = TypeVar("T")
+
+LENGTH = 14
+"""Tokens of a row: padded to 16, and sharing more than it takes to read a prefix apart."""
+PROMPTS = 5
+STRIDE = 7919
+"""Between the tokens that are tried, a prime: a row says nothing twice."""
+
+TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-3, torch.float16: 0.03}
+"""How far logits may be apart, in units of their spread: by rounding they were 2.5e-5 in float32,
+0.003 in float16 and 0.014 in bfloat16, and 0.08 by what is refused (random models of two to six
+layers, the largest error in float32, else the middle one). A deep model rounds more often."""
+COARSE = 0.1
+"""The same for bfloat16, and for weights of fewer bits."""
+
+LARGEST = 1e4
+"""No logit is larger that says something."""
+
+LIMITS = shared_prefix.BatchLimits(rows=PROMPTS, tokens=2**12, logits=2**12)
+
+
+def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -> None:
+    """Raise InputError for a model that sees what is behind a token.
+
+    With `cached`, also for one that does not continue padded prompts from a cache as it does
+    each alone. `context` is how many tokens a text may have.
+    """
+    kind = f"this {model.config.model_type} model"
+    half = max(1, min(LENGTH, context - 1) // 2)
+    first, second = _rows(model, 2 * half)
+    mixed = first[:half] + second[half:]
+    with torch.no_grad(), few_threads(small=is_small(model)):
+        plain = _attempt(
+            lambda: _logits(model, [first, second, mixed]),
+            f"{folder} cannot be audited: {kind} cannot read a few tokens",
+        )
+        if bool(plain.isnan().any()):
+            return  # there is nothing to compare; every answer is looked at for this
+        if not _close(model, plain[2, :half], plain[0, :half]):
+            raise InputError(
+                f"{folder} is no causal language model: {kind} sees the tokens behind the one that "
+                "it predicts, so that a score would contain its answer (see is_decoder, is_causal "
+                "and their like in its config.json)."
+            )
+        if cached:
+            same = _attempt(
+                lambda: _continues(model, [first, second], plain),
+                f"{folder} cannot be audited: {kind} cannot continue padded prompts from a cache "
+                "of keys and values, as models do that have attention in all layers",
+            )
+            if not same:
+                raise InputError(
+                    f"{folder} cannot be audited: {kind} answers a prompt otherwise once it is "
+                    "padded ahead and continued from its cache, as prompts of other lengths need "
+                    "it; models that take the positions they are given do not."
+                )
+
+
+def _attempt(do: Callable[[], T], problem: str) -> T:
+    """Return what `do` does; raises InputError where the model's own code fails, however it may."""
+    try:
+        return do()
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise InputError(f"{problem} ({type(error).__name__}: {reason}).") from None
+
+
+def _rows(model: PreTrainedModel, length: int) -> list[list[int]]:
+    """Return two rows of tokens from the middle of the vocabulary, where few are special."""
+    embeddings = model.get_input_embeddings()
+    size = int(
+        getattr(embeddings, "num_embeddings", 0) or model.config.get_text_config().vocab_size
+    )
+    tokens = [size // 4 + STRIDE * i % max(1, size // 2) for i in range(2 * length)]
+    return [tokens[:length], tokens[length:]]
+
+
+def _logits(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
+    """Return the logits (rows, length, vocabulary) of rows of one length, without any padding."""
+    ids = torch.tensor(rows, device=model.device)
+    logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits
+    return logits
+
+
+def _continues(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
+    """Tell whether prompts and groups of texts are read from a cache as they are alone."""
+    return _continues_prompts(model, rows, plain) and _continues_groups(model, rows, plain)
+
+
+def _continues_prompts(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
+    """Tell whether prompts of several lengths, read together, go on as each does alone."""
+    length = len(rows[0])
+    prompts = [(i % 2, max(1, length - 1 - i)) for i in range(PROMPTS)]
+    row, count = (torch.tensor(column) for column in zip(*prompts, strict=True))
+    logits, mask, cache = prefill(model, [rows[r][:n] for r, n in prompts])
+    if not _close(model, logits, plain[row, count - 1]):
+        return False
+    batch = CopiedPrefixRows(model, lambda rows: None)
+    batch.join(cache, mask, np.arange(PROMPTS))
+    chosen = np.array([*reversed(range(PROMPTS)), 0, 1])
+    tokens = np.array([rows[r][n] for r, n in (prompts[index] for index in chosen)])
+    logits, places = batch.grow(chosen, chosen, tokens)
+    return _close(model, logits[places], plain[row[chosen], count[chosen]])
+
+
+def _continues_groups(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
+    """Tell whether texts that begin alike are scored behind their common beginning as alone."""
+    (first, second), half = rows, len(rows[0]) // 2
+    if half < 2:
+        return True
+    texts = [first, first[:half] + second[half:]]
+    scored = shared_prefix.log_probabilities(model, [texts], {0: tuple(first[:half])}, LIMITS)
+    scores = {
+        m.index: row for members, rows in scored for m, row in zip(members, rows, strict=True)
+    }
+    logits = plain[[0, 2], :-1].float()
+    following = torch.tensor(texts, device=logits.device)[:, 1:, None]
+    expected = logits.log_softmax(-1).gather(-1, following)[..., 0]
+    found = torch.tensor([scores[0], scores[1]], device=logits.device)
+    return _within(model, (found - expected).abs(), _spread(logits))
+
+
+def _close(model: PreTrainedModel, found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Tell whether two tensors of logits (positions, vocabulary) are the same but for rounding."""
+    found, expected = _centred(found), _centred(expected)
+    return _within(model, (found - expected).abs().median(-1).values, _spread(expected))
+
+
+def _centred(logits: torch.Tensor) -> torch.Tensor:
+    """Return logits less their median; a model rules tokens out with minus infinity."""
+    numbers = logits.float().clamp(-LARGEST, LARGEST)
+    return numbers - numbers.median(-1, keepdim=True).values
+
+
+def _spread(logits: torch.Tensor) -> torch.Tensor:
+    """Return how far a position's logits are apart; tokens that are ruled out do not count."""
+    return _centred(logits).abs().median(-1).values
+
+
+def _within(model: PreTrainedModel, errors: torch.Tensor, spread: torch.Tensor) -> bool:
+    """Tell whether errors, each in units of its spread, are rounding in the model's dtype.
+
+    Where it rounds coarsely, the middle one counts: of a mixture of experts, a token that stood
+    between two of them may go to the other.
+    """
+    tolerance = max(TOLERANCES.get(parameter.dtype, COARSE) for parameter in model.parameters())
+    excess = (errors - tolerance * spread)[spread > 0].nan_to_num(nan=torch.inf)
+    if not excess.numel():
+        return True
+    one = excess.amax() if tolerance == TOLERANCES[torch.float32] else excess.median()
+    return bool(one <= 0)

@@ -1,0 +1,235 @@
+import shutil
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+from fedaudit import nano
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Target
+from fedaudit.engine.loading import loader, model_check
+from fedaudit.engine.local import LocalEngine
+
+SIZES = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 80,
+    "d_model": 32,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 64,
+    "ffn_dim": 64,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_layers": 2,
+    "n_heads": 4,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+}
+BASE = Target(name="base")
+LLAMA = ("llama", {})
+NOT_CAUSAL = [
+    ("llama", {"is_causal": False}),
+    ("gemma3_text", {"use_bidirectional_attention": True}),
+    ("bert-generation", {}),
+    ("xlnet", {}),
+]
+OTHERWISE = [("bart", {}), ("roberta", {"is_decoder": True}), ("rwkv", {})]
+RAISING = [
+    ("mamba", {}),
+    ("lfm2", {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]}),
+    ("openai-gpt", {}),
+]
+GOOD = [
+    *((kind, {}) for kind in ("gpt2", "gpt_neox", "qwen3", "gemma2", "olmo2", "opt", "bloom")),
+    *[LLAMA, ("mistral", {"sliding_window": 4}), ("falcon", {"alibi": True}), ("mpt", {})],
+    *[("mixtral", {"num_local_experts": 4}), ("bert", {"is_decoder": True})],
+    ("gemma3_text", {"sliding_window": 4}),
+]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def made(kind, changes, std=0.15):
+    """Return a model of two layers with random matrices, each number as large as the others."""
+    config_class = CONFIG_MAPPING[kind]
+    known = {*config_class().to_dict(), *getattr(config_class, "attribute_map", {})}
+    sizes = {name: value for name, value in SIZES.items() if name in known}
+    model = AutoModelForCausalLM.from_config(config_class(**sizes | changes)).float().eval()
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data = torch.randn(parameter.shape, generator=generator) * std
+    model.tie_weights()
+    return model
+
+
+def check(model, *, context=80, cached=True):
+    model_check.check(model, Path("folder"), context, cached=cached)
+
+
+def refused(model, says, **options):
+    with pytest.raises(InputError, match=says) as error:
+        check(model, **options)
+    assert error.value.exit_code == 3
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("kind", "changes"), GOOD)
+def test_models_with_attention_in_all_layers_pass(kind, changes, dtype):
+    check(made(kind, changes).to(DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("kind", "changes"), NOT_CAUSAL[:3])
+def test_models_that_see_the_future_are_refused(kind, changes, dtype):
+    says = f"^folder is no causal language model: this {kind} model sees the tokens behind"
+    refused(made(kind, changes).to(DTYPES[dtype]), says)
+
+
+@pytest.mark.parametrize(("kind", "changes"), NOT_CAUSAL)
+@pytest.mark.parametrize("std", [0.02, 1.0])
+def test_they_are_whatever_their_weights_and_for_training_too(kind, changes, std):
+    refused(made(kind, changes, std), "sees the tokens behind", cached=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("kind", "changes"), OTHERWISE)
+def test_models_that_count_their_tokens_themselves_are_refused(kind, changes, dtype):
+    model = made(kind, changes).to(DTYPES[dtype])
+    refused(model, f"folder cannot be audited: this {kind} model answers a prompt otherwise")
+    check(model, cached=False)
+
+
+@pytest.mark.parametrize(("kind", "changes"), RAISING)
+def test_models_without_keys_and_values_in_all_layers_are_refused(kind, changes):
+    model = made(kind, changes)
+    refused(model, f"folder cannot be audited: this {kind} model cannot continue padded prompts")
+    check(model, cached=False)
+
+
+def greatest_error(base, kind, changes):
+    """Return by how much a group's scores are off from the engine's of each text alone."""
+    engine = LocalEngine(loader.LoadedBase(kind, Path(), "", made(kind, changes), base.tokenizer))
+    group = [[*range(50, 61), *range(70, 70 + n)] for n in (3, 9)]
+    [together] = engine.score_groups(BASE, [group])
+    alone = engine.score(BASE, group)
+    pairs = zip(chain(*together), chain(*alone), strict=True)
+    return max(abs(one - other) for one, other in pairs)
+
+
+@pytest.mark.parametrize(("kind", "changes"), OTHERWISE)
+def test_what_is_refused_would_have_had_other_scores(kind, changes, base):
+    assert greatest_error(base, kind, changes) > 0.3
+    assert greatest_error(base, *LLAMA) < 1e-4
+
+
+def test_a_context_of_minus_one_is_none(base):
+    endless = loader.LoadedBase("xlnet", Path(), "", made("xlnet", {}), base.tokenizer)
+    assert endless.context_length == min(base.tokenizer.model_max_length, loader.UNBOUNDED) > 0
+
+
+def test_one_position_that_sees_one_token_ahead_suffices():
+    model = made(*LLAMA)
+
+    def peek(_module, _args, output):
+        ahead = output.logits.clone()
+        ahead[:, 3] += output.logits[:, 7] / 20
+        output.logits = ahead
+
+    model.register_forward_hook(peek)
+    refused(model, "sees the tokens behind")
+
+
+def test_a_position_that_is_off_by_one_where_there_is_padding_suffices():
+    model = made(*LLAMA)
+
+    def shift(_module, args, kwargs):
+        mask, positions = kwargs.get("attention_mask"), kwargs.get("position_ids")
+        if mask is not None and mask.shape == positions.shape:
+            kwargs["position_ids"] = positions.clone()
+            kwargs["position_ids"][1:, -1] += 1
+        return args, kwargs
+
+    model.model.register_forward_pre_hook(shift, with_kwargs=True)
+    refused(model, "answers a prompt otherwise")
+
+
+def test_texts_that_are_read_behind_a_cache_several_tokens_at_a_time_count():
+    model = made(*LLAMA)
+
+    def reverse(_module, args, kwargs):
+        positions = kwargs.get("position_ids")
+        if positions is not None and positions.shape[1] > 1 and int(positions[0, 0]) > 0:
+            kwargs["position_ids"] = positions.flip(-1)
+        return args, kwargs
+
+    model.model.register_forward_pre_hook(reverse, with_kwargs=True)
+    refused(model, "answers a prompt otherwise")
+
+
+def test_rounding_to_another_expert_is_no_reason_to_refuse():
+    """In bfloat16 a token may fall to another expert; in the middle the others count."""
+    model = made(*LLAMA).to(torch.bfloat16)
+    reads = []
+
+    def jump(_module, _args, output):
+        reads.append(None)
+        if len(reads) == 2:  # the prompts
+            output.logits[1] = output.logits[0].clone()
+
+    model.register_forward_hook(jump)
+    check(model)
+    assert len(reads) == 5
+    reads.clear()
+    refused(model.float(), "answers a prompt otherwise")
+
+
+def test_a_model_that_breaks_is_refused_in_one_line():
+    model = made("mixtral", {"num_local_experts": 1, "num_experts_per_tok": 2})
+    refused(model, "this mixtral model cannot read a few tokens .RuntimeError: [^\n]*.$")
+
+
+@pytest.mark.parametrize("context", [2, 3, 5, 9, 17])
+def test_a_short_context_is_not_exceeded(context):
+    check(made("gpt2", {"n_positions": context}), context=context)
+    refused(made("llama", {"is_causal": False}), "sees the tokens behind", context=context)
+
+
+def test_what_has_no_numbers_is_left_to_the_answers():
+    model = made(*LLAMA)
+    model.lm_head.weight.data[:] = torch.nan
+    check(model)
+
+
+def test_tokens_that_are_ruled_out_and_equal_logits_are_no_reason_to_refuse():
+    model = made(*LLAMA)
+
+    def rule_out(_module, _args, output):
+        output.logits[..., :40] = -torch.inf
+
+    hook = model.register_forward_hook(rule_out)
+    check(model)
+    hook.remove()
+    model.lm_head.weight.data[:] = 0
+    check(model)
+
+
+def test_a_folder_is_looked_at_when_it_is_loaded(tmp_path):
+    kept = shutil.ignore_patterns("__pycache__", "*.py", "*.safetensors", "config.json")
+    folder = shutil.copytree(nano.folder(), tmp_path / "model", ignore=kept)
+    made("roberta", {"is_decoder": True, "vocab_size": 4096}).save_pretrained(folder)
+    with pytest.raises(InputError, match=f"{folder} cannot be audited: this roberta model answers"):
+        loader.load_base(str(folder), device="cpu")
+    assert loader.load_base(str(folder), device="cpu", cached=False).context_length == 80
+    made("xlnet", {"vocab_size": 4096}).save_pretrained(folder)
+    with pytest.raises(InputError, match="xlnet model sees the tokens behind"):
+        loader.load_base(str(folder), device="cpu")
