@@ -202,7 +202,7 @@ def _largest(tensor: "torch.Tensor") -> float:
 
 
 def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> None:
-    """Raise InputError where a tokenizer does not tokenise.
+    """Raise InputError where a tokenizer does not tokenise, or not say where its tokens stand.
 
     A tokenizer may have more tokens than the model, such as special tokens that are never used:
     only a text with one of them will be refused.
@@ -210,13 +210,18 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
     import torch
 
     try:
-        tokenizer(["A b."], add_special_tokens=False, return_offsets_mapping=True)
+        encoded = tokenizer(["A b."], add_special_tokens=False, return_offsets_mapping=True)
         largest = max(tokenizer.get_vocab().values(), default=0)
     except BaseException as error:
         if not is_refusal(error):
             raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
+    if "offset_mapping" not in encoded:  # one in Python alone leaves them out without a word
+        raise InputError(
+            f"{folder} has a tokenizer that does not say which characters a token stands for: "
+            f"{type(tokenizer).__name__} is a slow one; a fast one (tokenizer.json) does."
+        )
     eos_id = model.generation_config.eos_token_id
     eos_ids = [*(eos_id if isinstance(eos_id, list) else [eos_id]), tokenizer.eos_token_id]
     if not all(token is None or type(token) is int for token in eos_ids):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertLMHeadModel
+from transformers import BertConfig, BertLMHeadModel, ByT5Tokenizer
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError
@@ -60,6 +60,13 @@ def test_a_model_without_a_tokenizer_is_told_which_files_to_add(model):
     for path in model.glob("tokenizer*"):
         path.unlink()
     refused(model, "has no tokenizer: add the model's own tokenizer files (tokenizer.json")
+
+
+def test_a_tokenizer_without_offsets_is_refused(model):
+    for path in model.glob("tokenizer*"):
+        path.unlink()
+    ByT5Tokenizer().save_pretrained(model)
+    refused(model, "does not say which characters a token stands for: ByT5Tokenizer is a slow one")
 
 
 def test_a_model_that_is_only_pickled_is_told_how_to_be_saved(model):
