@@ -47,7 +47,9 @@ class Writer:
                 self._copy(move)
         self._convert([move for move in every if is_dump(move.adapter.weights)])
         for move in every:
-            check_written(self.out / move.folder, self.run.path / move.adapter.weights)
+            weights = move.adapter.weights
+            named = not (is_dump(weights) and self.run.look(weights).ordered)
+            check_written(self.out / move.folder, self.run.path / weights, named=named)
 
     def _config(self, adapter: ForeignAdapter) -> dict[str, Any]:
         """Return the configuration that goes with an adapter, checked."""
@@ -115,18 +117,22 @@ def moves(federation: ForeignFederation) -> Iterator[Move]:
             yield Move(adapter, f"{folder}/clients/{client}")
 
 
-def check_written(folder: Path, source: Path) -> None:
-    """Raise InputError, naming the source, for an adapter that no audit could load."""
+def check_written(folder: Path, source: Path, *, named: bool = True) -> None:
+    """Raise InputError, naming the source, for an adapter that no audit could load.
+
+    Arrays that came without names have been compared with the base, ranks too.
+    """
+    from fedaudit.engine.loading import loader, ranks
+
     try:
-        tensors = adapters.read(folder)
+        tensors, config = adapters.read(folder), loader.configuration(folder)
+        other = next(ranks.other_ranks(config, tensors, folder), None) if named else None
     except InputError as error:
         message = str(error).replace(str(folder / adapters.WEIGHTS), str(source))
         raise InputError(message.replace(str(folder), str(source))) from None
-    config = adapters.check(folder)
-    config_rank = max(config.get("r") or 0, *(config.get("rank_pattern") or {}).values(), 0)
-    ranks = {t.shape[0] for name, t in tensors.items() if name.endswith("lora_A.weight")}
-    if ranks and max(ranks) != config_rank:
+    if other:
         raise InputError(
-            f"{source} has the rank {max(ranks)}, and its configuration says {config_rank}: it is "
-            "of another training, or adapters of several clients were stacked in it."
+            f"{source} has the rank {other.rank}, and its configuration says {other.configured} "
+            f"of {other.module}: it is of another training, or adapters of several clients were "
+            "stacked in it."
         )

@@ -117,6 +117,15 @@ def other_rank(place):
     return place
 
 
+def stacked(place):
+    """FLoRA's global adapter, with the configuration of its two clients."""
+    both = RUN.clients[1].values()
+    sides = {name: 1 if "lora_B" in name else 0 for name in RUN.whole[1]}
+    peft({n: torch.cat([sent[n] for sent in both], side) for n, side in sides.items()},
+         place / "peft_1")  # fmt: skip
+    return place
+
+
 def not_finite(place):
     name = next(iter(RUN.whole[1]))
     peft(RUN.whole[1] | {name: torch.full((4, 160), float("nan"))}, place / "peft_1")
@@ -191,6 +200,7 @@ def missing(place):
         (no_base, 3, "does not say what its base is: name it with --base FOLDER (fedaudit imp"),
         (prompt_tuning, 3, "is an adapter of type 'PROMPT_TUNING'; fedaudit audits LoRA."),
         (other_rank, 3, "has the rank 4, and its configuration says 8"),
+        (stacked, 3, "has the rank 8, and its configuration says 4 of model.layers.0.self_attn"),
         (not_finite, 3, "peft_1/adapter_model.safetensors: tensor base_model.model.model.layers.0"),
         (truncated, 3, "peft_1/adapter_model.safetensors is not a valid safetensors file"),
         (no_json, 3, "peft_1/adapter_config.json is not JSON"),

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from foreign_layouts import (
+    CONFIG,
     GIVEN,
     federatedscope,
     flower_npz,
@@ -158,6 +159,15 @@ def test_a_file_without_a_number_is_round_1_and_is_said(tmp_path):
     made, federation = imported(source, tmp_path / "out", **ASKED)
     assert [one.round for one in federation.manifest.rounds] == [1]
     assert made.notes[0] == "final_model.pt does not say its round: it is round 1 here."
+
+
+@pytest.mark.parametrize(
+    "ranks", [{"r": 16, "rank_pattern": {"[qv]_proj": 4}}, {"rank_pattern": {"down_proj": 32}}]
+)
+def test_the_rank_of_each_module_is_the_one_that_its_configuration_gives_it(ranks, tmp_path):
+    peft(RUN.whole[1], tmp_path / "src/round_1", config=CONFIG | ranks)
+    _, federation = imported(tmp_path / "src", tmp_path / "out")
+    assert same(federation.adapter(1)[1], RUN.whole[1])
 
 
 def test_rounds_that_were_not_kept_stay_away(tmp_path):

@@ -17,6 +17,8 @@
 * `quarantine`: An untrusted model, opened first in a process that can be killed.
 * `quarantine_process`: The trial of an untrusted model in a process with limits: all that is done
   with it later.
+* `ranks`: The rank of each module: what an adapter's configuration gives it, and what its
+  tensors have.
 * `size_bounds`: Bounds on what a configuration may build: no more modules and weights than its
   files suggest.
 """

@@ -18,7 +18,7 @@ from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Tokens
 from fedaudit.engine.device import device_for, dtype_for
-from fedaudit.engine.loading import checkpoint, model_check, module_patterns, quarantine
+from fedaudit.engine.loading import checkpoint, model_check, module_patterns, quarantine, ranks
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
@@ -161,7 +161,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     """
     tensors, config = adapters.read(folder), configuration(folder)
     config.inference_mode = True
-    _check_rank(config, tensors, folder)
+    _check_ranks(config, tensors, folder)
     check_copies(model, folder)
     base = _unwrap_peft(model)
     module_patterns.check(config, (name for name, _ in base.named_modules()))
@@ -203,16 +203,14 @@ def _same(saved: torch.Tensor, weight: torch.Tensor) -> bool:
     )
 
 
-def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+def _check_ranks(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    suffixes = ("lora_A.weight", "lora_embedding_A")
-    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith(suffixes)}
-    config_rank = max(config.r, *(config.rank_pattern or {}).values(), 0)
-    if ranks and config_rank > max(ranks):
-        raise InputError(
-            f"{folder} is an adapter for another base or configuration: its rank is "
-            f"{max(ranks)}, not {config_rank} as {adapters.CONFIG} says."
-        )
+    for other in ranks.other_ranks(config, tensors, folder):
+        if other.configured > other.rank:
+            raise InputError(
+                f"{folder} is an adapter for another base or configuration: its rank is "
+                f"{other.rank}, not {other.configured} as {adapters.CONFIG} says of {other.module}."
+            )
 
 
 def configuration(folder: Path) -> LoraConfig:
@@ -223,10 +221,9 @@ def configuration(folder: Path) -> LoraConfig:
             config: LoraConfig = LoraConfig.from_pretrained(str(folder))
     except Exception as error:  # whatever PEFT makes of a stranger's file
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
-    ranks = (
-        [config.r, *config.rank_pattern.values()] if isinstance(config.rank_pattern, dict) else []
-    )
-    if not ranks or not all(type(rank) is int and rank > 0 for rank in ranks):
+    pattern = config.rank_pattern
+    every = [config.r, *pattern.values()] if isinstance(pattern, dict) else []
+    if not every or not all(type(rank) is int and rank > 0 for rank in every):
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: a rank is wrong.")
     return config
 

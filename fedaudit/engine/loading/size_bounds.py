@@ -4,7 +4,6 @@ A configuration of a hundred bytes can ask for a billion layers, or for weights 
 size of a model's or an adapter's files tells how much of that is plausible.
 """
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,8 +12,6 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
-from peft.tuners.tuners_utils import check_target_module_exists
-from peft.utils.other import get_pattern_key
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
     register_module_module_registration_hook,
@@ -22,7 +19,7 @@ from torch.nn.modules.module import (
 )
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading import checkpoint
+from fedaudit.engine.loading import checkpoint, ranks
 from fedaudit.federation import adapters
 
 MODULES, MODULES_EACH = 2**12, 8
@@ -79,9 +76,9 @@ def adapter_size(
     before anybody can count them.
     """
     for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Embedding) and _targets(config, name):
+        if isinstance(module, torch.nn.Embedding) and ranks.is_target(config, name):
             key = adapters.canonical(f"{name}.lora_embedding_A")
-            rank = _rank(config, name)
+            rank = ranks.configured_rank(config, name)
             if key not in tensors or tensors[key].shape != (rank, module.num_embeddings):
                 raise InputError(
                     f"{folder} is an adapter for another base or configuration: it has no {key} "
@@ -89,19 +86,3 @@ def adapter_size(
                 )
     size = sum(tensor.numel() for tensor in tensors.values())
     return {"modules": 64 * sum(1 for _ in model.modules()), "weights": 2**20 + 8 * size}
-
-
-def _rank(config: LoraConfig, name: str) -> int:
-    ranks = dict(config.rank_pattern or {})
-    try:
-        return int(ranks.get(get_pattern_key(list(ranks), name), config.r))
-    except re.error:  # PEFT refuses it
-        return config.r
-
-
-def _targets(config: LoraConfig, name: str) -> bool:
-    named = isinstance(config.target_modules, str | set | list) and config.target_modules
-    try:
-        return bool(named) and bool(check_target_module_exists(config, name))
-    except re.error:  # PEFT refuses it
-        return False

@@ -14,7 +14,7 @@ from peft.utils.other import get_pattern_key
 from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading import loader, module_patterns
+from fedaudit.engine.loading import loader, module_patterns, ranks
 from fedaudit.federation import adapters
 from fedaudit.system.numbers import is_finite_number
 
@@ -55,7 +55,7 @@ def read(folder: Path) -> LoraAdapter:
     module_patterns.check(config, pairs)
     checked_pairs = {}
     for module, (a, b) in pairs.items():
-        rank = configured_rank(config, module)
+        rank = ranks.configured_rank(config, module)
         if a is None or b is None or a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[1]:
             raise InputError(f"{folder} cannot be combined: A and B of {module} make no product.")
         if a.shape[0] != rank:
@@ -169,14 +169,8 @@ def _by_module(pattern: object) -> bool:
     return isinstance(pattern, Mapping)
 
 
-def configured_rank(config: LoraConfig, module: str = "") -> int:
-    """Return the rank that the configuration gives a module, as PEFT reads it."""
-    pattern = config.rank_pattern or {}
-    return int(pattern.get(get_pattern_key(list(pattern), module), config.r))
-
-
 def scale_of(config: LoraConfig, module: str = "") -> float:
     """Return PEFT's scaling of B A on a module; without `module`, that on most of them."""
-    pattern, rank = config.alpha_pattern or {}, configured_rank(config, module)
+    pattern, rank = config.alpha_pattern or {}, ranks.configured_rank(config, module)
     alpha = float(pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha))
     return alpha / math.sqrt(rank) if config.use_rslora else alpha / rank

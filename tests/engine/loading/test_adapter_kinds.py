@@ -23,6 +23,7 @@ from transformers import (
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
+from fedaudit.engine.loading import loader
 from fedaudit.engine.loading.loader import LoadedBase
 from fedaudit.engine.local import LocalEngine
 
@@ -53,6 +54,11 @@ ANSWERED = {
         "llama",
         {"target_modules": QV, "rank_pattern": {"q_proj": 2, "1.*v_proj": 7}},
     ),
+    "lower ranks for all": (
+        "llama",
+        {"target_modules": QV, "r": 16, "rank_pattern": {"q_proj": 4, "v_proj": 8}},
+    ),
+    "a rank for no target": ("llama", {"target_modules": QV, "rank_pattern": {"down_proj": 32}}),
     "alpha pattern": ("llama", {"target_modules": QV, "alpha_pattern": {"v_proj": 3}}),
     "one layer": ("llama", {"target_modules": QV, "layers_to_transform": [1]}),
     "biases of B": ("llama", {"target_modules": QV, "lora_bias": True}),
@@ -111,6 +117,14 @@ def test_it_is_answered_with_as_peft_does(kind, base, tmp_path):
     assert engine.score(Target(name="base", adapter=None), [IDS])[0] == pytest.approx(
         bare, abs=2e-5
     )
+
+
+@pytest.mark.parametrize("kind", ["rank pattern", "lower ranks for all", "a rank for no target"])
+def test_attached_beside_the_base_it_answers_as_peft_does(kind, base, tmp_path):
+    of, options = ANSWERED[kind]
+    wanted = save(made(of, base), tmp_path / "lora", options)
+    model = loader.attach(made(of, base).model, tmp_path / "lora", "tuned")
+    assert log_probabilities(model) == pytest.approx(wanted, rel=1e-5, abs=2e-5)
 
 
 @pytest.mark.parametrize("kind", REFUSED)

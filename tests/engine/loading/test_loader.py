@@ -184,7 +184,7 @@ def test_an_adapter_of_another_base_is_refused(
 DAMAGES = {
     "half of it": (lambda given: dict(sorted(given.items())[::2]), {}, "absent in the adapter"),
     "a tensor too many": (
-        lambda given: given | {"base_model.model.extra.lora_A.weight": torch.ones(2)},
+        lambda given: given | {"base_model.model.extra.lora_A.weight": torch.ones(4)},
         {},
         "absent in the base",
     ),
