@@ -2,7 +2,8 @@
 
 `round_3/`, `epoch3/`, `lora-r16/round-3/global/`, `round_3/client_1/`, `client_1_round_3/`,
 `round_3/clients/north/`: what is called like a client, or lies in a folder `clients`, is a
-client's, and the number in the rest of the path is the round.
+client's, and the number in the rest of the path is the round. FATE's `guest/9999/` and
+`host/10000/` are clients' too: no name there says a round.
 """
 
 import re
@@ -24,7 +25,9 @@ from fedaudit.api import (
 
 from .adapter_folders import adapters, parent
 
-_NUMBERED = "client|site|party|silo|user|worker|hospital|bank"
+_ROLES = "guest|host|arbiter"
+"""Folders in which FATE calls every folder by its party's number."""
+_NUMBERED = f"client|site|party|silo|user|worker|hospital|bank|{_ROLES}"
 CLIENT = re.compile(rf"(?:c|local|local_output|{_NUMBERED})[-_]?\d{{1,9}}", re.I)
 CLIENT_INSIDE = re.compile(rf"(?<![a-z])(?:{_NUMBERED})[-_]?\d{{1,9}}(?!\d)", re.I)
 """A client in a longer name, such as `client_1_round_3`."""
@@ -45,6 +48,8 @@ class _AdapterFolder:
     name: str
     round: int
     client: str
+    place: str = ""
+    """Where no word says that its number is a round: its name without numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,8 @@ class PeftFolders(Importer):
         """Return the rounds, with the adapters of clients where there are any."""
         global_folders: dict[int, str] = {}
         clients: dict[int, dict[str, str]] = defaultdict(dict)
-        for entry in _adapter_folders(run):
+        found = list(_adapter_folders(run))
+        for entry in found:
             existing = (
                 clients[entry.round].get(entry.client)
                 if entry.client
@@ -92,31 +98,60 @@ class PeftFolders(Importer):
         notes = [
             f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
         ]
-        remaining = sorted(set(by_folder) - {entry.name for entry in _adapter_folders(run)})
+        remaining = sorted(set(by_folder) - {entry.name for entry in found})
         notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
+        if unsaid := [e.name for e in found if e.place and e.round in global_folders]:
+            notes.append(
+                f"No word in {unsaid[0]} says that its number is a round: it is taken for one."
+            )
         if _is_one_pickled(by_folder):
             notes.append(f"{by_folder[''].weights} does not say its round: it is round 1 here.")
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
 
 
 def _adapter_folders(folder: ForeignFolder) -> Iterator[_AdapterFolder]:
-    """Yield the adapters whose names hold a round."""
+    """Yield the adapters whose names hold a round.
+
+    Numbers that no word calls rounds may be of parties, ports or days: they are rounds only where
+    the global adapters' names differ in nothing else.
+    """
     by_folder = adapters(folder)
     if _is_one_pickled(by_folder):
         yield _AdapterFolder("", 1, "")
         return
-    shared = commonpath([parent(name) for name in by_folder]) if by_folder else ""
-    for name in by_folder:
-        parts, tail = name.split("/"), name.removeprefix(shared).strip("/").split("/")
-        client = _client(parts, tail)
-        every, rest = ([_without(client, part) for part in some] for some in (parts, tail))
-        tries = (
-            *([n for part in every for n in named.findall(part)] for named in ROUND_PATTERNS),
-            _numbers(rest),
-            _numbers(every),
-        )
-        if number := next((numbers[0] for numbers in tries if len(numbers) == 1), ""):
-            yield _AdapterFolder(name, int(number), client)
+    whole = [parent("/".join(_parts(name))) for name in by_folder]
+    shared = commonpath(whole) if whole else ""
+    numbered = [entry for name in by_folder if (entry := _numbered(name, shared))]
+    places = {entry.place for entry in numbered if entry.place and not entry.client}
+    yield from (entry for entry in numbered if not entry.place or len(places) < 2)
+
+
+def _numbered(name: str, shared: str) -> _AdapterFolder | None:
+    """Return an adapter's folder with its round; `shared` is what all names begin with."""
+    parts = _parts(name)
+    tail = "/".join(parts).removeprefix(shared).strip("/").split("/")
+    client = _client(parts, tail)
+    every, rest = ([_without(client, part) for part in some] for some in (parts, tail))
+    for words in ROUND_PATTERNS:
+        if len(numbers := [n for part in every for n in words.findall(part)]) == 1:
+            return _AdapterFolder(name, int(numbers[0]), client)
+    for some in (rest, every):
+        if len(numbers := _numbers(some)) == 1:
+            return _AdapterFolder(name, int(numbers[0]), client, re.sub(r"\d+", "#", name))
+    return None
+
+
+def _parts(path: str) -> list[str]:
+    """Return the parts of a path; a number below the word for a client belongs to the word."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if parts and (
+            re.fullmatch(_ROLES, parts[-1], re.I) or CLIENT.fullmatch(f"{parts[-1]}_{part}")
+        ):
+            parts[-1] += f"_{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def _is_one_pickled(by_folder: Mapping[str, ForeignAdapter]) -> bool:
@@ -133,14 +168,15 @@ def _client(parts: Sequence[str], tail: Sequence[str]) -> str:
 
 def _without(client: str, part: str) -> str:
     """Return a part of a path without the client's name in it."""
-    return part.replace(client, "/") if client == part or CLIENT_INSIDE.search(part) else part
+    named = client and (client == part or CLIENT_INSIDE.search(part))
+    return part.replace(client, "/") if named else part
 
 
 def _numbers(parts: Sequence[str]) -> list[str]:
-    """Return the numbers in the parts of a path that do not name the global adapter."""
+    """Return the numbers in the parts of a path that name neither a client nor the global one."""
     return [
         number
         for part in parts
-        if not GLOBAL.fullmatch(part)
+        if not GLOBAL.fullmatch(part) and not CLIENT.fullmatch(part)
         for number in re.findall(r"\d{1,9}", part)
     ]

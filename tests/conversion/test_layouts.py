@@ -236,6 +236,47 @@ def test_clients_are_known_by_what_their_folders_are_called(whole, sent, tmp_pat
         assert all(same(place, tensors) for place, tensors in zip(places, wanted, strict=True))
 
 
+PARTIES = [
+    ["guest/9999"],
+    ["guest/9999", "host/10000"],
+    ["host/9999", "host/10000"],
+    ["guest/9999", "host/10000", "arbiter/10000"],
+    ["job_20240101/guest/9999", "job_20240101/host/10000"],
+    ["site-3/lora"],
+    ["north/9999", "south/10000"],
+]
+
+
+@pytest.mark.parametrize("places", PARTIES)
+def test_a_number_of_a_party_is_no_round(places, tmp_path):
+    """FATE saves one adapter a party, at the end, below its role and its number."""
+    for place in places:
+        peft(RUN.whole[1], tmp_path / "src" / place / "output_model/model_directory")
+    with pytest.raises(InputError, match=r"call their folder|no round with a global adapter") as it:
+        imported(tmp_path / "src", tmp_path / "out")
+    assert it.value.exit_code == 3
+
+
+@pytest.mark.parametrize("role", ["guest/9999", "host/10000", "client/3", "site-3"])
+def test_parties_of_a_named_round_are_its_clients(role, tmp_path):
+    peft(RUN.whole[1], tmp_path / "src/round_1/global")
+    peft(RUN.clients[1][0], tmp_path / "src/round_1" / role / "model_directory")
+    _, federation = imported(tmp_path / "src", tmp_path / "out")
+    [only] = federation.manifest.rounds
+    assert list(only.clients) == [role.replace("/", "_")]
+
+
+def test_numbers_that_no_word_calls_rounds_are_taken_for_them_and_it_is_said(tmp_path):
+    for number, tensors in RUN.whole.items():
+        peft(tensors, tmp_path / "src" / f"lora-{number}" / "global")
+    made, federation = imported(tmp_path / "src", tmp_path / "out")
+    assert [one.round for one in federation.manifest.rounds] == [1, 2, 3]
+    assert "No word in lora-1/global says that its number is a round" in " ".join(made.notes)
+    again = tmp_path / "again"
+    peft(RUN.whole[1], again / "round_1")
+    assert "No word" not in " ".join(imported(again, tmp_path / "more")[0].notes)
+
+
 def test_one_pickled_adapter_is_round_1_and_is_said(tmp_path):
     made, federation = imported(peft_04(RUN.whole[1], tmp_path / "lora"), tmp_path / "out")
     assert made.layout == "peft"
