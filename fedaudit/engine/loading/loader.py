@@ -274,10 +274,7 @@ def state_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
     """Return the adapter's tensors themselves, by name, in the order in which PEFT saves them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PEFT warns about a bias of B, which has one dimension
-        state: dict[str, torch.Tensor] = get_peft_model_state_dict(
-            model, adapter_name=name, save_embedding_layers=False
-        )
-    return state
+        return dict(get_peft_model_state_dict(model, None, name, save_embedding_layers=False))
 
 
 def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source: str) -> None:
