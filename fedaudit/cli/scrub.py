@@ -139,9 +139,14 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         yield f"The detector: {done.annotation}."
     elif done.annotation:
         yield f"Annotated by {done.annotation}: {_number(done.records - done.annotated, 'record')}."
+    masked = (
+        "1 string that was masked"
+        if done.strings == 1
+        else f"{done.strings:,} different strings that were masked"
+    )
     if done.remaining:
         yield (
-            f"Still there: of {done.strings:,} different strings that were masked, "
+            f"Still there: of {masked}, "
             f"{done.remaining:,} stand in OUT elsewhere, unmarked or as a part of other words."
         )
         if done.respelt:
@@ -150,8 +155,7 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
                 "characters that look alike, or invisible ones between."
             )
     elif done.strings:
-        masked = _number(done.strings, "different string")
-        yield f"Of {masked} that were masked, none is in OUT, however spelt."
+        yield f"Of {masked}, none is in OUT, however spelt."
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {_number(done.pii_in_ids, 'record')}."
     yield "What nobody marked and the detector did not find is in OUT as it was."

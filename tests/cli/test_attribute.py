@@ -119,6 +119,14 @@ def parties(run, fed, seed=("--seed", 5)):
     )  # fmt: skip
     assert (scored.code, scored.err) == (0, NO_HASH.format("estimates"))
     assert "2 rounds of 7 clients scored for 1 marks" in scored.out
+    table = json.loads((owner / "scores.json").read_text())
+    (owner / "again.json").write_text(json.dumps({**table, "seconds": 1000.0}))
+    again = run(
+        "attribute", "score", owner / "est", "--watermark", owner / "marks.json",
+        "--out", owner / "again.json", *ALONE,
+    )  # fmt: skip
+    assert again.out.endswith(", 0 s.\n")  # what earlier runs took is not told as this one's
+    (owner / "again.json").unlink()
     for gone in (server, fed.path):
         gone.with_name(f"{gone.name}.away").rename(gone)
     return run("attribute", "decide", owner / "scores.json", "--out", "o", "--quiet")

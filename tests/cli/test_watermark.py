@@ -11,7 +11,9 @@ import pytest
 from command import Command
 from test_help import imported
 
+from fedaudit.api.watermark import Score
 from fedaudit.attribution.owner import watermarking
+from fedaudit.cli.attribution import watermark
 
 TINY = {
     "kgw": ("prompts=2", "tokens=8", "prompt_tokens=4", "length=24", "delta=6.0"),
@@ -254,3 +256,9 @@ def test_a_mark_of_an_earlier_version_gets_a_salt_when_it_is_published(run):
     assert salted["marks"] == table["marks"]
     assert stat.S_IMODE(Path("marks.json").stat().st_mode) == 0o600
     assert run("watermark", "commitment", "marks.json").out == first.out
+
+
+def test_a_z_that_is_next_to_nothing_has_no_sign():
+    score = Score(z=-0.001, p_value=0.5, n=4, hits=2, chance=0.5)
+    [_, line] = watermark._lines([("m", score)], 4.0)
+    assert line.split()[:3] == ["m", "0.00", "0.5"]

@@ -201,9 +201,10 @@ def score(
             keep=lambda so_far: scores_file.write(so_far, out),
             progress=progress,
         )
+    earlier = known_scores.seconds if known_scores else 0.0
     print(
         f"{len(scored.rounds)} rounds of {len(scored.clients)} clients scored for "
-        f"{len(scored.marks)} marks in {out}, {scored.seconds:.0f} s."
+        f"{len(scored.marks)} marks in {out}, {scored.seconds - earlier:.0f} s."
     )
     if not stored_estimates.base.sha256:
         print_note(f"Integrity not checked: {files.NAME} has no hash of its base.")

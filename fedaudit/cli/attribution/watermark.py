@@ -143,8 +143,8 @@ def _lines(scores: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
     from fedaudit.report.redaction import make_visible
 
     return [f"{'mark':<16} {'z':>8} {'p':>9} {'hits':>7} {'of':>7} {'chance':>7}  found"] + [
-        f"{make_visible(mark):<16} {score.z:>8.2f} {score.p_value:>9.2g} {score.hits:>7} "
-        f"{score.n:>7} {score.chance:>7.1%}  {'yes' if score.z > z else 'no'}"
+        f"{make_visible(mark):<16} {round(score.z, 2) + 0.0:>8.2f} {score.p_value:>9.2g} "
+        f"{score.hits:>7} {score.n:>7} {score.chance:>7.1%}  {'yes' if score.z > z else 'no'}"
         for mark, score in scores
     ]
 
