@@ -143,8 +143,8 @@ def least_share(strength: float, shown: float, share: float) -> float | None:
     `shown` is the Z of a client of which `share` is known. None where that is more than all
     documents, or where the client shows nothing.
     """
-    found = strength / shown * share if shown > 0 else None
-    return found if found is not None and found <= 1 else None
+    needed = strength / shown * share if shown > 0 else None
+    return needed if needed is not None and needed <= 1 else None
 
 
 def least_found(lines: Sequence[PowerEstimate]) -> float | None:

@@ -26,11 +26,11 @@ Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
 def client_leak_distributions(
     scores: Scores,
     client: str,
-    shown: "Mapping[str, Mapping[str, MarkEvidence]]",
+    evidence_by_mark: "Mapping[str, Mapping[str, MarkEvidence]]",
     responses: "Sequence[DetectorResponse]",
 ) -> "dict[str, tuple[LeakDistribution, ...]]":
     """Return the distributions of what a client's Z takes from others, under each of the marks."""
-    if not shown:
+    if not evidence_by_mark:
         return {}
     from fedaudit.metrics.attribution import contamination
     from fedaudit.metrics.attribution.marked_groups import nested_groups
@@ -41,21 +41,21 @@ def client_leak_distributions(
         for r in rounds
     ]
     marks = []
-    for mark, by_client in shown.items():
+    for mark, by_client in evidence_by_mark.items():
         others = {name: evidence for name, evidence in by_client.items() if name != client}
         groups = nested_groups(others, strength)
         chances = _hiding_probabilities(rounds, groups, scores.weights)
         by_round = zip(rounds, chances, strict=True)
         marks.append([_others_marks(r, client, mark, others, groups, h) for r, h in by_round])
-    spreads = [by_client[client].spread for by_client in shown.values()]
+    spreads = [by_client[client].spread for by_client in evidence_by_mark.values()]
     distributions = contamination.leak_distributions(mixtures, marks, spreads, responses)
-    return dict(zip(shown, distributions, strict=True))
+    return dict(zip(evidence_by_mark, distributions, strict=True))
 
 
 def contamination_hypotheses(
     scores: Scores,
     mark: str,
-    shown: "Mapping[str, MarkEvidence]",
+    evidence_by_client: "Mapping[str, MarkEvidence]",
     degrees: Mapping[str, float],
     shares: Shares,
     error: float,
@@ -75,19 +75,23 @@ def contamination_hypotheses(
         enumerate_groups,
     )
 
-    names = list(shown)
-    rounds = [_round_shares_of_mark(r, mark, shown, shares[r.round]) for r in scores.rounds]
+    names = list(evidence_by_client)
+    rounds = [
+        _round_shares_of_mark(r, mark, evidence_by_client, shares[r.round]) for r in scores.rounds
+    ]
     shares_by_round, present = [r.shares for r in rounds], [r.present for r in rounds]
-    candidates = candidates_with_known_sets(shown, _strength(scores), shares_by_round)
+    candidates = candidates_with_known_sets(evidence_by_client, _strength(scores), shares_by_round)
     groups = enumerate_groups(candidates)
     clients = known_contamination.ClientStatistics(
-        z=np.array([evidence.z for evidence in shown.values()]),
-        spreads=np.array([evidence.spread for evidence in shown.values()]),
+        z=np.array([evidence.z for evidence in evidence_by_client.values()]),
+        spreads=np.array([evidence.spread for evidence in evidence_by_client.values()]),
         degrees_of_freedom=[degrees[name] for name in names],
     )
     members = np.array([[name in group for name in names] for group in groups])
     starts = [response.start for response in TEST_RESPONSES if response.start is not None]
-    tried = enumerate_hypotheses(members, list(shown.values()), shares_by_round, present, starts)
+    tried = enumerate_hypotheses(
+        members, list(evidence_by_client.values()), shares_by_round, present, starts
+    )
     leaks = known_contamination.contamination_hypotheses(rounds, clients, members, tried, error)
     for name, leak in zip(names, leaks, strict=True):
         yield name, leak, len(candidates) <= MAX_ENUMERATED_CLIENTS
@@ -96,7 +100,7 @@ def contamination_hypotheses(
 def _round_shares_of_mark(
     round_scores: RoundScores,
     mark: str,
-    shown: "Mapping[str, MarkEvidence]",
+    evidence_by_client: "Mapping[str, MarkEvidence]",
     shares: Mapping[str, Mapping[str, float]],
 ) -> "MixedScores":
     """Return what a round's estimates hold of each other, and how its clients show a mark."""
@@ -105,12 +109,17 @@ def _round_shares_of_mark(
     from fedaudit.metrics.attribution.group_contamination import MixedScores
 
     here, start = round_scores.clients, round_scores.reference[mark]
-    held, null = np.zeros((len(shown), len(shown))), np.zeros((len(shown), len(start.null)))
-    differences, beyond = np.zeros(len(shown)), np.zeros(len(shown))
-    for index, (target, evidence) in enumerate(shown.items()):
+    held, null = (
+        np.zeros((len(evidence_by_client), len(evidence_by_client))),
+        np.zeros((len(evidence_by_client), len(start.null))),
+    )
+    differences, beyond = np.zeros(len(evidence_by_client)), np.zeros(len(evidence_by_client))
+    for index, (target, evidence) in enumerate(evidence_by_client.items()):
         if target in here:
             row = shares[target]
-            held[index] = [row.get(other, 0.0) if other != target else 0.0 for other in shown]
+            held[index] = [
+                row.get(other, 0.0) if other != target else 0.0 for other in evidence_by_client
+            ]
             null[index] = np.subtract(here[target][mark].null, start.null)
             differences[index] = here[target][mark].z - start.z
             beyond[index] = _shown_score(round_scores, target, mark, evidence)
@@ -119,14 +128,16 @@ def _round_shares_of_mark(
         differences=differences,
         null=null,
         scores=beyond,
-        present=np.array([name in here for name in shown]),
+        present=np.array([name in here for name in evidence_by_client]),
     )
 
 
-def _shown_score(round_scores: RoundScores, client: str, mark: str, shown: "MarkEvidence") -> float:
+def _shown_score(
+    round_scores: RoundScores, client: str, mark: str, evidence: "MarkEvidence"
+) -> float:
     """Return how strongly a client shows a mark in a round, beyond chance."""
     difference = round_scores.clients[client][mark].z - round_scores.reference[mark].z
-    return shown.signal_share * max(0.0, difference)
+    return evidence.signal_share * max(0.0, difference)
 
 
 def _strength(scores: Scores) -> float:

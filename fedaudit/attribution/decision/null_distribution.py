@@ -196,11 +196,11 @@ def innocent_distributions(
     out.
     """
     chances = null_distributions(scores, z)
-    shown = _shown_marks(scores, z, chances)
+    evidence_by_mark = _shown_marks(scores, z, chances)
     pairs, second = list(z), set[ClientMark]()
     if shares is not None:
         pairs, second = _add_known_leaks(
-            chances, scores, z, shown, shares, error=error, up_to=up_to
+            chances, scores, z, evidence_by_mark, shares, error=error, up_to=up_to
         )
     from fedaudit.metrics.attribution.contamination import EARLIEST_RESPONSE, TEST_RESPONSES
 
@@ -209,9 +209,9 @@ def innocent_distributions(
         untried = {pair for pair in second if not chances[pair].without_sets}
         pairs = [p for p in pairs if p in untried or chances[p].p_value(z[p]) <= up_to]
         for client in dict.fromkeys(client for client, _ in pairs):
-            marks = {mark: shown[mark] for name, mark in pairs if name == client}
-            found = client_leak_distributions(scores, client, marks, responses)
-            for mark, leaks in found.items():
+            marks = {mark: evidence_by_mark[mark] for name, mark in pairs if name == client}
+            leaks_by_mark = client_leak_distributions(scores, client, marks, responses)
+            for mark, leaks in leaks_by_mark.items():
                 chance = before[client, mark]
                 if (client, mark) in second:
                     chances[client, mark] = replace(chance, without_sets=leaks)
@@ -225,7 +225,7 @@ def _add_known_leaks(
     chances: dict[ClientMark, NullDistribution],
     scores: Scores,
     z: Mapping[ClientMark, float],
-    shown: "Mapping[str, Mapping[str, MarkEvidence]]",
+    evidence_by_mark: "Mapping[str, Mapping[str, MarkEvidence]]",
     shares: Shares,
     *,
     error: float,
@@ -243,12 +243,12 @@ def _add_known_leaks(
     worth = [pair for pair in z if chances[pair].p_value(z[pair]) <= up_to]
     for mark in dict.fromkeys(mark for _, mark in worth):
         hypotheses = contamination_hypotheses(
-            scores, mark, shown[mark], _degrees_of_freedom(chances, mark), shares, error
+            scores, mark, evidence_by_mark[mark], _degrees_of_freedom(chances, mark), shares, error
         )
         for client, leak, complete in hypotheses:
             if (client, mark) in worth:
                 chances[client, mark] = replace(chances[client, mark], leak_distributions=(leak,))
-                single = complete and shown[mark][client].rounds == 1
+                single = complete and evidence_by_mark[mark][client].rounds == 1
                 second |= {(client, mark)} if single else set()
                 left_open += [(client, mark)] * (single or not complete)
     return left_open, second
@@ -260,11 +260,11 @@ def _shown_marks(
     """Return by mark how each client shows it."""
     from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
-    shown: dict[str, dict[str, MarkEvidence]] = {mark: {} for _, mark in z}
+    evidence_by_mark: dict[str, dict[str, MarkEvidence]] = {mark: {} for _, mark in z}
     for (client, mark), z_value in z.items():
         rounds = sum(client in r.clients for r in scores.rounds)
-        shown[mark][client] = MarkEvidence(z_value, chances[client, mark].spread, rounds)
-    return shown
+        evidence_by_mark[mark][client] = MarkEvidence(z_value, chances[client, mark].spread, rounds)
+    return evidence_by_mark
 
 
 def _degrees_of_freedom(

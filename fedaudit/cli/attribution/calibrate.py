@@ -120,11 +120,11 @@ def _share_text(least: float, client: str, shown: float, share: float) -> str:
     from fedaudit.attribution.decision.calibration import least_share
     from fedaudit.report.redaction import make_visible
 
-    found = least_share(least, shown, share)
+    share_needed = least_share(least, shown, share)
     of = f"{make_visible(client)}, with {share:.0%} of its documents marked, shows Z {shown:.1f}"
-    if found is None:
+    if share_needed is None:
         return fill(f"{of}: too little to say what share that is.", 80)
-    return fill(f"{of}: in proportion, that takes {found:.1%} of a client's documents.", 80)
+    return fill(f"{of}: in proportion, that takes {share_needed:.1%} of a client's documents.", 80)
 
 
 def _client_table(result: "Calibration") -> Iterator[str]:

@@ -161,7 +161,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     """
     tensors, config = adapters.read(folder), configuration(folder)
     config.inference_mode = True
-    _check_ranks(config, tensors, folder)
+    ranks.check_ranks(config, tensors, folder)
     check_copies(model, folder)
     base = _unwrap_peft(model)
     module_patterns.check(config, (name for name, _ in base.named_modules()))
@@ -201,16 +201,6 @@ def _same(saved: torch.Tensor, weight: torch.Tensor) -> bool:
     return saved.shape == weight.shape and (
         bool(saved.to(weight.dtype).equal(weight)) or bool(weight.to(saved.dtype).equal(saved))
     )
-
-
-def _check_ranks(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    for other in ranks.other_ranks(config, tensors, folder):
-        if other.configured > other.rank:
-            raise InputError(
-                f"{folder} is an adapter for another base or configuration: its rank is "
-                f"{other.rank}, not {other.configured} as {adapters.CONFIG} says of {other.module}."
-            )
 
 
 def configuration(folder: Path) -> LoraConfig:

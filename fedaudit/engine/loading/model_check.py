@@ -136,14 +136,14 @@ def _continues_groups(model: PreTrainedModel, rows: list[list[int]], plain: torc
     logits = plain[[0, 2], :-1].float()
     following = torch.tensor(texts, device=logits.device)[:, 1:, None]
     expected = logits.log_softmax(-1).gather(-1, following)[..., 0]
-    found = torch.tensor([scores[0], scores[1]], device=logits.device)
-    return _within(model, (found - expected).abs(), _spread(logits))
+    logits_of_engine = torch.tensor([scores[0], scores[1]], device=logits.device)
+    return _within(model, (logits_of_engine - expected).abs(), _spread(logits))
 
 
-def _close(model: PreTrainedModel, found: torch.Tensor, expected: torch.Tensor) -> bool:
+def _close(model: PreTrainedModel, logits_of_engine: torch.Tensor, expected: torch.Tensor) -> bool:
     """Tell whether two tensors of logits (positions, vocabulary) are the same but for rounding."""
-    found, expected = _centred(found), _centred(expected)
-    return _within(model, (found - expected).abs().median(-1).values, _spread(expected))
+    logits_of_engine, expected = _centred(logits_of_engine), _centred(expected)
+    return _within(model, (logits_of_engine - expected).abs().median(-1).values, _spread(expected))
 
 
 def _centred(logits: torch.Tensor) -> torch.Tensor:

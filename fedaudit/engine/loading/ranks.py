@@ -83,3 +83,13 @@ def _parameters(config: LoraConfig, module: str) -> list[str]:
     targets = config.target_parameters or ()
     names = ((f"{module}.{target.rpartition('.')[2]}", target) for target in targets)
     return [name for name, target in names if name == target or name.endswith(f".{target}")]
+
+
+def check_ranks(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Refuse a rank that the tensors do not have, before layers of that rank are made."""
+    for other in other_ranks(config, tensors, folder):
+        if other.configured > other.rank:
+            raise InputError(
+                f"{folder} is an adapter for another base or configuration: its rank is "
+                f"{other.rank}, not {other.configured} as {adapters.CONFIG} says of {other.module}."
+            )

@@ -74,7 +74,7 @@ class MarkEvidence:
 
 
 def candidate_clients(
-    shown: Mapping[str, MarkEvidence], strength: float, largest_share: float = 1.0
+    evidence_by_client: Mapping[str, MarkEvidence], strength: float, largest_share: float = 1.0
 ) -> Group:
     """Return the clients that may be marked, the one that shows most first.
 
@@ -82,11 +82,13 @@ def candidate_clients(
     others' marked updates with the wrong sign, which evens out over rounds (`strength` is rho of
     an estimate), and where others hold its update more than once (`largest_share`).
     """
-    order = sorted(shown, key=lambda name: (-shown[name].mean, name))
+    order = sorted(evidence_by_client, key=lambda name: (-evidence_by_client[name].mean, name))
     return tuple(
         name
         for name in order
-        if _may_be_marked(shown[name], shown[order[0]].mean, strength, largest_share)
+        if _may_be_marked(
+            evidence_by_client[name], evidence_by_client[order[0]].mean, strength, largest_share
+        )
     )
 
 
@@ -106,7 +108,7 @@ def _may_be_marked(
 
 
 def candidates_with_known_sets(
-    shown: Mapping[str, MarkEvidence],
+    evidence_by_client: Mapping[str, MarkEvidence],
     strength: float,
     shares: Sequence[npt.NDArray[np.float64]],
 ) -> Group:
@@ -114,13 +116,13 @@ def candidates_with_known_sets(
     most = max((float(np.abs(matrix).max()) for matrix in shares), default=0.0)
     clients = max(map(len, shares), default=2)
     hiding = strength * min(1.0, HIDING_CLIENTS / max(1, clients - 1))
-    visible = candidate_clients(shown, hiding, most)
-    hidden = _hidden_pairs(shown, shares, most)
+    visible = candidate_clients(evidence_by_client, hiding, most)
+    hidden = _hidden_pairs(evidence_by_client, shares, most)
     return visible + tuple(name for name in hidden if name not in visible)
 
 
 def _hidden_pairs(
-    shown: Mapping[str, MarkEvidence],
+    evidence_by_client: Mapping[str, MarkEvidence],
     shares: Sequence[npt.NDArray[np.float64]],
     largest_share: float,
 ) -> Group:
@@ -132,16 +134,18 @@ def _hidden_pairs(
     """
     if not shares:
         return ()
-    names = list(shown)
-    held = np.sum(shares, axis=0) / np.array([[evidence.rounds] for evidence in shown.values()])
+    names = list(evidence_by_client)
+    held = np.sum(shares, axis=0) / np.array(
+        [[evidence.rounds] for evidence in evidence_by_client.values()]
+    )
     least = MIN_SHARE_OF_STRONGEST / max(1.0, largest_share)
-    strongest = max(evidence.mean for evidence in shown.values())
+    strongest = max(evidence.mean for evidence in evidence_by_client.values())
     # Two that hide all of each other's mark or more cannot be taken apart.
     hide = (np.maximum(held, held.T) <= -MIN_MUTUAL_SHARE) & (held * held.T < 1 - SINGULAR)
     pairs = []
     for pair in np.argwhere(np.triu(hide, 1)).tolist():
         unmixed = np.linalg.inv(np.eye(2) + held[np.ix_(pair, pair)] * (1 - np.eye(2)))
-        members = [shown[names[at]] for at in pair]
+        members = [evidence_by_client[names[at]] for at in pair]
         means = unmixed @ [m.z / math.sqrt(m.rounds) for m in members]
         deviations = np.sqrt(np.square(unmixed) @ [m.spread**2 / m.rounds for m in members])
         largest = means + Z_MARGIN * deviations
@@ -150,14 +154,14 @@ def _hidden_pairs(
     return tuple(dict.fromkeys(name for _, pair in sorted(pairs) for name in pair))
 
 
-def nested_groups(shown: Mapping[str, MarkEvidence], strength: float) -> list[Group]:
+def nested_groups(evidence_by_client: Mapping[str, MarkEvidence], strength: float) -> list[Group]:
     """Return the strongest client alone, the strongest two, and so on, for sets that are unknown.
 
     Which client has which share of an estimate is not known, so that only the number of marked
     clients makes a difference. There is always one group, unless there is nobody.
     """
-    names = candidate_clients(shown, strength) or tuple(
-        sorted(shown, key=lambda n: (-shown[n].mean, n))[:1]
+    names = candidate_clients(evidence_by_client, strength) or tuple(
+        sorted(evidence_by_client, key=lambda n: (-evidence_by_client[n].mean, n))[:1]
     )
     return [names[: count + 1] for count in range(min(len(names), MAX_NESTED_CLIENTS))]
 

@@ -27,8 +27,6 @@
   recognised at most.
 * `memorization`: The verdict on memorization: whether one client's prefixes draw another client's
   texts.
-* `memorization_pairs`: The verdict on memorization, pair by pair: one client's prefixes, and
-  another's texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is
   flagged.
 * `recheck`: Whether a report's verdict is the one that follows from its own measurements.

@@ -77,8 +77,8 @@ def _first(rows: Sequence[Row]) -> list[Row]:
 def _sweep(plugin: str, key: str, rows: Sequence[Row]) -> Sweep:
     subset = min((row["scope"].get("set") for row in rows), key=lambda s: (s != "all", str(s)))
     set_rows = [row for row in rows if row["scope"].get("set") == subset]
-    best = min(map(source_rank, set_rows))
-    best_rows = [row for row in set_rows if source_rank(row) == best]
+    best_rank = min(map(source_rank, set_rows))
+    best_rows = [row for row in set_rows if source_rank(row) == best_rank]
     most = max(row["scope"]["samples"] for row in best_rows)
     budget = max(row["scope"]["budget"] for row in best_rows)
 

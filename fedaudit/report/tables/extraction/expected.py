@@ -35,9 +35,10 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
     subset = min(map(set_rank, selected))
     selected = [row for row in selected if set_rank(row) == subset]
     coverages = [row for row in selected if row["metric"] == "coverage"]
-    best = min(map(source_rank, coverages), default=0)
+    best_rank = min(map(source_rank, coverages), default=0)
     best_rows = sorted(
-        (row for row in coverages if source_rank(row) == best), key=lambda r: r["scope"]["samples"]
+        (row for row in coverages if source_rank(row) == best_rank),
+        key=lambda r: r["scope"]["samples"],
     )
     needed = sorted({r["scope"]["probability"] for r in selected if r["metric"] == "extractable"})
     columns = ("samples", "found", ONE_RUN, COVERAGE, "base", "control", *map(_surely, needed))

@@ -24,8 +24,8 @@ def overlaps(report: Row) -> list[Table]:
     ]
     if not rows:
         return []
-    best = min(map(source_rank, rows))
-    top_rows = [row for row in rows if source_rank(row) == best]
+    best_rank = min(map(source_rank, rows))
+    top_rows = [row for row in rows if source_rank(row) == best_rank]
     selected = [row for row in top_rows if _other_keys(row) == _other_keys(top_rows[0])]
     note = f"Model: {display_name(SOURCES, selected[0]['scope'].get('source'))}."
     where = measurements.scope_of(selected[0], SHOWN_KEYS)

@@ -167,14 +167,14 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
     title = f"Kinds of PII without prompts: {name}"
     if any("key" in row["scope"] for row in rows):
         return keyed.kinds_by_key(title, rows)
-    best = min(grouping.single_group(rows), key=measurements.source_rank)
+    best_row = min(grouping.single_group(rows), key=measurements.source_rank)
     selected = [
         row
         for row in rows
-        if grouping.scope_without(row, {"label"}) == grouping.scope_without(best, {"label"})
+        if grouping.scope_without(row, {"label"}) == grouping.scope_without(best_row, {"label"})
     ]
     recalls = {str(row["scope"]["label"]): row for row in selected}
-    precisions = _precisions(report, best)
+    precisions = _precisions(report, best_row)
     order = sorted(recalls, key=lambda label: (*_size(recalls[label]), label))
     cells = [
         {
@@ -192,8 +192,8 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
         ("label", "found", RECALL, "strings", PRECISION),
         numeric=("found", RECALL, "strings", PRECISION),
         notes=(
-            f"Model: {display_name(SOURCES, best['scope'].get('source'))}.",
-            *common_note(scope_of(best, {"detection"})),
+            f"Model: {display_name(SOURCES, best_row['scope'].get('source'))}.",
+            *common_note(scope_of(best_row, {"detection"})),
             keyed.more_variants(rows),
             *missing_reasons([*recalls.values(), *precisions.values()]),
         ),
