@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import Defense, TrainingSession
+from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
@@ -103,12 +104,27 @@ def train(job: ClientTraining) -> float:
         if loss is None:
             with fused_lora(model, ADAPTER):
                 loss = _optimize(model, weights, start, job, gradients)
+    tensors = tensors_of(model, ADAPTER)
+    _check_not_diverged(job, loss, tensors)
     remove_stale_temp_files(job.out)
-    adapters.write(tensors_of(model, ADAPTER), config, job.out)
+    adapters.write(tensors, config, job.out)
     if gradients:
         adapters.write_state(gradients.final_state(), job.out / STATE)
     torch.set_num_threads(threads)
     return loss
+
+
+def _check_not_diverged(
+    job: ClientTraining, loss: float, tensors: Mapping[str, "torch.Tensor"]
+) -> None:
+    """Raise UsageError where training left weights that are no numbers, or that no audit reads."""
+    from fedaudit.federation import adapters
+
+    if not all(bool((tensor.abs() <= adapters.LARGEST).all()) for tensor in tensors.values()):
+        raise UsageError(
+            f"The training of {job.model_name} diverged in round {job.round} (mean loss "
+            f"{loss:.3g}): lower training.learning_rate."
+        )
 
 
 def forget_model() -> None:

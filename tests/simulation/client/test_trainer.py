@@ -171,6 +171,17 @@ def test_training_lowers_the_loss_and_moves_every_tensor(job, tmp_path):
     assert adapters.check(job.out) == adapters.check(job.start)
 
 
+@pytest.mark.parametrize("name", ["c1", "central", "c0 alone"])
+@pytest.mark.parametrize("rate", [1e9, 1e38])  # weights too large to be read, and no numbers
+def test_a_training_that_diverges_is_told_by_name_and_writes_nothing(job, name, rate):
+    settings = replace(job.training, learning_rate=rate, steps=1 if rate == 1e9 else 4)
+    with pytest.raises(UsageError, match=rf"^The training of {name} diverged in round 3 ") as error:
+        train(replace(job, model_name=name, round=3, rounds=3, training=settings))
+    assert error.value.exit_code == 2
+    assert str(error.value).endswith("lower training.learning_rate.")
+    assert not job.out.exists()
+
+
 def test_what_a_killed_training_left_behind_is_swept_away(job):
     job.out.mkdir()
     (job.out / f".{adapters.WEIGHTS}.a1b2c3d4").write_text("half")
