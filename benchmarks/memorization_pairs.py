@@ -1,0 +1,90 @@
+"""How often memorization's verdict fails a pair of clients: where one leaks, and where none does.
+
+    python benchmarks/memorization_pairs.py [--trials 400] [--seed 1]
+
+Of a client's prefixes a share (noise) draws something of any other client, from the tuned
+model and, independently, from the base; of c1's a further share draws c2's texts from the tuned
+model alone. A row has how often some pair fails, and how often every pair is within what a pass
+allows.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedaudit.api.records import Measurement
+from fedaudit.metrics.intervals import wilson
+from fedaudit.report.verdict.criteria import DEFAULT
+from fedaudit.report.verdict.memorization import PAIRS, pair_tests
+
+CASES = (
+    (3, 100, 0.05, 0.0), (20, 100, 0.05, 0.0), (50, 100, 0.05, 0.0), (3, 100, 0.5, 0.0),
+    (10, 400, 0.5, 0.0), (5, 40, 0.05, 0.0), (5, 40, 0.0, 0.0), (3, 100, 0.05, 0.12),
+    (20, 100, 0.05, 0.12), (3, 100, 0.05, 0.2), (20, 100, 0.05, 0.2), (3, 100, 0.05, 0.3),
+    (20, 100, 0.05, 0.3), (50, 100, 0.05, 0.3),
+)  # fmt: skip
+"""Clients, prefixes of each, noise, and the share of c1's prefixes that draw c2's texts."""
+
+
+def draw_counts(rng: np.random.Generator, clients: int, prefixes: int, noise: float) -> np.ndarray:
+    """Return how many prefixes of each client draw something of each other one, int (n, n)."""
+    counts = np.zeros((clients, clients), dtype=int)
+    for attacker in range(clients):
+        drawn = rng.binomial(prefixes, noise)
+        victims = rng.integers(clients - 1, size=drawn)
+        np.add.at(counts[attacker], victims + (victims >= attacker), 1)
+    return counts
+
+
+def pair_rows(counts: np.ndarray, prefixes: int, source: str) -> list[Measurement]:
+    """Return the row of every ordered pair of two clients, as `memorize` reports it."""
+    rows = []
+    for attacker, victim in zip(*np.nonzero(~np.eye(len(counts), dtype=bool)), strict=True):
+        hits = int(counts[attacker, victim])
+        scope = {"source": source, "category": "all", "attacker": f"c{attacker}",
+                 "victim": f"c{victim}"}  # fmt: skip
+        rows.append(
+            Measurement.rate(
+                hits,
+                prefixes,
+                kind="memorization",
+                plugin="memorize",
+                metric="mr_pair",
+                scope=scope,
+            )
+        )
+    return rows
+
+
+def judge_federation(
+    rng: np.random.Generator, clients: int, prefixes: int, noise: float, leak: float
+) -> tuple[bool, bool]:
+    """Return whether a pair fails, and whether all pairs are within what a pass allows."""
+    tuned, base = (draw_counts(rng, clients, prefixes, noise) for _ in range(2))
+    tuned[1, 2] += rng.binomial(prefixes - tuned[1, 2], leak)
+    rows = [*pair_rows(tuned, prefixes, "tuned"), *pair_rows(base, prefixes, "base")]
+    tests = pair_tests(rows, DEFAULT)
+    fails = min(test.p for test in tests) <= DEFAULT.level * PAIRS
+    return fails, not fails and not any(test.too_few(DEFAULT) for test in tests)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print a line a case."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(words)
+    print("clients, prefixes, noise, leak | a pair fails | a pass is open", flush=True)
+    for number, case in enumerate(CASES):
+        trials = given.trials if case[0] < 50 else max(1, given.trials // 8)
+        rng = np.random.default_rng([given.seed, number])
+        outcomes = np.array([judge_federation(rng, *case) for _ in range(trials)])
+        shares = [wilson(int(column.sum()), trials) for column in outcomes.T]
+        told = " | ".join(f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]" for one in shares)
+        clients, prefixes, noise, leak = case
+        print(f"{clients} x {prefixes}, {noise:.0%}, {leak:.0%} | {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
