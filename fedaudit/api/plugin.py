@@ -220,6 +220,13 @@ class PiiDetector(Plugin, ABC):
     def describe(self) -> str:
         """Say what found the spans (tool, version, models, languages), for the report."""
 
+    def labels(self) -> frozenset[str]:
+        """Return every label that it can give; none where it does not say.
+
+        No kind of data passes for lack of targets that the detector could not have found.
+        """
+        return frozenset()
+
 
 class Paraphraser(Plugin, ABC):
     """Judges whether two sentences say the same in other words."""

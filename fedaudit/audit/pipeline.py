@@ -18,7 +18,7 @@ from fedaudit.audit import access, environment, evidence
 from fedaudit.audit.endpoint import Tell, endpoint_target, open_connection
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs import held_out, reference_models
-from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.files import InputFile, label_rows
 from fedaudit.audit.inputs.other_members import check_files
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
@@ -139,6 +139,7 @@ class AuditPipeline(ABC, Generic[R]):
         answers = self._ask()
         measured, base_sha256 = answers.measured, answers.base_sha256
         rows = [row for result in measured.results for row in result.measurements]
+        rows += label_rows(files, self.request, rows)
         results, audited = measured.results, self.audited
         findings = [finding for result in results for finding in result.findings]
         report = build_report(

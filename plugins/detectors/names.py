@@ -41,14 +41,25 @@ class Names(Presidio):
         rules = super().describe().replace("rules only: no names, no places", "no places")
         return f"{rules}; names by titles, lists and endings"
 
+    def labels(self) -> frozenset[str]:
+        """Return the labels that it looks for, names of people among them."""
+        rules = self._rules()
+        named = frozenset() if self.entities and PERSON not in self.entities else {PERSON}
+        return (rules.labels() if rules else frozenset[str]()) | named
+
     def _detect_other_entities(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return what the rules find, and the user's own model where there is one."""
+        rules = self._rules()
+        return rules.detect(texts) if rules else [() for _ in texts]
+
+    def _rules(self) -> Presidio | None:
+        """Return what finds all but names; None where names alone are looked for."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.ner and PERSON in self.entities:  # nothing of Presidio's finds it
             options["entities"] = tuple(label for label in self.entities if label != PERSON)
             if not options["entities"]:
-                return [() for _ in texts]
-        return Presidio(**options).detect(texts)
+                return None
+        return Presidio(**options)
 
     def _people(self, text: str) -> list[tuple[float, PiiSpan]]:
         folded = fold(text)

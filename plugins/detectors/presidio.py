@@ -67,6 +67,10 @@ class Presidio(PiiDetector):
         models = f"NER by {', '.join(self.ner)}" if self.ner else "rules only: no names, no places"
         return f"{tool}; languages {languages}; {models}; scores from {self.threshold}"
 
+    def labels(self) -> frozenset[str]:
+        """Return the labels that it looks for, in any of its languages."""
+        return frozenset[str]().union(*self._labels_by_language(self._engines()).values())
+
     def _search(
         self,
         engine: "AnalyzerEngine",

@@ -86,7 +86,7 @@ def test_named_controls_are_counted_and_listed(run):
 @pytest.mark.parametrize("option", ["--member", "--control"])
 def test_mistakes_with_these_files_are_one_line(run, option):
     run.refused(3, *SCORED, option, "nowhere.jsonl", says="nowhere.jsonl")
-    run.refused(3, *SCORED, option, "lora", says="lora is no")
+    run.refused(3, *SCORED, option, "lora", says="lora is a folder")
     run.refused(2, *AUDIT, option, "victim.jsonl", says=f"{option} goes with --victim")
 
 

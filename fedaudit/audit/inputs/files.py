@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.records import Document
+from fedaudit.api.records import Document, Measurement
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.data.annotation import annotate
 from fedaudit.system.files import sha256
@@ -44,6 +45,31 @@ def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile
         list(corpus.read(path, form, unread)), request.detector, options
     )
     return InputFile(path=path, documents=documents, annotation=annotator, unread=unread)
+
+
+def label_rows(
+    files: Sequence[InputFile], request: "AuditRequest", measurements: Sequence[Measurement]
+) -> list[Measurement]:
+    """Return a row with the labels that the detector can give, where it marked what was tried.
+
+    That is the victim's file, or any file without a victim. Nothing where no strings were looked
+    for, and where the records came annotated.
+    """
+    tried = [f for f in files if request.victim_path is None or f.path == request.victim_path]
+    searched = any(row.metric in ("coverage", "extraction_recall") for row in measurements)
+    if not searched or not any(file.annotation for file in tried):
+        return []
+    options = request.options.get(request.detector)
+    labels = sorted(registry.create("detector", request.detector, options).labels())
+    return [
+        Measurement(
+            kind="extraction",
+            plugin=request.detector,
+            metric="annotation_labels",
+            value=float(len(labels)),
+            scope={"labels": labels},
+        )
+    ]
 
 
 def reading_caveats(files: Sequence[InputFile]) -> list[str]:

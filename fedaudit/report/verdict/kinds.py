@@ -13,6 +13,8 @@ from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import CAME_OUT, Test
 
 RULE = "kind"
+ANNOTATION = "annotation_labels"
+"""The metric of the row that says which labels the detector that annotated can give."""
 LEFT_OUT = "targets"
 """The metric of rows that say how many targets of a kind an attack did not look for."""
 
@@ -68,11 +70,13 @@ def missing_kinds(
     """Yield a judgement for every limited kind of which nothing was looked for.
 
     It is a pass where no target is of the kind; inconclusive where the kind was left out (rows
-    `targets`), and where no strings were looked for at all.
+    `targets`), where a detector annotated that cannot give the kind (rows `annotation_labels`), and
+    where no strings were looked for at all.
     """
     rows = list(measurements)
     tested_kinds = {limited_kind(row, policy) for row, _, _ in tests}
     searched = any(row.value is not None and class_of(row) == "exfiltration" for row in rows)
+    annotations = [row for row in rows if row.metric == ANNOTATION]
     left_out = [row for row in rows if row.metric == LEFT_OUT and row.value]
     for kind, most in policy.kinds.items():
         if kind in tested_kinds:
@@ -82,6 +86,9 @@ def missing_kinds(
         if row is not None:
             reason = f"No {kind} was looked for, although there are targets of this kind."
             yield Judgement("inconclusive", reason, RULE, row, limit)
+        elif blind := next((row for row in annotations if not _can_give(row, kind)), None):
+            reason = f"No {kind} was looked for: the annotation, by {blind.plugin}, cannot find it."
+            yield Judgement("inconclusive", reason, RULE, blind, limit)
         elif searched:
             reason = f"No {kind} was looked for: no target is of this kind."
             yield Judgement("pass", reason, RULE, None, limit)
@@ -90,8 +97,16 @@ def missing_kinds(
             yield Judgement("inconclusive", reason, RULE, None, limit)
 
 
+def _can_give(row: Measurement, kind: str) -> bool:
+    labels = row.scope.get("labels")
+    return isinstance(labels, list | tuple) and any(_is_label_of(str(one), kind) for one in labels)
+
+
 def _is_of_kind(row: Measurement, kind: str) -> bool:
-    label = str(row.scope.get("label", ""))
+    return _is_label_of(str(row.scope.get("label", "")), kind)
+
+
+def _is_label_of(label: str, kind: str) -> bool:
     same = category(label)
     return label == kind or (same is not None and (same.major == kind or category(kind) is same))
 

@@ -129,3 +129,13 @@ def test_spans_lie_in_the_text_apart_and_alone_as_together(text):
         assert ends <= span.start < span.end <= len(text)
         assert text[span.start : span.end].strip() == text[span.start : span.end]
         ends = span.end
+
+
+def test_it_says_which_labels_it_can_give():
+    every = registry.create("detector", "names").labels()
+    assert {"PERSON", "EMAIL_ADDRESS"} <= every
+    assert not {"LOCATION", "DATE_TIME"} & every
+    assert registry.create("detector", "presidio").labels() == every - {"PERSON"}
+    assert registry.create("detector", "names", {"entities": ["PERSON"]}).labels() == {"PERSON"}
+    one = {"entities": ["EMAIL_ADDRESS"]}
+    assert registry.create("detector", "names", one).labels() == {"EMAIL_ADDRESS"}

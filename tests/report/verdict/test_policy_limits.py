@@ -148,6 +148,20 @@ def test_a_limited_kind_that_was_left_out_is_no_pass():
     assert verdict(asked, [], policy)["status"] == "pass"
 
 
+def test_a_limited_kind_is_no_pass_where_the_annotation_cannot_find_it():
+    policy = Policy(kinds={"Identity Documents": 0.05, "EMAIL_ADDRESS": 0.1, "BADGE": 0.1})
+    row = Measurement(kind="extraction", plugin="names", metric="annotation_labels", value=2.0,
+                      scope={"labels": ["EMAIL_ADDRESS", "PERSON"]})  # fmt: skip
+    found = verdict([*leak(0), row], [], policy)
+    assert found["status"] == "inconclusive"
+    assert found["reasons"] == [
+        f"No {kind} was looked for: the annotation, by names, cannot find it."
+        for kind in ("Identity Documents", "BADGE")  # a label outside the taxonomy, too
+    ]
+    able = replace(row, scope={"labels": ["EMAIL_ADDRESS", "ID_CARD", "BADGE"]})
+    assert verdict([*leak(0), able], [], policy)["status"] == "pass"
+
+
 def test_a_limited_kind_is_no_pass_where_no_strings_were_looked_for():
     passages = [replace(row, plugin="verbatim", scope={**row.scope, "records": "victim"})
                 for row in leak(0)]  # fmt: skip
