@@ -16,6 +16,8 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `exclusive_records`: What the victim alone has: records and strings that no other known client
   has as well.
 * `leak_tests`: Tests whether extracted strings came from training.
+* `leads`: Leads: what of the token that reaches into PII stands before it, as the colon of
+  ":Anna".
 * `matcher`: The strings that answers are searched for, and answers reduced to what they say of
   these.
 * `multi_victim`: What one attacker finds of several victims: asked once of each model, and

@@ -9,6 +9,7 @@ from fedaudit.api.abilities import why_lacking
 from fedaudit.api.han import is_spaceless
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
+from fedaudit.extraction.leads import join_leads
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
@@ -20,8 +21,6 @@ MAX_MISSED_STRINGS, MAX_MISSED_PROMPTS = 50, 50
 """The most strings that did not come out whose probability is measured, and prompts of each."""
 MAX_SCANNED_QUERIES = 20_000
 """Questions that are looked through for prompts of a kind."""
-
-Prompt = tuple[int, ...]
 
 
 def behind_word(string: str) -> str:
@@ -45,10 +44,10 @@ def log_likelihoods(
     by_label: dict[str, list[str]] = defaultdict(list)
     for string, label in sorted(strings.items()):
         by_label[label].append(string)
-    prompts = _prompts(plan, by_label)
+    queries = _first_queries(plan, by_label)
     likelihoods: dict[str, float] = {}
     for label, group in by_label.items():
-        scores = _score_strings(context, context.base, prompts[label], group)
+        scores = _score_strings(context, context.base, queries[label], group)
         for string, values in zip(group, scores, strict=True):
             likelihoods[string] = log_mean_exp(values)
     return likelihoods
@@ -71,7 +70,7 @@ def base_probabilities(
     if context.base is None or not strings or why_lacking(context.engine, {"score"}):
         return {}
     queries = _spread(plan.queries(), prompts)
-    scores = _score_strings(context, context.base, [query.prompt for query in queries], strings)
+    scores = _score_strings(context, context.base, queries, strings)
     copies = [query.copies for query in queries]
     scale = samples * plan.size / sum(copies)
     chances = {}
@@ -104,31 +103,46 @@ def _spread(queries: Iterable[Query], most: int) -> list[Query]:
     return pool[::step]
 
 
-def _prompts(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
-    prompts: dict[str, list[Prompt]] = {label: [] for label in labels}
-    first: list[Prompt] = []
+def _first_queries(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Query]]:
+    queries: dict[str, list[Query]] = {label: [] for label in labels}
+    first: list[Query] = []
     for query in islice(plan.queries(), MAX_SCANNED_QUERIES):
         if len(first) < PROMPTS:
-            first.append(query.prompt)
+            first.append(query)
         for label, _ in query.kinds:
-            if label in prompts and len(prompts[label]) < PROMPTS:
-                prompts[label].append(query.prompt)
-        if all(len(group) == PROMPTS for group in prompts.values()):
+            if label in queries and len(queries[label]) < PROMPTS:
+                queries[label].append(query)
+        if all(len(group) == PROMPTS for group in queries.values()):
             break
-    return {label: group or first for label, group in prompts.items()}
+    return {label: group or first for label, group in queries.items()}
 
 
 def _score_strings(
-    context: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
+    context: AttackContext, target: Target, queries: Sequence[Query], strings: Sequence[str]
 ) -> list[list[float]]:
-    """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
-    spelt = [behind_word(string) for string in strings]
+    """Return ln p of each string behind each prompt, as it stands there: (strings, queries).
+
+    Behind a prompt with leads that is behind a space, or behind any of them.
+    """
+    leads = join_leads(query.leads for query in queries)
+    spelt = [*map(behind_word, strings), *(lead + s for lead in leads for s in strings)]
     tokens = [t.ids for t in context.engine.tokenize(spelt)]
-    room = context.engine.context_length - max(map(len, tokens))
-    cut = [prompt[-max(1, room) :] for prompt in prompts]
-    groups = [[(*prompt, *ids) for ids in tokens] for prompt in cut]
+    size, room = len(strings), context.engine.context_length - max(map(len, tokens))
+    starts = [[0, *(size * (1 + leads.index(lead)) for lead in query.leads)] for query in queries]
+    groups = [
+        [(*query.prompt[-max(1, room) :], *ids) for at in own for ids in tokens[at : at + size]]
+        for query, own in zip(queries, starts, strict=True)
+    ]
     scores = context.engine.score_groups(target, groups, progress=context.progress("weighing"))
+
+    def log_probability(index: int, own: Sequence[int], rows: Sequence[Sequence[float]]) -> float:
+        values = []
+        for turn, at in enumerate(own):
+            row, ids = rows[turn * size + index], tokens[at + index]
+            values.append(sum(row[len(row) - len(ids) :]))
+        return log_mean_exp(values) + math.log(len(values))
+
     return [
-        [sum(group[i][len(group[i]) - len(ids) :]) for group in scores]
-        for i, ids in enumerate(tokens)
+        [log_probability(i, own, rows) for own, rows in zip(starts, scores, strict=True)]
+        for i in range(size)
     ]

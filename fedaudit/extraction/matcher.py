@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from fedaudit.api.han import words_run_on
+from fedaudit.extraction.leads import Leads, readings
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
@@ -89,11 +90,15 @@ class TargetMatcher:
         joined = "\x00".join((RULE, *self.strings)).encode("utf-8", "surrogatepass")
         return blake2b(joined, digest_size=16).hexdigest()
 
-    def reduce(self, text: str) -> str:
+    def reduce(self, text: str, leads: Leads = ()) -> str:
         """Return the longest string that `text` begins with and the longest that it gives strictly.
 
-        They are one where they are the same, else apart. White space that leads `text` is dropped.
+        They are one where they are the same, else apart. White space that leads `text` is dropped;
+        where it gives none of the strings so, one of `leads` is dropped as well.
         """
+        return next(filter(None, map(self._reduce, readings(text, leads))), "")
+
+    def _reduce(self, text: str) -> str:
         literal = max(self._matcher.hits(text), key=len, default="")
         # Of strings that are written alike in other cases, the one that stands there.
         strict = max(

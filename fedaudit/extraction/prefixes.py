@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
+from fedaudit.extraction.leads import Leads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,9 @@ class PiiOccurrence:
     """Whether the prefix begins where its document begins."""
     label: str = ""
     after: str = ""
+    leads: Leads = ()
+    """What of its first token stands before the PII, white space aside; of several occurrences in
+    one, of each."""
 
 
 def pii_occurrences(
@@ -26,7 +30,8 @@ def pii_occurrences(
     """Return every PII occurrence with the `prefix_tokens` tokens before its first token.
 
     At a document's start the prefix is what there is; empty prefixes are dropped. A token that
-    reaches into the PII belongs to it. A ready-made prompt is one place, without PII of its own.
+    reaches into the PII belongs to it, and what it has before the PII is a lead. A ready-made
+    prompt is one place, without PII of its own.
     """
     tokenized = engine.tokenize([document.text for document in documents])
     occurrences = []
@@ -58,12 +63,14 @@ def _in_document(
         first = next((i for i, (_, end) in enumerate(offsets) if end > span.start), len(ids))
         last = next((i for i, (start, _) in enumerate(offsets) if start >= span.end), len(ids))
         begin = max(0, first - prefix_tokens)
+        lead = document.text[offsets[first][0] : span.start].strip() if first < len(ids) else ""
         yield PiiOccurrence(
             prefix=tuple(ids[begin:first]),
             tokens=tuple(ids[first:last]),
             at_start=begin == 0,
             label=span.label,
             after=document.text[span.end : span.end + 1],
+            leads=(lead,) if lead else (),
         )
 
 

@@ -69,6 +69,8 @@ def _random_prefixes(plan: QueryPlan, budget: int, seed: int) -> Callable[[], It
         for before, query in plan.numbered():
             prefixes = range(before, before + query.copies)
             if positions := tuple(sorted(places[p] for p in prefixes if p in places)):
-                yield ScatteredQuery(query.prompt, len(positions), query.kinds, positions)
+                yield ScatteredQuery(
+                    query.prompt, len(positions), query.kinds, positions, leads=query.leads
+                )
 
     return queries

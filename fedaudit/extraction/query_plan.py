@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext
+from fedaudit.extraction.leads import Leads, join_leads
 from fedaudit.extraction.prefixes import PiiOccurrence
 
 Kind = tuple[str, str]
@@ -18,6 +19,8 @@ class Query:
     prompt: tuple[int, ...]
     copies: int = 1
     kinds: tuple[Kind, ...] = ()
+    leads: Leads = field(default=(), kw_only=True)
+    """What may stand between the prompt and PII."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +51,16 @@ def plan_by_frequency(context: AttackContext, occurrences: Iterable[PiiOccurrenc
     """
     counts: Counter[tuple[int, ...]] = Counter()
     kinds: dict[tuple[int, ...], set[Kind]] = defaultdict(set)
+    leads: dict[tuple[int, ...], set[Leads]] = defaultdict(set)
     for occurrence in occurrences:
         prompt = context.with_start(occurrence.prefix, at_start=occurrence.at_start)
         counts[prompt] += 1
         kinds[prompt].add((occurrence.label, occurrence.after))
+        leads[prompt].add(occurrence.leads)
     ordered = sorted(counts, key=lambda prompt: (-counts[prompt], prompt))
-    queries = [Query(p, counts[p], tuple(sorted(kinds[p]))) for p in ordered]
+    queries = [
+        Query(p, counts[p], tuple(sorted(kinds[p])), leads=join_leads(leads[p])) for p in ordered
+    ]
     return QueryPlan(size=counts.total(), queries=lambda: iter(queries))
 
 
@@ -63,7 +70,8 @@ def plan_in_order(context: AttackContext, occurrences: Sequence[PiiOccurrence]) 
     def queries() -> Iterator[Query]:
         for occurrence in occurrences:
             prompt = context.with_start(occurrence.prefix, at_start=occurrence.at_start)
-            yield Query(prompt, kinds=((occurrence.label, occurrence.after),))
+            kinds = ((occurrence.label, occurrence.after),)
+            yield Query(prompt, kinds=kinds, leads=occurrence.leads)
 
     return QueryPlan(size=len(occurrences), queries=queries)
 

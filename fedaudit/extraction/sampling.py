@@ -17,6 +17,7 @@ from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.extraction.leads import with_leads
 from fedaudit.extraction.matcher import TargetMatcher, whole_answers
 from fedaudit.extraction.query_plan import Query, QueryPlan, query_chunks
 from fedaudit.journal import chunk_size
@@ -112,7 +113,7 @@ def ask_plan(
     progress, total = context.progress(f"asking {target.name}"), plan.size * query_params.samples
     for (start, query), texts, recalled in plan_pass.answers(plan, progress, total):
         if not recalled:
-            shared.cache.put(plan_pass.cache_key, query.prompt, texts)
+            shared.cache.put(plan_pass.cache_key(query), query.prompt, texts)
         yield start, query, texts
     progress(total, total)
 
@@ -131,11 +132,10 @@ class _PlanPass:
     query_params: QueryParams
     matcher: TargetMatcher | None
 
-    @property
-    def cache_key(self) -> Hashable:
+    def cache_key(self, query: Query) -> Hashable:
         """Return what an answer depends on besides the prompt, in this process."""
         target, query_params = self.target, self.query_params
-        looked_for = self.matcher.digest if self.matcher else None
+        looked_for = (self.matcher.digest, query.leads) if self.matcher else None
         settings = (
             target.adapter,
             target.heading,
@@ -152,8 +152,7 @@ class _PlanPass:
             yield from self._ask_chunks(plan, Shard(), None, progress, total)
             return
         shard_answers = {
-            shard_journal.shard.number: self._ask_shard(shard_journal, plan, progress, total)
-            for shard_journal in journal.shards
+            one.shard.number: self._ask_shard(one, plan, progress, total) for one in journal.shards
         }
         if len(shard_answers) == 1:
             yield from shard_answers.popitem()[1]
@@ -202,19 +201,13 @@ class _PlanPass:
         cache, query_params = self.context.cache, self.query_params
         sample_counts = [query_params.samples * query.copies for _, query in chunk]
         answers: list[Sequence[str] | None] = [
-            cache.get(self.cache_key, query.prompt, samples)
+            cache.get(self.cache_key(query), query.prompt, samples)
             for (_, query), samples in zip(chunk, sample_counts, strict=True)
         ]
         recalled = [texts is not None for texts in answers]
         reused = (n for n, known in zip(sample_counts, recalled, strict=True) if known)
         cache.reused_answers[self.target] += sum(reused)
         digest = _digest_chunk(chunk, sample_counts) if journal_pass else b""
-        requests = [
-            GenerationRequest(
-                prompt=query.prompt, samples=samples, max_new_tokens=query_params.new_tokens
-            )
-            for (_, query), samples in zip(chunk, sample_counts, strict=True)
-        ]
         missing = [index for index, texts in enumerate(answers) if texts is None]
         max_bytes = self._max_bytes(sum(sample_counts))
         content = journal_pass.next(digest, max_bytes) if journal_pass else None
@@ -227,11 +220,11 @@ class _PlanPass:
                 ]
 
                 def ask(indices: Sequence[int]) -> list[Sequence[str]]:
-                    return self._ask([requests[i] for i in indices], no_progress)
+                    return self._ask([chunk[i][1] for i in indices], no_progress)
 
                 recheck.check(journal_pass, digest, stored_answers, ask, fresh)
             return stored_answers, recalled
-        unknown = [requests[index] for index in missing]
+        unknown = [chunk[index][1] for index in missing]
         for index, texts in zip(missing, self._ask(unknown, progress), strict=True):
             answers[index] = texts
         every = [texts for texts in answers if texts is not None]
@@ -241,26 +234,30 @@ class _PlanPass:
             )
         return every, recalled
 
-    def _ask(
-        self, requests: Sequence[GenerationRequest], progress: Progress
-    ) -> list[Sequence[str]]:
+    def _ask(self, queries: Sequence[Query], progress: Progress) -> list[Sequence[str]]:
         """Return the engine's answers, reduced to the strings that are looked for, if any."""
-        if not requests:
+        if not queries:
             return []
-        generated = self.context.engine.generate(
-            self.target,
-            GenerationBatch(
-                requests,
-                seed=self.context.seed,
-                decoding=self.query_params.decoding,
-                stop_strings=self.matcher.strings if self.matcher else None,
-            ),
-            progress=progress,
+        params, matcher, strings = self.query_params, self.matcher, None
+        if matcher:
+            strings = with_leads(matcher.strings, (query.leads for query in queries))
+        requests = [
+            GenerationRequest(
+                prompt=query.prompt,
+                samples=params.samples * query.copies,
+                max_new_tokens=params.new_tokens,
+            )
+            for query in queries
+        ]
+        batch = GenerationBatch(
+            requests, seed=self.context.seed, decoding=params.decoding, stop_strings=strings
         )
-        if self.matcher is None:
+        generated = self.context.engine.generate(self.target, batch, progress=progress)
+        if matcher is None:
             return [completion.texts for completion in generated]
         return [
-            [self.matcher.reduce(text) for text in completion.texts] for completion in generated
+            [matcher.reduce(text, query.leads) for text in completion.texts]
+            for query, completion in zip(queries, generated, strict=True)
         ]
 
     def _max_bytes(self, answers: int) -> int:
@@ -286,6 +283,7 @@ def _digest_chunk(chunk: Sequence[_Numbered], sample_counts: Sequence[int]) -> b
     digest = blake2b(digest_size=16)
     for (_, query), samples in zip(chunk, sample_counts, strict=True):
         digest.update(array("q", (len(query.prompt), *query.prompt, samples)).tobytes())
+        digest.update(repr(query.leads).encode() if query.leads else b"")
     return digest.digest()
 
 

@@ -4,9 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.candidates.origins import Prompt
+from fedaudit.extraction.leads import Leads, readings
 from fedaudit.extraction.sampling import Answer
 
 MAX_CANDIDATES = 200_000
@@ -23,7 +25,7 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class StringObservation:
-    """How often a string was drawn, behind how many prompts, and after which white space."""
+    """How often a string was drawn, behind how many prompts, after which white space or lead."""
 
     outputs: int = 0
     prompts: int = 0
@@ -31,7 +33,7 @@ class StringObservation:
 
     @property
     def lead(self) -> str:
-        """Return the white space that stood before it most often."""
+        """Return what stood before it most often."""
         return min(self.leads, key=lambda lead: (-self.leads[lead], lead))
 
 
@@ -64,7 +66,7 @@ def observe(context: AttackContext, answers: Iterable[Answer]) -> Observations:
         for label, after in query.kinds:
             kind = label or "UNKNOWN"
             _offer(draws.prompts[kind], query.prompt)
-            for (string, lead), count in _cut(texts, after).items():
+            for (string, lead), count in _cut(texts, after, query.leads).items():
                 key = (string, kind)
                 if key in own_strings and remaining:
                     _add(draws.own_strings, key, count, lead)
@@ -100,12 +102,13 @@ def cut_at_end(text: str, after: str) -> str:
     return ""
 
 
-def _cut(texts: Iterable[str], after: str) -> Counter[tuple[str, str]]:
-    """Return how many texts give each string behind which white space."""
+def _cut(texts: Iterable[str], after: str, leads: Leads) -> Counter[tuple[str, str]]:
+    """Return how many texts give each string behind which white space, and which lead."""
     counts: Counter[tuple[str, str]] = Counter()
     for text in texts:
-        if string := cut_at_end(text, after):
-            counts[string, text[: len(text) - len(text.lstrip())]] += 1
+        *_, said = islice(readings(text, leads), 2)
+        if string := cut_at_end(said, after):
+            counts[string, text[: len(text) - len(said.lstrip())]] += 1
     return counts
 
 

@@ -17,6 +17,7 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
 from fedaudit.extraction.exact.accumulators import WalkSums
+from fedaudit.extraction.leads import Leads, LedStrings
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.journal import chunk_size
@@ -26,6 +27,8 @@ from fedaudit.journal.shards import AuditJournal, target_identity
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from fedaudit.api.engine import PrefixProbabilities
 
 FIRST = 64
 """Queries of a first chunk, which is kept at once."""
@@ -206,25 +209,38 @@ class _PlanWalk:
     def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkSums:
         """Return the sums of a chunk that is walked now, as much at once as may be held."""
         sums = WalkSums(len(self.strings))
-        for batch in _equal_chunks(
-            iter(chunk), max(1, MAX_PROBABILITIES // max(1, len(self.strings)))
-        ):
-            results = self.context.engine.prefix_probabilities(
-                self.target,
-                PrefixProbabilityRequest(
-                    [query.prompt for _, query in batch],
-                    self.strings,
-                    max_new_tokens=self.query_params.new_tokens,
-                    decoding=self.query_params.decoding,
-                    threshold=self.threshold,
-                    trials=[self.draws * query.copies for _, query in batch],
-                    seed=self.seed,
-                ),
-                progress=_offset_progress(progress, batch, total),
-            )
-            for (start, query), chances in zip(batch, results, strict=True):
-                sums.add(start, query, chances, self.draws * query.copies)
+        forms = len(self.strings) * max(1 + len(query.leads) for _, query in chunk)
+        for batch in _equal_chunks(iter(chunk), max(1, MAX_PROBABILITIES // max(1, forms))):
+            found: dict[int, PrefixProbabilities] = {}
+            for leads in dict.fromkeys(query.leads for _, query in batch):
+                alike = [(start, query) for start, query in batch if query.leads == leads]
+                results = self._probabilities(
+                    alike, leads, _offset_progress(progress, alike, total)
+                )
+                found |= {start: one for (start, _), one in zip(alike, results, strict=True)}
+            for start, query in batch:
+                sums.add(start, query, found[start], self.draws * query.copies)
         return sums
+
+    def _probabilities(
+        self, batch: _Chunk, leads: Leads, progress: Progress
+    ) -> "list[PrefixProbabilities]":
+        """Return what the answers to queries with the same leads give of each string."""
+        led = LedStrings(self.strings, leads)
+        results = self.context.engine.prefix_probabilities(
+            self.target,
+            PrefixProbabilityRequest(
+                [query.prompt for _, query in batch],
+                led.spelt,
+                max_new_tokens=self.query_params.new_tokens,
+                decoding=self.query_params.decoding,
+                threshold=self.threshold,
+                trials=[self.draws * query.copies for _, query in batch],
+                seed=self.seed,
+            ),
+            progress=progress,
+        )
+        return [led.add_up(one) for one in results] if leads else list(results)
 
 
 def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
@@ -242,7 +258,7 @@ def _equal_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_
 
 
 def _digest_chunk(chunk: _Chunk) -> bytes:
-    queries = [(start, query.prompt, query.copies) for start, query in chunk]
+    queries = [(start, query.prompt, query.copies, *query.leads) for start, query in chunk]
     return blake2b(repr(queries).encode(), digest_size=16).digest()
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from fedaudit.api import AttackContext
+from fedaudit.extraction.leads import join_leads
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class SubPrefixes:
             at_start=bool(suffixes.is_whole[index]),
             label=label,
             after=after,
+            leads=join_leads({self.occurrences[row].leads for row in rows}),
         )
 
 

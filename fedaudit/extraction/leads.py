@@ -1,0 +1,91 @@
+"""Leads: what of the token that reaches into PII stands before it, as the colon of ":Anna".
+
+A prompt ends before that token, so that what goes on there begins with the lead and not with the
+PII. Some tokenizers join a punctuation mark to the word behind it, others whole words.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from fedaudit.api.engine import PrefixProbabilities
+
+Leads = tuple[str, ...]
+"""Those of a prompt's occurrences, distinct and sorted; none is empty or has white space around."""
+
+
+def join_leads(groups: Iterable[Leads]) -> Leads:
+    """Return the leads of several occurrences."""
+    return tuple(sorted({lead for leads in groups for lead in leads}))
+
+
+def readings(text: str, leads: Leads) -> Iterator[str]:
+    """Yield an answer, then what it is without each lead that it begins with, the longest first.
+
+    Nothing stands between a lead and PII.
+    """
+    yield text
+    begun = text.lstrip()
+    for lead in sorted(leads, key=len, reverse=True):
+        rest = begun.removeprefix(lead)
+        if rest != begun and not rest[:1].isspace():
+            yield rest
+
+
+def with_leads(strings: Sequence[str], groups: Iterable[Leads]) -> Sequence[str]:
+    """Return what an answer may begin with that gives one of `strings`, behind any of the leads."""
+    leads = join_leads(groups)
+    return strings if not leads else [lead + string for lead in ("", *leads) for string in strings]
+
+
+class LedStrings:
+    """Strings, and all that answers to a prompt with some leads may begin with to give them.
+
+    As `readings` go, a lead is not dropped where one of the strings begins with it and is said.
+    """
+
+    def __init__(self, strings: Collection[str], leads: Leads) -> None:
+        self._size, known = len(strings), set(strings)
+        pairs = [
+            (index, form)
+            for index, string in enumerate(strings)
+            for form in _shortest([string, *(lead + string for lead in leads)], known - {string})
+        ]
+        self._owners = [index for index, _ in pairs]
+        self._forms = [form for _, form in pairs]
+        self.spelt = tuple(dict.fromkeys(self._forms))
+
+    @cached_property
+    def _places(self) -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]":
+        import numpy as np
+
+        columns = {form: column for column, form in enumerate(self.spelt)}
+        forms = [columns[form] for form in self._forms]
+        return np.array(self._owners, dtype=np.int64), np.array(forms, dtype=np.int64)
+
+    def add_up(self, spelt: "PrefixProbabilities") -> "PrefixProbabilities":
+        """Return the probabilities of the strings from those of `spelt`."""
+        import numpy as np
+
+        owners, columns = self._places
+
+        def total(values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.float64]":
+            return np.bincount(owners, values[columns], minlength=self._size).clip(0, 1)
+
+        drawn = np.zeros(self._size, dtype=np.int64)
+        np.add.at(drawn, owners, spelt.drawn[columns])
+        return replace(spelt, least=total(spelt.least), most=total(spelt.most), drawn=drawn)
+
+
+def _shortest(forms: Sequence[str], others: Collection[str]) -> Iterator[str]:
+    """Yield the string itself, and those of its other forms that begin with nothing else sought."""
+    sought = {*forms, *others}
+    yield forms[0]
+    for form in dict.fromkeys(forms[1:]):
+        if form not in others and not any(form[:end] in sought for end in range(1, len(form))):
+            yield form
