@@ -13,8 +13,6 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   figure 6).
 * `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
 * `estimator_choice`: Which estimator an extraction uses, and which attacks it goes with.
-* `exclusive_records`: What the victim alone has: records and strings that no other known client
-  has as well.
 * `leak_tests`: Tests whether extracted strings came from training.
 * `leads`: Leads: what of the token that reaches into PII stands before it, as the colon of
   ":Anna".
@@ -35,6 +33,6 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `scoring`: Scoring extraction against a victim whose documents the auditor has (FedPII, section
   4.1).
 * `significance`: How sure it is that what came out came from the victim's records.
-* `targets`: What the victim alone has: the strings that are looked for, and strings that nobody
+* `targets`: What the victim alone has: records and strings that are looked for; and strings nobody
   has.
 """

@@ -130,19 +130,21 @@ def _score_strings(
     size, room = len(strings), context.engine.context_length - max(map(len, tokens))
     starts = [[0, *(size * (1 + leads.index(lead)) for lead in query.leads)] for query in queries]
     groups = [
-        [(*query.prompt[-max(1, room) :], *ids) for at in own for ids in tokens[at : at + size]]
-        for query, own in zip(queries, starts, strict=True)
+        [(*query.prompt[-max(1, room) :], *ids) for at in offsets for ids in tokens[at : at + size]]
+        for query, offsets in zip(queries, starts, strict=True)
     ]
     scores = context.engine.score_groups(target, groups, progress=context.progress("weighing"))
 
-    def log_probability(index: int, own: Sequence[int], rows: Sequence[Sequence[float]]) -> float:
+    def log_probability(
+        index: int, offsets: Sequence[int], rows: Sequence[Sequence[float]]
+    ) -> float:
         values = []
-        for turn, at in enumerate(own):
+        for turn, at in enumerate(offsets):
             row, ids = rows[turn * size + index], tokens[at + index]
             values.append(sum(row[len(row) - len(ids) :]))
         return log_mean_exp(values) + math.log(len(values))
 
     return [
-        [log_probability(i, own, rows) for own, rows in zip(starts, scores, strict=True)]
+        [log_probability(i, offsets, rows) for offsets, rows in zip(starts, scores, strict=True)]
         for i in range(size)
     ]

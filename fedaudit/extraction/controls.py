@@ -129,8 +129,8 @@ def _invent_string(string: str, label: str, rng: random.Random) -> str:
     """
     person: Person = invent("zh" if has_han(string) else "en", rng)
     invented = str(getattr(person, _FIELDS[label]))
-    own, other = scripts(string), scripts(invented)
-    return invented if not (own and other) or own & other else ""
+    of_target, of_invented = scripts(string), scripts(invented)
+    return invented if not (of_target and of_invented) or of_target & of_invented else ""
 
 
 def _halves(string: str) -> tuple[str, str]:

@@ -167,5 +167,5 @@ def _within(model: PreTrainedModel, errors: torch.Tensor, spread: torch.Tensor) 
     excess = (errors - tolerance * spread)[spread > 0].nan_to_num(nan=torch.inf)
     if not excess.numel():
         return True
-    one = excess.amax() if tolerance == TOLERANCES[torch.float32] else excess.median()
-    return bool(one <= 0)
+    deciding = excess.amax() if tolerance == TOLERANCES[torch.float32] else excess.median()
+    return bool(deciding <= 0)

@@ -211,15 +211,16 @@ class _PlanWalk:
         sums = WalkSums(len(self.strings))
         forms = len(self.strings) * max(1 + len(query.leads) for _, query in chunk)
         for batch in _equal_chunks(iter(chunk), max(1, MAX_PROBABILITIES // max(1, forms))):
-            found: dict[int, PrefixProbabilities] = {}
+            probabilities: dict[int, PrefixProbabilities] = {}
             for leads in dict.fromkeys(query.leads for _, query in batch):
                 alike = [(start, query) for start, query in batch if query.leads == leads]
                 results = self._probabilities(
                     alike, leads, _offset_progress(progress, alike, total)
                 )
-                found |= {start: one for (start, _), one in zip(alike, results, strict=True)}
+                starts = (start for start, _ in alike)
+                probabilities |= dict(zip(starts, results, strict=True))
             for start, query in batch:
-                sums.add(start, query, found[start], self.draws * query.copies)
+                sums.add(start, query, probabilities[start], self.draws * query.copies)
         return sums
 
     def _probabilities(

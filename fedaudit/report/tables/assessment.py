@@ -110,12 +110,12 @@ def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
 
 
 def _line(group: Sequence[Row]) -> tuple[str, ...]:
-    best = max(group, key=lambda j: (j["measurement"] or {}).get("n") or 0)
-    name = judged_name(best)
+    strongest = max(group, key=lambda j: (j["measurement"] or {}).get("n") or 0)
+    name = judged_name(strongest)
     if len(group) > 1:
-        row = best["measurement"]
+        row = strongest["measurement"]
         name = f"{row['plugin']} {row['metric']}: {len(group):,} rows, of which the largest"
-    return best["status"], name, _measured_text(best), best["limit"]
+    return strongest["status"], name, _measured_text(strongest), strongest["limit"]
 
 
 def _detail(entry: Row) -> str:

@@ -54,46 +54,52 @@ def _study_text(name: str, variants: int) -> str:
 
 def _extraction_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     """Return what came out, on the set of targets where most did."""
-    best = query.strongest_total(
+    best_row = query.strongest_total(
         grouping.preferred_source_rows(group) if grouping.has_many_lines(group) else group
     )
-    if best is None:
+    if best_row is None:
         return [f"The attack {plugin} gave no number."]
-    subset = best["scope"].get("set")
+    subset = best_row["scope"].get("set")
     return [
         " ".join(
             (
-                _attack_text(plugin, best),
-                *_query_text(report, group, best),
+                _attack_text(plugin, best_row),
+                *_query_text(report, group, best_row),
                 f"was measured on the set of targets “{SETS.get(subset, subset or 'all')}”:",
-                *_came_out(group, best),
+                *_came_out(group, best_row),
             )
         )
     ]
 
 
-def _query_text(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
-    queries = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
+def _query_text(report: Row, group: Sequence[Row], best_row: Row) -> Iterator[str]:
+    queries = query.companion_row(
+        report, comparable_row(group, best_row, "tuned") or best_row, "queries"
+    )
     if queries and queries["value"] is not None:
         yield f"asked the model {number(queries['value'])} questions and"
 
 
 def _unprompted_texts(report: Row, name: str, group: Sequence[Row]) -> list[str]:
     """Return what the model said of the records when it was asked for nothing."""
-    best = query.strongest_total(grouping.preferred_source_rows(group))
-    if best is None:
+    best_row = query.strongest_total(grouping.preferred_source_rows(group))
+    if best_row is None:
         return [f"The attack {name} gave no number."]
-    texts = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
+    texts = query.companion_row(
+        report, comparable_row(group, best_row, "tuned") or best_row, "queries"
+    )
     drew = f" and drew {number(texts['value'])} texts" if texts else ""
-    asked = "asked ordinary requests" if "requests" in best["scope"] else "asked for nothing"
-    intro = f"{_attack_text(name, best)} {asked}{drew}. Of the personal data in the records,"
-    return [" ".join((intro, *_came_out(group, best), *_precise(report, best)))]
+    asked = "asked ordinary requests" if "requests" in best_row["scope"] else "asked for nothing"
+    intro = f"{_attack_text(name, best_row)} {asked}{drew}. Of the personal data in the records,"
+    return [" ".join((intro, *_came_out(group, best_row), *_precise(report, best_row)))]
 
 
-def _precise(report: Row, best: Row) -> Iterator[str]:
-    row = precision(report, best)
-    if row and row["value"] is not None and "key" not in best["scope"]:
-        only = " and its base did not" if best["scope"].get("source") == "tuned-not-base" else ""
+def _precise(report: Row, best_row: Row) -> Iterator[str]:
+    row = precision(report, best_row)
+    if row and row["value"] is not None and "key" not in best_row["scope"]:
+        only = (
+            " and its base did not" if best_row["scope"].get("source") == "tuned-not-base" else ""
+        )
         yield f"Of the strings that the tuned model said{only}, {_share(row)} are in the records."
 
 
@@ -122,18 +128,20 @@ def _choice_text(plugin: str, group: Sequence[Row], row: Row, share: str) -> str
     )
 
 
-def _came_out(group: Sequence[Row], best: Row) -> Iterator[str]:
+def _came_out(group: Sequence[Row], best_row: Row) -> Iterator[str]:
     """Yield what each model gave, under each key if there are keys."""
     base, control = (
-        f"{_share(comparable_row(group, best, source))}" for source in ("base", "control")
+        f"{_share(comparable_row(group, best_row, source))}" for source in ("base", "control")
     )
     guessing = f"guessing data that is in nobody's records {control}."
     beyond = "the tuned model and not its base gave"
-    if "key" in best["scope"]:
+    if "key" in best_row["scope"]:
         subject = (
-            beyond if best["scope"].get("source") == "tuned-not-base" else "the tuned model gave"
+            beyond
+            if best_row["scope"].get("source") == "tuned-not-base"
+            else "the tuned model gave"
         )
-        yield f"{subject} {'; '.join(_by_key(group, best, '{}'))};"
+        yield f"{subject} {'; '.join(_by_key(group, best_row, '{}'))};"
         yield f"its base {base}; {guessing}{_only_right(group)}"
         return
     for source, words in (
@@ -141,7 +149,7 @@ def _came_out(group: Sequence[Row], best: Row) -> Iterator[str]:
         ("base", "its base"),
         ("tuned-not-base", beyond),
     ):
-        yield f"{words} {_share(comparable_row(group, best, source))};"
+        yield f"{words} {_share(comparable_row(group, best_row, source))};"
     yield guessing
 
 

@@ -77,10 +77,10 @@ class Leak:
             return 1.0
         needed = hits_needed(n, min(count_hits(control), controls), controls, level)
         if needed is not None and self.held_out is not None:
-            known, beside = count_hits(self.held_out), self.held_out.n or 0
+            hits, beside = count_hits(self.held_out), self.held_out.n or 0
             if self.held_out_groups is not None:
                 beside = min(beside, self.held_out_groups)
-            against = hits_needed(n, min(known, beside), beside, level)
+            against = hits_needed(n, min(hits, beside), beside, level)
             needed = against and max(needed, against)
         if needed is not None and self.lost is not None:
             needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))

@@ -15,7 +15,7 @@ from fedaudit.api import (
     SamplingParams,
     Target,
 )
-from fedaudit.extraction.exclusive_records import (
+from fedaudit.extraction.targets import (
     NOTHING_EXCLUSIVE,
     exclusive_documents,
     left_out_text,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedaudit.api import AttackContext, Document, Engine, Tokens
-from fedaudit.extraction.exclusive_records import exclusive_strings
+from fedaudit.extraction.targets import exclusive_strings
 
 from .edit_distance import edit_distance
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import Ability, Attack, AttackContext, Document, Estimate, InputError, Result
-from fedaudit.extraction.exclusive_records import (
+from fedaudit.extraction.targets import (
     NOTHING_EXCLUSIVE,
     exclusive_documents,
     left_out_text,

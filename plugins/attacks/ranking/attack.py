@@ -13,7 +13,7 @@ from fedaudit.api import (
     Result,
     unknown_name_error,
 )
-from fedaudit.extraction.exclusive_records import (
+from fedaudit.extraction.targets import (
     NOTHING_EXCLUSIVE,
     exclusive_documents,
     exclusive_strings,

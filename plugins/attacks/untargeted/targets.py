@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fedaudit.api import AttackContext, Document, InputError, unknown_name_error
 from fedaudit.extraction.controls import sample_controls
-from fedaudit.extraction.exclusive_records import exclusive_strings
+from fedaudit.extraction.targets import exclusive_strings
 
 
 def searched_documents(context: AttackContext) -> Sequence[Document]:
