@@ -97,10 +97,8 @@ class Leak:
             self.detectable_share(level, policy.power),
         )
         sure = f"would have been seen (with {policy.power:.0%} probability)."
-        if share >= 1:
-            return "inconclusive", f"{summary}; {self._too_little(level, policy)}."
         if share > policy.max_leak:
-            return "inconclusive", f"{summary}; only a leak of {share:.1%} of them {sure}"
+            return "inconclusive", f"{summary}; {self._blindness(share, sure, level, policy)}"
         most = self.upper_bound(policy.confidence)
         if most > policy.max_leak and self.row.hits is None and not count_hits(self.row):
             caveat = f"but what was given up may hold more (up to {most:.2%})"
@@ -111,13 +109,17 @@ class Leak:
             )
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
 
-    def _too_little(self, level: float, policy: Policy) -> str:
-        """Say why no leak would have been seen: for want of answers alone, or of targets."""
+    def _blindness(self, share: float, sure: str, level: float, policy: Policy) -> str:
+        """Say why no leak, or only one of a larger `share` than is allowed, would be seen."""
+        if self.held_out and (known := count_hits(self.held_out)):
+            return f"so did {known:,} of {self.held_out.n:,} held-out records, on which nobody trained."
+        if share < 1:
+            return f"only a leak of {share:.1%} of them {sure}"
         unlimited = replace(self, answers=None)
         if self.answers is None or unlimited.detectable_share(level, policy.power) >= 1:
-            return "that is too little to see any leak by"
+            return "that is too little to see any leak by."
         many = "1 answer is" if self.answers == 1 else f"{self.answers:,} answers are"
-        return f"{many} too few to see any leak by"
+        return f"{many} too few to see any leak by."
 
     def lower_bound(self, confidence: float) -> float:
         """Return the one-sided lower bound of what came out; 0 where hits were not counted."""

@@ -340,6 +340,7 @@ def test_what_came_out_of_held_out_records_as_well_is_explained():
     rows = judged(30, 40, controls=40)
     assert status(rows) == "fail"
     found = verdict([*rows, held_out(30, 40)], [])
+    assert "so did 30 of 40 held-out records" in found["reasons"][0]
     assert found["status"] == "inconclusive"
     # Fisher's by hand: of 60 hits among 80, at least 30 fall on the 40 of the victim.
     expected = sum(comb(40, k) * comb(40, 60 - k) for k in range(30, 41)) / comb(80, 60)
