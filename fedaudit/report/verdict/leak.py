@@ -112,7 +112,7 @@ class Leak:
     def _blindness(self, share: float, sure: str, level: float, policy: Policy) -> str:
         """Say why no leak, or only one of a larger `share` than is allowed, would be seen."""
         if self.held_out and (known := count_hits(self.held_out)):
-            beside = f"so did {known:,} of {self.held_out.n:,} held-out records"
+            beside = f"so did {known:,} of {self.held_out.n or 0:,} held-out records"
             return f"{beside}, which nobody trained on."
         if share < 1:
             return f"only a leak of {share:.1%} of them {sure}"

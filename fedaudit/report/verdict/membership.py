@@ -127,7 +127,7 @@ def _too_few_groups(bounds: Sequence[Measurement], needed: float) -> str:
     least = next((row for row in bounds if row.metric == LEAST_P), None)
     if least is None or least.value is None or least.value <= needed:
         return ""
-    groups = " and ".join(f"{least.scope.get(side, 0):,}" for side in ("groups", "beside"))
+    groups = " and ".join(f"{least.scope.get(side, 0)}" for side in ("groups", "beside"))
     return (
         f"{groups} groups of members and held-out records are too few to tell: no p value can be "
         f"below {least.value:.2g}, and {needed:.2g} is needed."

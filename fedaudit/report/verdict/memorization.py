@@ -156,7 +156,8 @@ def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:
     tuned = [
         row
         for row in pairs
-        if row.scope.get("source") == "tuned" and len({row.scope.get(name) for name in PAIR}) == 2
+        if row.scope.get("source") == "tuned"
+        and len({str(row.scope.get(name)) for name in PAIR}) == 2
     ]
     compared = [(row, base) for row in tuned if (base := bases.get(_key(row)))]
     adjusted = holm([_p(row, base, policy) for row, base in compared])

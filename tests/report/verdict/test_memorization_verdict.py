@@ -50,6 +50,11 @@ def judged(measurements, **policy):
     return found.status, found.reason
 
 
+def test_a_report_that_names_a_list_for_a_client_is_read_all_the_same():
+    odd = [replace(one, scope={**one.scope, "victim": ["c2"]}) for one in rows(3, 30)]
+    assert judge_memorization(odd, Policy())
+
+
 @pytest.mark.parametrize("clients", [10, 20])
 def test_a_pair_that_leaks_fails_among_however_many(clients):
     status, reason = judged(rows(clients, 30, noise=5))

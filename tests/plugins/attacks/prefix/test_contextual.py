@@ -97,7 +97,7 @@ def test_progress_is_told_by_target():
         return lambda done, total: None
 
     attack().run(case(FakeEngine(silent), marked("Claimant: Ann", "Ann"), progress=progress))
-    assert titles == ["asking tuned", "asking base", "weighing"]
+    assert titles == ["asking tuned", "asking base", "weighing", "weighing"]
 
 
 def test_ready_made_prompts_are_asked_whole():
