@@ -264,7 +264,7 @@ def test_ctrl_c_before_or_after_a_command_changes_no_result(when, code, monkeypa
 
 def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path):
     """Whatever is imported first is interrupted, as by Ctrl-C in the first half second."""
-    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    (tmp_path / "typer.py").write_text("exec('raise KeyboardInterrupt')")
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     done = subprocess.run(
         [sys.executable, "-m", "fedaudit", "doctor"],
