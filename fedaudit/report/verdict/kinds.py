@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Measurement
 from fedaudit.api.target_sets import ALL, EXCLUSIVE
-from fedaudit.pii.taxonomy import category
+from fedaudit.pii.taxonomy import category, taxonomy
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.criteria import Policy
@@ -98,15 +98,18 @@ def missing_kinds(
 
 
 def _can_give(row: Measurement, kind: str) -> bool:
+    """Tell whether the labels of a row have the kind; of a major category, all that is in it."""
     labels = row.scope.get("labels")
-    return isinstance(labels, list | tuple) and any(_is_label_of(str(one), kind) for one in labels)
+    if not isinstance(labels, list | tuple):
+        return False
+    given = {same for label in labels if (same := category(str(label)))}
+    same = category(kind)
+    parts = {same} if same else {one for one in taxonomy().categories if one.major == kind}
+    return kind in labels or (bool(parts) and parts <= given)
 
 
 def _is_of_kind(row: Measurement, kind: str) -> bool:
-    return _is_label_of(str(row.scope.get("label", "")), kind)
-
-
-def _is_label_of(label: str, kind: str) -> bool:
+    label = str(row.scope.get("label", ""))
     same = category(label)
     return label == kind or (same is not None and (same.major == kind or category(kind) is same))
 

@@ -158,8 +158,16 @@ def test_a_limited_kind_is_no_pass_where_the_annotation_cannot_find_it():
         f"No {kind} was looked for: the annotation, by names, cannot find it."
         for kind in ("Identity Documents", "BADGE")  # a label outside the taxonomy, too
     ]
-    able = replace(row, scope={"labels": ["EMAIL_ADDRESS", "ID_CARD", "BADGE"]})
+    # Of a major category every minor one must be found: with cards alone, no passport is.
+    some = ["E_MAIL_ADDRESS", "ID_CARD", "US_SSN", "DRIVER_LICENSE", "TAX_ID", "BADGE"]
+    part = verdict([*leak(0), replace(row, scope={"labels": some})], [], policy)
+    assert part["reasons"] == [found["reasons"][0]]
+    able = replace(row, scope={"labels": [*some, "PASSPORT", "MILITARY_ID"]})
     assert verdict([*leak(0), able], [], policy)["status"] == "pass"
+    # Rows without labels, of a detector that does not say, find nothing; earlier reports have none.
+    silent = replace(row, value=0.0, scope={"labels": []})
+    assert verdict([*leak(0), silent], [], policy)["status"] == "inconclusive"
+    assert verdict(leak(0), [], policy)["status"] == "pass"
 
 
 def test_a_limited_kind_is_no_pass_where_no_strings_were_looked_for():
