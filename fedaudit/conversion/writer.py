@@ -126,7 +126,7 @@ def check_written(folder: Path, source: Path, *, named: bool = True) -> None:
 
     try:
         tensors, config = adapters.read(folder), loader.configuration(folder)
-        other = next(ranks.other_ranks(config, tensors, folder), None) if named else None
+        other = next(ranks.rank_mismatches(config, tensors, folder), None) if named else None
     except InputError as error:
         message = str(error).replace(str(folder / adapters.WEIGHTS), str(source))
         raise InputError(message.replace(str(folder), str(source))) from None

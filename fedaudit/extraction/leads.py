@@ -43,7 +43,7 @@ def with_leads(strings: Sequence[str], groups: Iterable[Leads]) -> Sequence[str]
     return strings if not leads else [lead + string for lead in ("", *leads) for string in strings]
 
 
-class LedStrings:
+class StringsWithLeads:
     """Strings, and all that answers to a prompt with some leads may begin with to give them.
 
     As `readings` go, a lead is not dropped where one of the strings begins with it and is said.

@@ -18,7 +18,7 @@ from fedaudit.extraction.base_likelihood import base_probabilities, log_likeliho
 from fedaudit.extraction.candidates.observations import observe
 from fedaudit.extraction.exact import walk
 from fedaudit.extraction.exact.walk import walk_prefixes
-from fedaudit.extraction.leads import LedStrings, readings, with_leads
+from fedaudit.extraction.leads import StringsWithLeads, readings, with_leads
 from fedaudit.extraction.matcher import StrictMatcher, TargetMatcher, split_reduced
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
@@ -147,7 +147,7 @@ def test_all_that_an_answer_gives_begins_what_it_is_reduced_to(strings, leads, t
 def test_an_answer_that_gives_a_string_begins_with_one_form_of_it(strings, lead, text):
     """The exact estimator adds up the forms: there must not be two, nor one too many."""
     made, leads = sorted(strings), (lead,)
-    led = LedStrings(made, leads)
+    led = StringsWithLeads(made, leads)
     forms = {s: [led.spelt[c] for o, c in zip(*led._places, strict=True) if made[o] == s]
              for s in made}  # fmt: skip
     begun = split_reduced(TargetMatcher(made).reduce(text, leads))[0]

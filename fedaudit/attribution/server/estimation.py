@@ -75,10 +75,10 @@ def estimate(
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
     plan, estimates = remaining_plan(plan, out), _open_estimates(plan, out)
-    logs, todo = sums_log.read(log, estimates.run), list(plan.designs)
+    logs, remaining_rounds = sums_log.read(log, estimates.run), list(plan.designs)
     if recorded:
         ledger.check(plan, estimates.run, logs)
-    for done, number in enumerate(todo):
+    for done, number in enumerate(remaining_rounds):
         logs = sums_log.add_entry(logs, _entry(plan, number))
         sums_log.write(logs, log, estimates.run)
         if recorded:  # after the log, from which an interrupted run is resumed
@@ -94,7 +94,7 @@ def estimate(
             dimension=dimension,
         )
         estimates_folder.write(estimates, out)
-        progress(done + 1, len(todo))
+        progress(done + 1, len(remaining_rounds))
     return estimates, time.perf_counter() - began
 
 

@@ -21,7 +21,7 @@ _WRAPPER = "base_layer"
 
 
 @dataclass(frozen=True, slots=True)
-class OtherRank:
+class RankMismatch:
     """A module whose tensors have another rank than the configuration gives it."""
 
     module: str
@@ -44,9 +44,9 @@ def is_target(config: LoraConfig, module: str) -> bool:
         return False
 
 
-def other_ranks(
+def rank_mismatches(
     config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path
-) -> Iterator[OtherRank]:
+) -> Iterator[RankMismatch]:
     """Yield the modules whose tensors have another rank than the configuration gives them.
 
     A parameter of `target_parameters` may be of several experts, whose factors lie below each
@@ -63,7 +63,7 @@ def other_ranks(
             configured = [configured_rank(config, name) for name in parameters or [module]]
             multiples = (rank % one == 0 for one in configured if parameters and rank)
             if rank not in configured and not any(multiples):
-                yield OtherRank(module, rank, min(configured))
+                yield RankMismatch(module, rank, min(configured))
     except re.error as error:
         raise InputError(
             f"{folder / adapters.CONFIG} is no LoRA configuration: its rank_pattern has "
@@ -87,7 +87,7 @@ def _parameters(config: LoraConfig, module: str) -> list[str]:
 
 def check_ranks(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    for other in other_ranks(config, tensors, folder):
+    for other in rank_mismatches(config, tensors, folder):
         if other.configured > other.rank:
             raise InputError(
                 f"{folder} is an adapter for another base or configuration: its rank is "

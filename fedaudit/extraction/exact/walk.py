@@ -17,7 +17,7 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
 from fedaudit.extraction.exact.accumulators import WalkSums
-from fedaudit.extraction.leads import Leads, LedStrings
+from fedaudit.extraction.leads import Leads, StringsWithLeads
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.journal import chunk_size
@@ -227,7 +227,7 @@ class _PlanWalk:
         self, batch: _Chunk, leads: Leads, progress: Progress
     ) -> "list[PrefixProbabilities]":
         """Return what the answers to queries with the same leads give of each string."""
-        led = LedStrings(self.strings, leads)
+        led = StringsWithLeads(self.strings, leads)
         results = self.context.engine.prefix_probabilities(
             self.target,
             PrefixProbabilityRequest(

@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading.ranks import OtherRank, other_ranks
+from fedaudit.engine.loading.ranks import RankMismatch, rank_mismatches
 
 Q, V, MOE = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj", "model.experts"
 
@@ -19,7 +19,7 @@ def found(rows, **options):
             torch.zeros(count, 2)
         for name, count in rows.items()
     }  # fmt: skip
-    return list(other_ranks(LoraConfig(**options), tensors, Path("lora")))
+    return list(rank_mismatches(LoraConfig(**options), tensors, Path("lora")))
 
 
 QV = ["q_proj", "v_proj"]
@@ -63,15 +63,15 @@ EXPERTS = {"r": 4, "target_modules": QV, "target_parameters": ["experts.down_pro
 @pytest.mark.parametrize(
     ("rows", "options", "other"),
     [
-        ({Q: 12}, {"r": 4, "target_modules": QV}, OtherRank(Q, 12, 4)),  # of three clients
-        ({Q: 4, V: 8}, {"r": 8, "target_modules": QV}, OtherRank(Q, 4, 8)),
+        ({Q: 12}, {"r": 4, "target_modules": QV}, RankMismatch(Q, 12, 4)),  # of three clients
+        ({Q: 4, V: 8}, {"r": 8, "target_modules": QV}, RankMismatch(Q, 4, 8)),
         ({Q: 8, V: 4}, {"r": 4, "target_modules": QV, "rank_pattern": {"v_proj": 8}},
-         OtherRank(Q, 8, 4)),
+         RankMismatch(Q, 8, 4)),
         ({"embed_tokens": 4}, {"r": 8, "target_modules": ["embed_tokens"]},
-         OtherRank("embed_tokens", 4, 8)),
-        ({MOE: 33}, EXPERTS, OtherRank(MOE, 33, 4)),
-        ({MOE: 0}, EXPERTS, OtherRank(MOE, 0, 4)),
-        ({Q: 12, MOE: 32}, EXPERTS, OtherRank(Q, 12, 4)),  # a target has no experts
+         RankMismatch("embed_tokens", 4, 8)),
+        ({MOE: 33}, EXPERTS, RankMismatch(MOE, 33, 4)),
+        ({MOE: 0}, EXPERTS, RankMismatch(MOE, 0, 4)),
+        ({Q: 12, MOE: 32}, EXPERTS, RankMismatch(Q, 12, 4)),  # a target has no experts
     ],
 )  # fmt: skip
 def test_another_rank_is_told_with_its_module(rows, options, other):
