@@ -14,6 +14,8 @@ from fedaudit.api.plugin import Aggregator, Attack, Paraphraser, PiiDetector
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.api.watermark import Watermark
 from fedaudit.config import registry
+from fedaudit.config.option_text import option_docs
+from fedaudit.config.options import parse_settings
 
 INTERFACES = {
     "attack": Attack,
@@ -84,8 +86,16 @@ def test_it_can_be_sent_to_a_worker_process(kind, cls):
 def test_its_options_can_be_set_to_what_is_shown(kind, cls):
     shown = {option.name: getattr(cls(), option.name) for option in dataclasses.fields(cls)}
     assert registry.create(kind, cls.name, shown) == cls()
-    described = registry.describe(kind, cls)
-    assert [f"  {name} = {value!r}" for name, value in shown.items()] == described[3:]
+    lines = [line.strip() for line in registry.describe(kind, cls) if line.startswith("  ")]
+    settings = [line for line in lines if line.partition(" = ")[0] in shown]
+    given = [line.replace(" = ", "=", 1) for line in settings if not line.endswith("= not set")]
+    assert registry.create(kind, cls.name, parse_settings(given)) == cls()
+    assert [line.partition(" = ")[0] for line in settings] == list(shown)
+
+
+@pytest.mark.parametrize(("kind", "cls"), INSTALLED)
+def test_each_option_says_what_it_means(kind, cls):
+    assert list(option_docs(cls)) == [option.name for option in dataclasses.fields(cls)]
 
 
 @pytest.mark.parametrize("cls", registry.plugins("watermark").values(), ids=lambda cls: cls.name)

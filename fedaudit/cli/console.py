@@ -27,6 +27,29 @@ def console() -> "Console":
     return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
 
 
+def print_item(label: str, text: str) -> None:
+    """Print a line of a list: `label`, then `text`, wrapped beside it on a terminal.
+
+    A pipe gets it in one line, so that grep and cut find what belongs together.
+    """
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    if sys.stdout.isatty():
+        width = max(get_terminal_size().columns, len(label) + 20)
+        line = fill(
+            text,
+            width,
+            initial_indent=label,
+            subsequent_indent=" " * len(label),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    else:
+        line = label + text
+    print(line, flush=True)
+
+
 def print_note(text: str, *, quiet: bool = False) -> None:
     """Tell the user something that is no result."""
     if not quiet:

@@ -8,12 +8,13 @@ def doctor() -> int:
     """
     from fedaudit.api.errors import InputError
     from fedaudit.audit.doctor import checks
+    from fedaudit.cli.console import print_item
 
     fit = True
     for title, check in checks():
         try:
-            print(f"ok      {title}: {check()}", flush=True)
+            print_item("ok      ", f"{title}: {check()}")
         except Exception as error:  # whatever breaks is what the user wants to know
             fit = False
-            print(f"broken  {title}: {error or type(error).__name__}", flush=True)
+            print_item("broken  ", f"{title}: {error or type(error).__name__}")
     return 0 if fit else InputError.exit_code

@@ -4,13 +4,15 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.console import print_item
+
 
 def plugins(
     name: Annotated[str | None, typer.Argument(help="A plugin, to see its options.")] = None,
 ) -> int:
     """List the installed plugins, or show one.
 
-    With NAME it shows what the plugin is, its options with their defaults, and its paper.
+    With NAME it shows what the plugin is, its paper, and its options: default and meaning.
     """
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
@@ -19,7 +21,7 @@ def plugins(
     if name is None:
         for kind, classes in kinds.items():
             for cls in classes.values():
-                print(f"{kind:<12} {cls.name:<14} {registry.summary(cls)}")
+                print_item(f"{kind:<12} {cls.name:<14} ", registry.summary(cls))
         return 0
     named = [(kind, classes[name]) for kind, classes in kinds.items() if name in classes]
     if not named:
@@ -27,5 +29,6 @@ def plugins(
             "plugin", name, [plugin for classes in kinds.values() for plugin in classes]
         )
     for kind, cls in named:
-        print("\n".join(registry.describe(kind, cls)))
+        for line in registry.describe(kind, cls):
+            print_item(line[: -len(line.lstrip())], line.lstrip())
     return 0

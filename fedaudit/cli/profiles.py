@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.console import print_item
 from fedaudit.cli.options import Scale
 
 
@@ -19,24 +20,30 @@ def profiles(
     from typing import Any
 
     from fedaudit.config import profile
+    from fedaudit.config.option_text import option_docs, toml_value
     from fedaudit.config.options import build
     from fedaudit.simulation.config import Simulation
 
     if name is None:
         for profile_name in profile.shipped_profiles():
-            print(f"{profile_name:<14} {profile.load(profile_name).title}")
+            print_item(f"{profile_name:<14} ", profile.load(profile_name).title)
         return 0
     chosen = profile.load(name)
     simulation = build(Simulation, chosen.settings(scale), f"profile {name}")
-    print(f"{chosen.name}: {chosen.title}\npaper: {chosen.paper}\n\n[scale.{scale}]")
+    print_item("", f"{chosen.name}: {chosen.title}")
+    print_item("", f"paper: {chosen.paper}")
+    print(f"\n[scale.{scale}]")
 
     def lines(settings: Any, prefix: str) -> None:
+        docs = option_docs(type(settings))
         for option in fields(settings):
             value = getattr(settings, option.name)
             if is_dataclass(value):
                 lines(value, f"{prefix}{option.name}.")
             else:
-                print(f"  {prefix}{option.name} = {value!r}")
+                print_item("  ", f"{prefix}{option.name} = {toml_value(value)}")
+                if option.name in docs:
+                    print_item("      ", docs[option.name])
 
     lines(simulation, "")
     for title, rows in (
@@ -44,5 +51,7 @@ def profiles(
         ("claims", [f"{c.id}: {c.statement} ({c.source})" for c in chosen.claims]),
         ("coverage", [f"{c.source}: {c.state}" for c in chosen.coverage]),
     ):
-        print(f"\n{title}" if rows else "", *(f"  {row}" for row in rows), sep="\n")
+        print(f"\n{title}" if rows else "")
+        for row in rows:
+            print_item("  ", row)
     return 0

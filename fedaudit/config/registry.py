@@ -16,6 +16,7 @@ import pluggy
 from fedaudit.api import hooks
 from fedaudit.api.errors import PluginError, unknown_name_error
 from fedaudit.api.plugin import Plugin
+from fedaudit.config.option_text import option_docs, toml_value
 from fedaudit.config.options import build
 
 GROUP = "fedaudit"
@@ -150,14 +151,21 @@ def summary(cls: type[Plugin]) -> str:
 
 
 def describe(kind: str, cls: type[Plugin]) -> list[str]:
-    """Return lines on a plugin: what it does, its paper, package, options and defaults."""
+    """Return lines on a plugin: what it does, its paper, package, and options.
+
+    Each option has its default, as `--set` takes it, and below it what it means.
+    """
     lines = [f"{kind} {cls.name}: {summary(cls)}", f"paper: {cls.paper or 'none'}"]
     lines.append(f"package: {distribution(cls)}")
-    options = dataclasses.fields(cls)  # type: ignore[arg-type]
-    return lines + [f"  {option.name} = {_default(option)}" for option in options]
+    docs = option_docs(cls)
+    for option in dataclasses.fields(cls):  # type: ignore[arg-type]
+        lines.append(f"  {option.name} = {_default(option)}")
+        if option.name in docs:
+            lines.append(f"      {docs[option.name]}")
+    return lines
 
 
 def _default(option: "dataclasses.Field[Any]") -> str:
     if option.default_factory is not dataclasses.MISSING:
-        return repr(option.default_factory())
-    return "required" if option.default is dataclasses.MISSING else repr(option.default)
+        return toml_value(option.default_factory())
+    return "required" if option.default is dataclasses.MISSING else toml_value(option.default)

@@ -54,8 +54,11 @@ class PrefixAttack(Attack):
     new_tokens: int = 10
     """How long a continuation may be."""
     temperature: float = 1.0
+    """How the model samples: logits are divided by it; 0 is greedy."""
     top_k: int = 0
+    """How many of the likeliest tokens are sampled from; 0 is all."""
     top_p: float = 1.0
+    """The probability that the likeliest tokens sampled from must reach; 1 is all."""
     disjoint: Disjointness = "prefix-free"
     """What makes targets disjoint: none begins another, or no two share a first character."""
     labels: tuple[str, ...] = ()

@@ -17,7 +17,9 @@ class FedAvgM(FedAvg):
     paper: ClassVar[str] = "Hsu et al. 2019, arXiv:1909.06335, section 3.3"
 
     beta: float = 0.9
+    """The server's momentum: how much of the last round's velocity is kept."""
     rate: float = 1.0
+    """The server's learning rate."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1 or self.rate <= 0:

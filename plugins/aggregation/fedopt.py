@@ -32,9 +32,13 @@ class FedOpt(FedAvg):
     paper: ClassVar[str] = "Reddi et al. 2021, arXiv:2003.00295, algorithm 2"
 
     rate: float = 0.01
+    """The server's learning rate."""
     beta1: float = 0.9
+    """How much of the last round's mean difference, m, is kept."""
     beta2: float = 0.99
+    """How much of the squared differences of earlier rounds, v, is kept; not in FedAdagrad."""
     tau: float = 1e-3
+    """How adaptive the step is: the smaller, the more; added to the root of v."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):

@@ -19,6 +19,7 @@ class FedProx(FedAvg):
     paper: ClassVar[str] = "Li et al. 2020, arXiv:1812.06127"
 
     mu: float = 0.01
+    """The weight of the proximal term; 0 is FedAvg."""
 
     def __post_init__(self) -> None:
         if self.mu < 0:

@@ -28,7 +28,9 @@ class Nesterov(FedAvg):
     paper: ClassVar[str] = "SecureGate, arXiv:2602.13529, equations 3 to 5"
 
     momentum: float = 0.5
+    """m, how much of the last round's velocity is kept."""
     rate: float = 0.7
+    """The server's learning rate."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1 or self.rate <= 0:

@@ -166,3 +166,4 @@ class FLForensicsKMeans(FLForensics):
 
     name: ClassVar[str] = "flforensics_kmeans"
     cluster: Literal["hdbscan", "kmeans"] = "kmeans"
+    """k-means where clients are too few for HDBSCAN."""

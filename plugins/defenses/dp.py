@@ -63,12 +63,13 @@ class DifferentialPrivacy(Defense):
     delta: float = 0.0
     """0: one over the client's number of documents."""
     max_grad_norm: float = 1.0
+    """C, the most that one document's gradient counts; the training's own clipping is off."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """What is given the noisy gradients: the federation's, or plain SGD as in Abadi et al."""
-    """C, the most that one document's gradient counts; the training's own clipping is off."""
     noise_multiplier: float = 0.0
     """sigma; 0 finds it from epsilon, any other value is used whatever epsilon it gives."""
     accountant: Accountant = "prv"
+    """How privacy loss is summed over steps: "prv" numerically, "rdp" by Renyi divergences."""
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= LARGEST:

@@ -21,7 +21,9 @@ class SequencePair(Paraphraser):
     label: int = 1
     """The class that means "the same"."""
     batch_size: int = 64
+    """Pairs that are classified at once."""
     device: str = "cpu"
+    """Where the classifier runs, as torch names it."""
 
     def __post_init__(self) -> None:
         if self.label < 0 or self.batch_size < 1:

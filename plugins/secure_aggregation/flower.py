@@ -55,6 +55,7 @@ class Flower(SecureAggregation):
     paper: ClassVar[str] = "Bell et al. 2020, doi:10.1145/3372297.3417885"
 
     threshold: int = 5
+    """The fewest clients that a sum may be of."""
     clipping: float = 0.0
     """Values are cut to [-clipping, clipping]; 0 takes the largest absolute value of the updates,
     which nobody in a real run knows: there it is agreed on beforehand."""

@@ -1,8 +1,9 @@
 """What commands show of their progress."""
 
+import sys
 import time
 
-from fedaudit.cli.console import training_progress
+from fedaudit.cli.console import print_item, training_progress
 from fedaudit.simulation.context import Event
 
 
@@ -28,3 +29,16 @@ def test_of_a_resumed_federation_only_the_new_trainings_count(monkeypatch, capsy
         for done, number in ((5, 3), (6, 4)):
             hear(Event(done=done, total=10, model_name="c0", round=number, loss=2.0))
     assert capsys.readouterr().err.splitlines()[1].endswith("about 28 s left")
+
+
+def test_an_item_is_wrapped_on_a_terminal_and_whole_in_a_pipe(monkeypatch, capsys):
+    text = "Ask ordinary requests and count the answers."
+    print_item("benign  ", text)
+    assert capsys.readouterr().out == f"benign  {text}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    print_item("benign  ", text)
+    assert capsys.readouterr().out.splitlines() == [
+        "benign  Ask ordinary requests",
+        "        and count the answers.",
+    ]

@@ -86,7 +86,7 @@ def test_a_strangers_plugin_stands_beside_ours(install):
         "paper: none",
         "package: stranger_one 1.0",
         "  depth = 3",
-        "  words = ()",
+        "  words = []",
     ]
 
 

@@ -34,8 +34,11 @@ class Laft(PrefixAttack):
     rank: int = 16
     """Of the new adapter, on top of the one that the model has."""
     alpha: float = 32.0
+    """Its LoRA scale, times the rank."""
     learning_rate: float = 5e-5
+    """The constant learning rate of AdamW."""
     epochs: int = 1
+    """How often each pair is learnt."""
     batch_size: int = 8
     """Pairs a step."""
     prefixes: Literal["contextual", "frequency"] = "contextual"

@@ -47,8 +47,9 @@ class SecureGate(Defense):
     nesterov: bool = True
     """Whether the server takes Nesterov steps; without, it follows the federation's own rule."""
     momentum: float = 0.5
-    rate: float = 0.7
     """The server's, for Nesterov steps."""
+    rate: float = 0.7
+    """The server's learning rate, for Nesterov steps."""
     psi: float = 0.01
     """What a unit of a fusion weight costs, in nats a token."""
     budget: int = 40

@@ -50,8 +50,9 @@ class SelfGeneration(Defense):
     temperature: float = 0.0
     """Of whatever is made up; 0 is greedy, as in the paper."""
     instruction_tokens: int = 64
+    """Tokens that a new instruction may have."""
     answer_tokens: int = 256
-    """Tokens that a new instruction, and an input with its response, may have."""
+    """Tokens that an input with its response may have."""
     source: str = ""
     """A JSONL file of public examples in place of self-made ones, or "nano:DOMAIN[:TASKS]" of the
     built-in generator; each turn draws `keep`."""

@@ -59,7 +59,9 @@ class KGW(Watermark):
     method: str = "auto"
     """"rewrite" by a chat model, "continue" from a document's first tokens, or what fits."""
     temperature: float = 0.8
+    """How marked texts are sampled: logits are divided by it."""
     top_p: float = 0.95
+    """The probability that the likeliest tokens sampled from must reach; 1 is all."""
     prompt_tokens: int = 16
     """Tokens that a continued document keeps, and that a detection prompt has."""
     length: int = 0
