@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, PromptTemplate
 
-from .adapter_folders import NumberedFolders
+from .adapter_folders import NumberedFolders, parent
 
 _TASK = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -17,6 +17,11 @@ _TASK = (
 )
 TEMPLATE = PromptTemplate(
     "flowertune", _TASK.format("{instruction} {input}"), _TASK.format("{instruction}")
+)
+
+NUMBERS_ALONE = (
+    "Folders that have a number alone for a name are read as rounds of one global adapter, as "
+    "FlowerTune writes them: if they are clients, do not rely on anything said of rounds."
 )
 
 
@@ -32,5 +37,11 @@ class FlowerTune(NumberedFolders):
         return True
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
-        """Return the rounds, and the template of FlowerTune's records."""
-        return replace(super().read(run), template=TEMPLATE)
+        """Return the rounds, and the template of FlowerTune's records.
+
+        Nothing in such a folder tells rounds from clients that somebody numbered: it is said.
+        """
+        federation = replace(super().read(run), template=TEMPLATE)
+        if any(name.isdecimal() for name in map(parent, run.files)):
+            federation = replace(federation, notes=(*federation.notes, NUMBERS_ALONE))
+        return federation

@@ -186,6 +186,12 @@ def test_a_round_that_was_not_written_whole_is_left_out_and_said(tmp_path):
     assert made.notes[0].startswith("peft_3 is left out: it has no adapter_config.json with")
 
 
+@pytest.mark.parametrize(("name", "said"), [("{}", True), ("peft_{}", False)])
+def test_numbers_alone_may_be_clients_which_is_said(name, said, tmp_path):
+    made, _ = imported(flowertune(RUN, tmp_path, name=name), tmp_path / "out")
+    assert any("if they are clients" in note for note in made.notes) is said
+
+
 def test_what_was_imported_says_where_it_came_from(tmp_path):
     source = flowertune(RUN, tmp_path)
     imported(source, tmp_path / "out")
