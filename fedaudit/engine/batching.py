@@ -23,9 +23,9 @@ class SampleRange:
     last: int
 
 
-def padded_length(length: int) -> int:
-    """Return the length that a row of `length` tokens is padded to."""
-    return next_multiple(length, STEP)
+def padded_length(length: int, step: int = STEP) -> int:
+    """Return the length that a row of `length` tokens is padded to; with a step of 1, its own."""
+    return next_multiple(length, step)
 
 
 def next_multiple(count: int, step: int) -> int:
@@ -34,25 +34,25 @@ def next_multiple(count: int, step: int) -> int:
 
 
 def sample_batches(
-    requests: Sequence[GenerationRequest], rows: int, tokens: int
+    requests: Sequence[GenerationRequest], rows: int, tokens: int, step: int = STEP
 ) -> Iterator[list[SampleRange]]:
     """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
 
     Requests of one padded length and one number of new tokens share a batch. The longest come
     first, so that memory that does not suffice shows at once.
     """
-    for (length, new), bucket in length_buckets(requests):
+    for (length, new), bucket in length_buckets(requests, step):
         yield from split_batch(bucket, max(1, min(rows, tokens // (length + new))))
 
 
 def length_buckets(
-    requests: Sequence[GenerationRequest],
+    requests: Sequence[GenerationRequest], step: int = STEP
 ) -> list[tuple[tuple[int, int], list[SampleRange]]]:
     """Return all samples by padded length of the prompt and number of new tokens, longest first."""
     buckets: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
     for index, request in enumerate(requests):
         if request.samples > 0:
-            key = padded_length(len(request.prompt)), request.max_new_tokens
+            key = padded_length(len(request.prompt), step), request.max_new_tokens
             buckets[key].append(SampleRange(index, 0, request.samples))
     return sorted(buckets.items(), reverse=True, key=lambda item: item[0])
 
@@ -79,11 +79,11 @@ def split_batch(batch: Sequence[SampleRange], rows: int) -> Iterator[list[Sample
         yield chunk
 
 
-def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+def by_length(lengths: Sequence[int], tokens: int, step: int = STEP) -> Iterator[list[int]]:
     """Yield batches of indices whose padded rows hold at most `tokens` tokens, longest first."""
     buckets: dict[int, list[int]] = defaultdict(list)
     for index, length in enumerate(lengths):
-        buckets[padded_length(length)].append(index)
+        buckets[padded_length(length, step)].append(index)
     for length, members in sorted(buckets.items(), reverse=True):
         room = max(1, tokens // length)
         for start in range(0, len(members), room):

@@ -1,6 +1,5 @@
 """Hidden states of the base after a prompt."""
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -8,7 +7,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine.batching import SampleRange, by_length
 from fedaudit.engine.compatibility import cache_kwargs
+from fedaudit.engine.padding import allows_padding
 from fedaudit.engine.scheduler import Capacity
+from fedaudit.engine.scoring.shared_prefix import select_rows
 
 
 @torch.inference_mode()
@@ -30,7 +31,7 @@ def last_states(
     if min(lengths, default=1) < 1:
         raise ValueError("A prompt without tokens has no state.")
     output = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
-    shared = _shared_length(prompts, extra)
+    shared = _shared_length(prompts, extra) if allows_padding(model) else 0
     cache = _beginning(model, prompts[0][:shared], room) if shared else None
     table = model.get_input_embeddings()
 
@@ -43,7 +44,7 @@ def last_states(
             embedded = torch.cat([embedded, new[:, None]], dim=1)
         states: torch.Tensor = model.base_model(
             inputs_embeds=embedded,
-            **cache_kwargs(_repeat_cache(cache, len(indices)) if cache else None),
+            **cache_kwargs(model.base_model, _repeat_cache(cache, len(indices)) if cache else None),
             use_cache=cache is not None,
         ).last_hidden_state
         return states[:, -1].float().cpu()
@@ -81,7 +82,7 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
     def read(_: list[SampleRange]) -> DynamicCache:
         cache = DynamicCache(config=model.config)
         ids = torch.tensor([list(begin)], device=model.device)
-        model.base_model(input_ids=ids, **cache_kwargs(cache), use_cache=True)
+        model.base_model(input_ids=ids, **cache_kwargs(model.base_model, cache), use_cache=True)
         return cache
 
     [(_, cache)] = room.memory.run(len(begin), [SampleRange(0, 0, 1)], read)
@@ -90,7 +91,4 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
 
 def _repeat_cache(cache: DynamicCache, rows: int) -> DynamicCache:
     """Return a copy of a one-row cache with that row `rows` times."""
-    clone = copy.copy(cache)
-    clone.layers = [copy.copy(layer) for layer in cache.layers]
-    clone.batch_select_indices(torch.zeros(rows, dtype=torch.long))
-    return clone
+    return select_rows(cache, torch.zeros(rows, dtype=torch.long))

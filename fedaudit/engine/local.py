@@ -189,12 +189,9 @@ class LocalEngine:
                 self._check_length(len(sequence), 0)
         scores: list[LogProbabilities] = [[[] for _ in group] for group in groups]
         done, total = 0, sum(map(len, groups))
-        singles = [
-            (g, i)
-            for g, group in enumerate(groups)
-            if not shared_prefix.common_prefix(group)
-            for i in range(len(group))
-        ]
+        begins = shared_prefix.common_prefixes(self.base.model, groups)
+        alone = [g for g, begin in enumerate(begins) if not begin]
+        singles = [(g, i) for g in alone for i in range(len(groups[g]))]
         rows = [groups[g][i] for g, i in singles]
         plain = self.score(target, rows, progress=lambda n, _: progress(n, total)) if rows else []
         for (g, i), row in zip(singles, plain, strict=True):

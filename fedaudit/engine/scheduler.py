@@ -25,6 +25,7 @@ from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
 from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
+from fedaudit.engine.padding import padding_step
 from fedaudit.engine.scoring import log_likelihood, shared_prefix
 
 S = TypeVar("S")
@@ -47,7 +48,7 @@ def generate_all(
 
     Where memory runs out, the samples that have not ended start again, fewer at once.
     """
-    for all_ in _by_new(job.requests):
+    for all_ in _by_new(job.requests, padding_step(model)):
         waiting = all_
         while waiting:
             length = _length(job.requests, waiting)  # the longest is the first
@@ -60,10 +61,10 @@ def generate_all(
             waiting = yield from _until_full(model, job, waiting, rows, room.memory, graphs)
 
 
-def _by_new(requests: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
+def _by_new(requests: Sequence[GenerationRequest], step: int) -> list[list[SampleRange]]:
     """Return all samples by their number of new tokens, those of the longest prompts first."""
     ranges: dict[int, list[SampleRange]] = {}
-    for (_, new), bucket in length_buckets(requests):
+    for (_, new), bucket in length_buckets(requests, step):
         ranges.setdefault(new, []).extend(bucket)
     return list(ranges.values())
 
@@ -104,7 +105,7 @@ def generate_together(
             return decoding.decode_batch(model, job, replicas, adapters.keep_rows)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
-    for batch in sample_batches(job.requests, rows, tokens):
+    for batch in sample_batches(job.requests, rows, tokens, padding_step(model)):
         yield from room.memory.run(_length(job.requests, batch) * adapters.count, batch, draw)
 
 
@@ -157,7 +158,7 @@ def scored_groups(
     Where memory runs out, the limits are halved for good and the rest starts again.
     Raises BatchTooLargeError where a single row does not fit.
     """
-    begins = {g: shared_prefix.common_prefix(group) for g, group in enumerate(groups)}
+    begins = dict(enumerate(shared_prefix.common_prefixes(model, groups)))
     finished: set[tuple[int, int]] = set()
     while True:
         remaining = {

@@ -27,6 +27,7 @@ from fedaudit.engine.exact.search import (
 from fedaudit.engine.exact.token_automaton import Integers
 from fedaudit.engine.generation.decoding import prefill
 from fedaudit.engine.generation.sampler import probe_key
+from fedaudit.engine.padding import attention_mask, padding_step
 from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
 
 TABLES = 20
@@ -73,7 +74,8 @@ def prefix_probabilities(
     """
     indices = {string: index for index, string in enumerate(config.automaton.strings)}
     columns = np.array([indices[string] for string in request.strings], dtype=np.int64)
-    for batch in _batches(request.prompts, config.max_new_tokens, limits):
+    step = padding_step(model)
+    for batch in _batches(request.prompts, config.max_new_tokens, limits, step):
         batch_request = request.select(batch)
         totals = SearchTotals(len(indices), batch_request.trials or [0] * len(batch))
         room = _room(padded_length(len(batch_request.prompts[0])) + config.max_new_tokens, limits)
@@ -84,9 +86,11 @@ def prefix_probabilities(
         yield batch, list(totals.probabilities(columns))
 
 
-def _batches(prompts: TokenRows, max_new_tokens: int, limits: BatchLimits) -> Iterator[list[int]]:
+def _batches(
+    prompts: TokenRows, max_new_tokens: int, limits: BatchLimits, step: int
+) -> Iterator[list[int]]:
     """Yield the indices of prompts of one padded length, longest first."""
-    widths = [padded_length(len(prompt)) for prompt in prompts]
+    widths = [padded_length(len(prompt), step) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
         alike = [index for index, w in enumerate(widths) if w == width]
         room = _room(width + max_new_tokens, limits)
@@ -163,9 +167,9 @@ def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, to
     position = before.position[rows] + 1
     logits = model(
         input_ids=to_device(level.tokens, model.device)[:, None],
-        attention_mask=mask,
+        attention_mask=attention_mask(model, mask),
         position_ids=position,
-        **cache_kwargs(cache),
+        **cache_kwargs(model, cache),
         use_cache=True,
     ).logits[:, -1]
     return PrefilledRows(cache, mask, position), logits

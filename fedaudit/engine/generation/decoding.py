@@ -26,7 +26,7 @@ from fedaudit.engine.generation.sequences import (
     RunningSequences,
     SamplingJob,
 )
-from fedaudit.engine.padding import left_padded
+from fedaudit.engine.padding import attention_mask, left_padded, padding_step
 
 KeepCallback = Callable[[torch.Tensor], None]
 
@@ -95,7 +95,8 @@ def decode_refilled(
     loop, position = DecodeLoop(model, job, waiting, lambda rows: None, graphs), 0
     while position < len(waiting) or loop.is_running:
         while position < len(waiting) and loop.takes(rows):
-            batch = _next_batch(job, islice(waiting, position, None), rows - loop.sample_count())
+            pieces, room = islice(waiting, position, None), rows - loop.sample_count()
+            batch = _next_batch(job, pieces, room, padding_step(model))
             if not batch:
                 break
             position += len(batch)
@@ -110,13 +111,15 @@ def group_size(max_new_tokens: int) -> int:
     return max(1, MAX_GROUP_TOKENS // max_new_tokens)
 
 
-def _next_batch(job: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
+def _next_batch(
+    job: SamplingJob, waiting: Iterable[SampleRange], room: int, step: int
+) -> list[SampleRange]:
     """Return as many of the first pieces as have one padded length and at most `room` samples."""
     batch: list[SampleRange] = []
     widths = set[int]()
     for piece in waiting:
         room -= piece.last - piece.first
-        widths.add(padded_length(len(job.requests[piece.index].prompt)))
+        widths.add(padded_length(len(job.requests[piece.index].prompt), step))
         if room < 0 or len(widths) > 1:
             break
         batch.append(piece)
@@ -196,12 +199,12 @@ class DecodeLoop:
 def prefill(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]], graphs: CudaGraphs | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
-    """Read prompts of one padded length, padded ahead.
+    """Read prompts of one padded length, padded ahead, or of one length if that is not allowed.
 
     Return the logits of what follows each (prompts, vocabulary), the mask, and the cache. With
     `graphs`, few tokens are read as a recorded forward, whose cache the next one overwrites.
     """
-    width = padded_length(len(prompts[0]))
+    width = padded_length(len(prompts[0]), padding_step(model))
     if graphs and len(prompts) * width <= MAX_CAPTURED_TOKENS:
         ids, mask = left_padded(prompts, width, "cpu")
         logits, cache = graphs.run(
@@ -212,9 +215,9 @@ def prefill(
     cache = DynamicCache(config=model.config)
     output = model(
         input_ids=ids,
-        attention_mask=mask,
+        attention_mask=attention_mask(model, mask),
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        **cache_kwargs(cache),
+        **cache_kwargs(model, cache),
         use_cache=True,
         # By index, which copies the states of the last position. A slice of them (`1`) is not
         # contiguous, and torch then multiplies it by a copy of the matrix for every prompt.
@@ -239,7 +242,7 @@ def _read_masked(
         input_ids=ids,
         attention_mask=torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, -torch.inf),
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        **cache_kwargs(cache),
+        **cache_kwargs(model, cache),
         use_cache=True,
         logits_to_keep=torch.arange(ids.shape[1] - 1, ids.shape[1], device=ids.device),
     )
@@ -272,7 +275,7 @@ class CopiedPrefixRows:
         """Let each sample read its token; return logits, and which row of them is its own."""
         if self._prompts or 4 * len(row) <= 3 * len(self._mask):
             stay = to_device(row, self._mask.device)
-            self._cache.batch_select_indices(stay)
+            self._cache.reorder_cache(stay)  # type: ignore[arg-type]
             self._mask, self._position = self._mask[stay], self._position[stay]
             self._kept(stay)
             row, self._prompts = np.arange(len(row)), False
@@ -282,9 +285,9 @@ class CopiedPrefixRows:
         ids[row, 0] = torch.as_tensor(tokens)
         logits = self._model(
             input_ids=to_device(ids, self._mask.device),
-            attention_mask=self._mask,
+            attention_mask=attention_mask(self._model, self._mask),
             position_ids=self._position,
-            **cache_kwargs(self._cache),
+            **cache_kwargs(self._model, self._cache),
             use_cache=True,
         ).logits
         return logits[:, -1], row

@@ -26,6 +26,7 @@ from fedaudit.engine.generation.kv_cache import (
     StepShape,
     additive_mask,
 )
+from fedaudit.engine.padding import allows_padding
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
@@ -35,10 +36,11 @@ KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen
 def supports_grouping(model: PreTrainedModel) -> bool:
     """Tell whether this model can decode in groups: it has plain attention in all its layers.
 
-    And its positions do not depend on the longest row of a batch.
+    And its positions do not depend on the longest row of a batch, nor on padding.
     """
     config = model.config
-    if config.model_type not in KINDS or _rope(config) in ("dynamic", "longrope"):
+    plain = config.model_type in KINDS and _rope(config) not in ("dynamic", "longrope")
+    if not plain or not allows_padding(model):
         return False
     layers = DynamicCache(config=model.config).layers
     return bool(layers) and not any(getattr(layer, "is_sliding", False) for layer in layers)
@@ -152,7 +154,7 @@ def _step(
             input_ids=places.tokens[None],
             position_ids=places.position[None],
             attention_mask=additive_mask(shape, visible, model.dtype, _repeats(model)),
-            **cache_kwargs(cache),
+            **cache_kwargs(model, cache),
             use_cache=True,
             places=places,
         )

@@ -1,8 +1,9 @@
 """What the engine takes for granted of a model, tried on a few tokens once it is loaded.
 
 No token sees those behind it: a score would contain what it is the score of. And prompts that are
-read together, padded ahead, and continued from their cache get the logits that each has alone.
-What a model's configuration and kind say of this is not asked: it is measured.
+read together and continued from their cache get the logits that each has alone: padded ahead if
+possible, else only with others of their length. What a model's configuration and kind say of this
+is not asked: it is measured.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.generation.decoding import CopiedPrefixRows, prefill
+from fedaudit.engine.padding import forbid_padding
 from fedaudit.engine.scoring import shared_prefix
 from fedaudit.engine.small_model import few_threads, is_small
 
@@ -42,8 +44,9 @@ LIMITS = shared_prefix.BatchLimits(rows=PROMPTS, tokens=2**12, logits=2**12)
 def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -> None:
     """Raise InputError for a model that sees what is behind a token.
 
-    With `cached`, also for one that does not continue padded prompts from a cache as it does
-    each alone. `context` is how many tokens a text may have.
+    With `cached`, also for one that does not continue prompts from a cache as it does each alone;
+    one that does so without padding only is remembered as such (`padding.forbid_padding`).
+    `context` is how many tokens a text may have.
     """
     kind = f"this {model.config.model_type} model"
     half = max(1, min(LENGTH, context - 1) // 2)
@@ -62,18 +65,18 @@ def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -
                 "it predicts, so that a score would contain its answer (see is_decoder, is_causal "
                 "and their like in its config.json)."
             )
-        if cached:
-            same = _attempt(
-                lambda: _continues(model, [first, second], plain),
-                f"{folder} cannot be audited: {kind} cannot continue padded prompts from a cache "
-                "of keys and values, as models do that have attention in all layers",
+        if not cached or _continues_padded(model, [first, second], plain):
+            return
+        forbid_padding(model)
+        same = _attempt(
+            lambda: _continues_unpadded(model, [first, second], plain),
+            f"{folder} cannot be audited: {kind} cannot continue prompts from a cache of its own",
+        )
+        if not same:
+            raise InputError(
+                f"{folder} cannot be audited: {kind} answers a prompt otherwise once it is "
+                "continued from its cache, even together with prompts of the same length alone."
             )
-            if not same:
-                raise InputError(
-                    f"{folder} cannot be audited: {kind} answers a prompt otherwise once it is "
-                    "padded ahead and continued from its cache, as prompts of other lengths need "
-                    "it; models that take the positions they are given do not."
-                )
 
 
 def _attempt(do: Callable[[], T], problem: str) -> T:
@@ -102,9 +105,30 @@ def _logits(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
     return logits
 
 
-def _continues(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
-    """Tell whether prompts and groups of texts are read from a cache as they are alone."""
-    return _continues_prompts(model, rows, plain) and _continues_groups(model, rows, plain)
+def _continues_padded(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
+    """Tell whether padded prompts and groups of texts are read from a cache as they are alone."""
+    try:
+        return _continues_prompts(model, rows, plain) and _continues_groups(model, rows, plain)
+    except Exception:  # the model's own code fails, however it may
+        return False
+
+
+def _continues_unpadded(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
+    """Tell whether prompts of one length go on, token by token, as each does alone."""
+    length, chosen = len(rows[0]), np.array([1, 0, 1])
+    for count in sorted({max(1, length // 2), length - 1}):
+        logits, mask, cache = prefill(model, [row[:count] for row in rows])
+        if not _close(model, logits, plain[:2, count - 1]):
+            return False
+        batch = CopiedPrefixRows(model, lambda rows: None)
+        batch.join(cache, mask, np.arange(2))
+        places = chosen
+        for position in range(count, length):
+            tokens = np.array([rows[row][position] for row in chosen])
+            logits, places = batch.grow(chosen, places, tokens)
+            if not _close(model, logits[places], plain[chosen, position]):
+                return False
+    return True
 
 
 def _continues_prompts(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
@@ -136,8 +160,10 @@ def _continues_groups(model: PreTrainedModel, rows: list[list[int]], plain: torc
     logits = plain[[0, 2], :-1].float()
     following = torch.tensor(texts, device=logits.device)[:, 1:, None]
     expected = logits.log_softmax(-1).gather(-1, following)[..., 0]
-    logits_of_engine = torch.tensor([scores[0], scores[1]], device=logits.device)
-    return _within(model, (logits_of_engine - expected).abs(), _spread(logits))
+    scores_of_engine = torch.tensor([scores[0], scores[1]], device=logits.device)
+    behind = slice(half - 1, None)  # what is before is read from no cache
+    errors = (scores_of_engine - expected).abs()
+    return _within(model, errors[:, behind], _spread(logits)[:, behind])
 
 
 def _close(model: PreTrainedModel, logits_of_engine: torch.Tensor, expected: torch.Tensor) -> bool:

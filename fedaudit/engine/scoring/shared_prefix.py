@@ -16,7 +16,7 @@ from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded_length
 from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.device import to_device
-from fedaudit.engine.padding import left_padded, right_padded
+from fedaudit.engine.padding import allows_padding, left_padded, right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
 
 Sequences = Sequence[Sequence[int]]
@@ -97,6 +97,15 @@ def common_prefix(group: Sequences) -> tuple[int, ...]:
     return first[:length] if length > STEP else ()
 
 
+def common_prefixes(model: PreTrainedModel, groups: Sequence[Sequences]) -> list[tuple[int, ...]]:
+    """Return what each group begins with; nothing if the model cannot go on from there at once.
+
+    That is where prompts may not be padded: such models continue token by token.
+    """
+    shares = allows_padding(model)
+    return [common_prefix(group) if shares else () for group in groups]
+
+
 @torch.inference_mode()
 def log_probabilities(
     model: PreTrainedModel,
@@ -150,7 +159,7 @@ def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Pref
         input_ids=ids[:, :-1],
         attention_mask=mask,
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-        **cache_kwargs(cache),
+        **cache_kwargs(model, cache),
         use_cache=True,
     ).logits
     logprobs = of_following(logits, ids[:, 1:]).cpu()
@@ -180,7 +189,7 @@ def _rests(
         input_ids=ids[:, :-1],
         attention_mask=torch.nn.functional.pad(mask, (0, width), value=1),
         position_ids=mask.sum(-1, keepdim=True) + steps,
-        **cache_kwargs(select_rows(read.cache, rows)),
+        **cache_kwargs(model, select_rows(read.cache, rows)),
         use_cache=True,
     ).logits
     logprobs = of_following(logits, ids[:, 1:]).cpu()
@@ -191,5 +200,8 @@ def select_rows(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
     """Return a new cache with `rows` of `cache`, which stays as it is."""
     selection = copy.copy(cache)
     selection.layers = [copy.copy(layer) for layer in cache.layers]
-    selection.batch_select_indices(rows)  # indexing copies the tensors
+    for layer in selection.layers:
+        # Layers with states keep them in dictionaries, which would be the first cache's too.
+        vars(layer).update({k: dict(v) for k, v in vars(layer).items() if isinstance(v, dict)})
+    selection.reorder_cache(rows)  # type: ignore[arg-type]  # indexing copies the tensors
     return selection

@@ -168,9 +168,11 @@ def write(
 def _batches(teacher: ModelEngine, jobs: Sequence[WritingJob]) -> Iterator[list[int]]:
     """Yield indices of jobs of one padded prompt length and about the same new tokens."""
     from fedaudit.engine.batching import by_length, padded_length
+    from fedaudit.engine.padding import padding_step
 
+    step = padding_step(teacher.base.model)
     at_once = LOGITS // int(teacher.base.model.config.get_text_config().vocab_size)
-    for bucket in by_length([len(job.prompt) for job in jobs], sys.maxsize):
+    for bucket in by_length([len(job.prompt) for job in jobs], sys.maxsize, step):
         bucket.sort(key=lambda index: -jobs[index].longest)
         most = padded_length(len(jobs[bucket[0]].prompt)) + jobs[bucket[0]].longest
         rows = max(1, min(teacher.rows, teacher.tokens // most, at_once))
@@ -185,9 +187,9 @@ def _continue_texts(
     from transformers import GenerationConfig, LogitsProcessorList
 
     from fedaudit.engine.batching import padded_length
-    from fedaudit.engine.padding import left_padded
+    from fedaudit.engine.padding import left_padded, padding_step
 
-    width = padded_length(len(jobs[0].prompt))
+    width = padded_length(len(jobs[0].prompt), padding_step(base.model))
     ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)
     # What is said here holds, whatever the model's own generation_config advises.
     generation = GenerationConfig(
