@@ -72,7 +72,7 @@ def _leak(
     name = f"{row.plugin} ({where})" if where else row.plugin
     base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
     held_out = _matching_row(row, HELD_OUT, rows)
-    trouble = _trouble(row, base, control)
+    trouble = _trouble(row, base, control, held_out)
     by_test = {
         str(r.scope.get("test", r.metric)): r
         for r in tested
@@ -115,10 +115,15 @@ def _leak(
 
 def _group_count(test: Measurement | None) -> int | None:
     groups = test.scope.get("beside") if test else None
-    return groups if isinstance(groups, int) else None
+    return groups if isinstance(groups, int) and groups > 0 else None
 
 
-def _trouble(row: Measurement, base: Measurement | None, control: Measurement | None) -> str:
+def _trouble(
+    row: Measurement,
+    base: Measurement | None,
+    control: Measurement | None,
+    held_out: Measurement | None,
+) -> str:
     if row.value is None or row.low is None or row.high is None:
         metric = row.metric.replace("_", " ")
         return f"{metric} beyond the base was not measured: {row.reason or 'it has no interval'}"
@@ -127,7 +132,7 @@ def _trouble(row: Measurement, base: Measurement | None, control: Measurement | 
     for reference, source in ((base, "base"), (control, "control")):
         if reference is None or not reference.n:
             return f"{count(row)}, but there is no {source} to compare with."
-    for measurement in (row, base, control):
+    for measurement in (row, base, control, held_out):
         if measurement is not None and not 0 <= count_hits(measurement) <= (measurement.n or 0):
             return f"{count(measurement)}: more than there are."
     return ""

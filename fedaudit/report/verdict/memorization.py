@@ -151,7 +151,7 @@ def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
-    pairs = [row for row in rows if row.metric == "mr_pair" and row.hits is not None and row.n]
+    pairs = [row for row in rows if row.metric == "mr_pair" and _is_counted(row)]
     bases = {_key(row): row for row in pairs if row.scope.get("source") == "base"}
     tuned = [
         row
@@ -171,6 +171,11 @@ def tests_of(row: Measurement, tests: Sequence[PairTest]) -> list[PairTest]:
 
 def _mean_scope(row: Measurement) -> tuple[str, dict[str, object]]:
     return row.plugin, {name: value for name, value in row.scope.items() if name not in PAIR}
+
+
+def _is_counted(row: Measurement) -> bool:
+    """Tell whether a row has counts, and no more hits than prefixes."""
+    return row.n is not None and row.hits is not None and 0 <= row.hits <= row.n > 0
 
 
 def _key(row: Measurement) -> tuple[object, ...]:

@@ -319,9 +319,9 @@ def test_the_report_has_a_table_of_tests():
 
 
 def test_more_hits_than_targets_are_no_evidence():
-    rows = judged(40, 100, control=3)
+    rows = [*judged(40, 100, control=3), held_out(0, 100)]
     for at, row in enumerate(rows):
-        if row.scope["source"] in ("tuned-not-base", "base", "control"):
+        if row.scope["source"] in ("tuned-not-base", "base", "control", "held-out"):
             odd = [*rows[:at], replace(row, hits=row.n + 1), *rows[at + 1 :]]
             found = verdict(odd, [])
             assert found["status"] == "inconclusive"
@@ -356,6 +356,16 @@ def test_the_attacks_own_test_beside_held_out_records_counts_in_place_of_their_c
     scope = {**test.scope, "test": "held-out", "groups": 7, "beside": 6}
     found = verdict([*judged(30, 40), held_out(0, 40), replace(test, scope=scope)], [])
     assert found["tests"][0]["p"] == 0.2
+
+
+@pytest.mark.parametrize("groups", [0, -2, "many"])
+def test_held_out_groups_that_are_no_number_count_as_records(groups):
+    [test, _] = p_values(1.0, 1.0, 400)
+    rows = [*judged(0, 400), held_out(0, 4000)]
+    scope = {**test.scope, "test": "held-out", "groups": 400, "beside": groups}
+    assert verdict([*rows, replace(test, scope=scope)], [])["detectable"] == pytest.approx(
+        verdict(rows, [])["detectable"]
+    )
 
 
 def test_few_groups_of_held_out_records_see_little():

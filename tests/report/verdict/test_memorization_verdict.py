@@ -55,6 +55,19 @@ def test_a_report_that_names_a_list_for_a_client_is_read_all_the_same():
     assert judge_memorization(odd, Policy())
 
 
+def test_a_pair_with_more_hits_than_prefixes_is_no_evidence():
+    table = rows(10, 30, noise=5)
+    for source in ("tuned", "base"):
+        odd = [
+            replace(one, hits=101)
+            if (one.metric, one.scope["source"]) == ("mr_pair", source)
+            else one
+            for one in table
+        ]
+        without = [one for one in table if one.metric != "mr_pair"]
+        assert judged(odd) == judged(without) != judged(table)
+
+
 @pytest.mark.parametrize("clients", [10, 20])
 def test_a_pair_that_leaks_fails_among_however_many(clients):
     status, reason = judged(rows(clients, 30, noise=5))

@@ -10,9 +10,9 @@ from fedaudit.report.tables.table import NONE, Table, build_table, common_note, 
 DISTANCE, SHARE = "edit distance [95 %]", "word for word [95 %]"
 METRICS = ("edit_distance", "edit_deviation")
 TESTS = {
-    "likelihood": "That any of {n:,} documents comes out without training on it: p {p}.",
-    "held-out": "That no more of {n:,} documents ({groups:,} groups) came out than of held-out ones"
-    " ({beside:,} groups): p {p}.",
+    "likelihood": "That any of {n} documents comes out without training on it: p {p}.",
+    "held-out": "That no more of {n} documents ({groups} groups) came out than of held-out ones"
+    " ({beside} groups): p {p}.",
 }
 """The tests of an attack that are told below its table, in words."""
 
@@ -44,11 +44,19 @@ def distance_rows(report: Row) -> list[Row]:
 def _test_notes(report: Row, plugin: str) -> list[str]:
     """Return what came of each test, in words."""
     return [
-        words.format(**{**row["scope"], "n": row["n"], "p": number(row["value"])})
+        words.format(
+            n=number(row["n"]),
+            p=number(row["value"]),
+            **{side: _count_text(row["scope"].get(side)) for side in ("groups", "beside")},
+        )
         for test, words in TESTS.items()
         for row in report["measurements"]
         if row["plugin"] == plugin and row["kind"] == "extraction" and _is_of_test(row, test)
     ]
+
+
+def _count_text(value: object) -> str:
+    return number(value) if isinstance(value, int) else NONE
 
 
 def _table(report: Row, plugin: str, rows: Sequence[Row], tests: Sequence[str]) -> Table:
