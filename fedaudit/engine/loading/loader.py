@@ -49,7 +49,7 @@ class LoadedBase:
         config = self.model.config.get_text_config()
         positions = int(getattr(config, "max_position_embeddings", None) or 0)
         # XLNet has -1 where others have none.
-        return positions if positions > 0 else min(self.tokenizer.model_max_length, UNBOUNDED)
+        return positions if positions > 0 else int(min(self.tokenizer.model_max_length, UNBOUNDED))
 
     @property
     def end_tokens(self) -> list[int]:

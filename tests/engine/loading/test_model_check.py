@@ -1,6 +1,7 @@
 import shutil
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -107,6 +108,12 @@ def test_what_is_refused_would_have_had_other_scores(kind, changes, base):
 def test_a_context_of_minus_one_is_none(base):
     endless = loader.LoadedBase("xlnet", Path(), "", made("xlnet", {}), base.tokenizer)
     assert endless.context_length == min(base.tokenizer.model_max_length, loader.UNBOUNDED) > 0
+
+
+def test_a_context_that_a_tokenizer_writes_with_a_point_is_a_whole_number():
+    tokenizer = SimpleNamespace(model_max_length=12.0)
+    length = loader.LoadedBase("xlnet", Path(), "", made("xlnet", {}), tokenizer).context_length
+    assert (length, type(length)) == (12, int)
 
 
 def test_one_position_that_sees_one_token_ahead_suffices():
