@@ -126,13 +126,13 @@ def check_written(folder: Path, source: Path, *, named: bool = True) -> None:
 
     try:
         tensors, config = adapters.read(folder), loader.configuration(folder)
-        other = next(ranks.rank_mismatches(config, tensors, folder), None) if named else None
+        mismatch = next(ranks.rank_mismatches(config, tensors), None) if named else None
     except InputError as error:
         message = str(error).replace(str(folder / adapters.WEIGHTS), str(source))
         raise InputError(message.replace(str(folder), str(source))) from None
-    if other:
+    if mismatch:
         raise InputError(
-            f"{source} has the rank {other.rank}, and its configuration says {other.configured} "
-            f"of {other.module}: it is of another training, or adapters of several clients were "
-            "stacked in it."
+            f"{source} has the rank {mismatch.rank}, and its configuration says "
+            f"{mismatch.configured} of {mismatch.module}: it is of another training, or adapters "
+            "of several clients were stacked in it."
         )

@@ -30,9 +30,18 @@ class RankMismatch:
 
 
 def configured_rank(config: LoraConfig, module: str = "") -> int:
-    """Return the rank that the configuration gives a module or parameter, as PEFT reads it."""
+    """Return the rank that the configuration gives a module or parameter, as PEFT reads it.
+
+    Raises InputError for a pattern that is no regular expression.
+    """
     pattern = config.rank_pattern or {}
-    return int(pattern.get(get_pattern_key(list(pattern), module), config.r))
+    try:
+        return int(pattern.get(get_pattern_key(list(pattern), module), config.r))
+    except re.error as error:
+        raise InputError(
+            f"The adapter's {adapters.CONFIG} is no LoRA configuration: its rank_pattern has "
+            f"{error.pattern!r}, which is no regular expression."
+        ) from None
 
 
 def is_target(config: LoraConfig, module: str) -> bool:
@@ -45,30 +54,24 @@ def is_target(config: LoraConfig, module: str) -> bool:
 
 
 def rank_mismatches(
-    config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path
+    config: LoraConfig, tensors: Mapping[str, torch.Tensor]
 ) -> Iterator[RankMismatch]:
     """Yield the modules whose tensors have another rank than the configuration gives them.
 
     A parameter of `target_parameters` may be of several experts, whose factors lie below each
     other: how many there are is in the base alone, so that a multiple of its rank is its rank here.
-    Raises InputError, naming `folder`, for a pattern that is no regular expression.
+    Raises InputError for a pattern that is no regular expression.
     """
     matches = ((_FIRST_FACTOR.fullmatch(name), tensor) for name, tensor in tensors.items())
     ranks = [(_unwrapped(match[1]), tensor.shape[0]) for match, tensor in matches if match]
     named = {module: _parameters(config, module) for module, _ in ranks}
     module_patterns.check(config, [*named, *(name for names in named.values() for name in names)])
-    try:
-        for module, rank in ranks:
-            parameters = [] if is_target(config, module) else named[module]
-            configured = [configured_rank(config, name) for name in parameters or [module]]
-            multiples = (rank % one == 0 for one in configured if parameters and rank)
-            if rank not in configured and not any(multiples):
-                yield RankMismatch(module, rank, min(configured))
-    except re.error as error:
-        raise InputError(
-            f"{folder / adapters.CONFIG} is no LoRA configuration: its rank_pattern has "
-            f"{error.pattern!r}, which is no regular expression."
-        ) from None
+    for module, rank in ranks:
+        parameters = [] if is_target(config, module) else named[module]
+        configured = [configured_rank(config, name) for name in parameters or [module]]
+        multiples = (rank % unit == 0 for unit in configured if parameters and rank)
+        if rank not in configured and not any(multiples):
+            yield RankMismatch(module, rank, min(configured))
 
 
 def _unwrapped(module: str) -> str:
@@ -87,9 +90,10 @@ def _parameters(config: LoraConfig, module: str) -> list[str]:
 
 def check_ranks(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    for other in rank_mismatches(config, tensors, folder):
-        if other.configured > other.rank:
+    for mismatch in rank_mismatches(config, tensors):
+        if mismatch.configured > mismatch.rank:
             raise InputError(
                 f"{folder} is an adapter for another base or configuration: its rank is "
-                f"{other.rank}, not {other.configured} as {adapters.CONFIG} says of {other.module}."
+                f"{mismatch.rank}, not {mismatch.configured} as {adapters.CONFIG} says of "
+                f"{mismatch.module}."
             )

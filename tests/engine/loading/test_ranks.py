@@ -8,6 +8,7 @@ from peft import LoraConfig
 
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading.ranks import RankMismatch, rank_mismatches
+from fedaudit.engine.loading.size_bounds import adapter_size
 
 Q, V, MOE = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj", "model.experts"
 
@@ -19,7 +20,7 @@ def found(rows, **options):
             torch.zeros(count, 2)
         for name, count in rows.items()
     }  # fmt: skip
-    return list(rank_mismatches(LoraConfig(**options), tensors, Path("lora")))
+    return list(rank_mismatches(LoraConfig(**options), tensors))
 
 
 QV = ["q_proj", "v_proj"]
@@ -79,5 +80,16 @@ def test_another_rank_is_told_with_its_module(rows, options, other):
 
 
 def test_a_pattern_that_is_none_is_refused():
-    with pytest.raises(InputError, match=r"lora/adapter_config.json .*'\(.*no regular expression"):
+    with pytest.raises(InputError, match=r"adapter_config.json .*'\(.*no regular expression"):
         found({Q: 4}, r=4, target_modules=QV, rank_pattern={"(": 2})
+
+
+def test_it_is_refused_where_only_a_module_without_tensors_meets_it():
+    """The pattern of a module that has tensors stands before the one that is none."""
+    patterns = {"q_proj": 4, "(": 2}
+    targets = ["q_proj", "embed_tokens"]
+    assert found({Q: 4}, r=8, target_modules=targets, rank_pattern=patterns) == []
+    model = torch.nn.ModuleDict({"embed_tokens": torch.nn.Embedding(3, 2)})
+    config = LoraConfig(target_modules=targets, rank_pattern=patterns)
+    with pytest.raises(InputError, match="no regular expression"):
+        adapter_size(model, config, {}, Path("lora"))
