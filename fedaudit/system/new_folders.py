@@ -17,6 +17,6 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield make_folder(path)
     finally:
-        with suppress(OSError):  # one that is not empty: somebody needs it, and those above it
-            for folder in made:
+        for folder in made:
+            with suppress(OSError):  # it is not empty, or was not made
                 folder.rmdir()
