@@ -7,9 +7,10 @@ import numpy.typing as npt
 
 from fedaudit.metrics.intervals import Estimate
 from fedaudit.metrics.privacy.membership_tests import CELLS
-from fedaudit.metrics.privacy.roc import tpr_at_fpr
+from fedaudit.metrics.privacy.roc import rates_above, tpr_at_fpr
 
-DRAWS = 999
+RESAMPLES = 999
+"""How often the groups of both sides are drawn anew."""
 
 
 def tpr_by_groups(
@@ -19,7 +20,7 @@ def tpr_by_groups(
     *,
     fpr: float,
     seed: int,
-    draws: int = DRAWS,
+    draws: int = RESAMPLES,
 ) -> Estimate:
     """Return `tpr_at_fpr` with a 95 % percentile interval over groups drawn with replacement.
 
@@ -32,10 +33,10 @@ def tpr_by_groups(
     inside = order < len(members)
     rng = np.random.default_rng([seed, len(scores)])
     step = max(1, CELLS // len(scores))
-    rates = [
-        _rates(scores[order], inside, _weights(groups, rng, count)[:, order], fpr)
-        for count in (min(step, draws - start) for start in range(0, draws, step))
-    ]
+    rates = []
+    for start in range(0, draws, step):
+        weights = _weights(groups, rng, min(step, draws - start))[:, order]
+        rates.append(rates_above(scores[order], weights * inside, weights * ~inside, fpr)[0])
     low, high = np.quantile(np.concatenate(rates), (0.025, 0.975))
     return Estimate(value, min(float(low), value), max(float(high), value))
 
@@ -50,20 +51,3 @@ def _weights(
         times = rng.multinomial(len(index), np.full(len(index), 1 / len(index)), size=draws)
         sides.append(times[:, [index[name] for name in names]])
     return np.concatenate(sides, axis=1)
-
-
-def _rates(
-    scores: npt.NDArray[np.float64],
-    inside: npt.NDArray[np.bool_],
-    weights: npt.NDArray[np.int64],
-    fpr: float,
-) -> npt.NDArray[np.float64]:
-    """Return the rate of each row of `weights`; `scores` fall."""
-    others = np.cumsum(weights * ~inside, axis=1)
-    allowed = np.floor(fpr * others[:, -1] + 1e-9)
-    first = np.argmax(others > allowed[:, None], axis=1)
-    reached = np.searchsorted(-scores, -scores[first], side="left")
-    members = np.cumsum(weights * inside, axis=1)
-    above = np.concatenate([np.zeros((len(weights), 1)), members], axis=1)
-    rates = above[np.arange(len(weights)), reached] / members[:, -1]
-    return np.asarray(rates, dtype=np.float64)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedaudit.metrics.privacy.roc import rates_above
+
 DRAWS = 9_999
 FEWEST = 999
 """Of very many groups fewer draws are made, but not fewer than this."""
@@ -119,17 +121,11 @@ def _tail(
 def _above(
     inside: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64], fpr: float
 ) -> npt.NDArray[np.float64]:
-    """Return in each row the share of members above the first score that is not allowed.
+    """Return in each row the share of members above what `fpr` of the others reach; `scores` fall.
 
-    `scores` fall; that score is of the non-member after floor(fpr times non-members) of them, and
-    equal scores are not above it. NaN where no non-member is allowed.
+    NaN where none of the others is allowed.
     """
-    non_members = np.cumsum(~inside, axis=1)
-    allowed = np.floor(fpr * non_members[:, -1] + 1e-9)
-    first = np.argmax(non_members > allowed[:, None], axis=1)
-    reached = np.searchsorted(-scores, -scores[first], side="left")
-    members = np.concatenate([np.zeros((len(inside), 1)), np.cumsum(inside, axis=1)], axis=1)
-    share = members[np.arange(len(inside)), reached] / members[:, -1]
+    share, allowed = rates_above(scores, inside, ~inside, fpr)
     return np.where(allowed >= 1, share, np.nan)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fedaudit.api.estimates import Z_95, Estimate
 
 Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,24 @@ def tpr_at_fpr(members: Sequence[float], non_members: Sequence[float], fpr: floa
     hits = int((inside > outside[allowed]).sum())
     interval = binomtest(hits, len(inside)).proportion_ci(method="exact")
     return Estimate(hits / len(inside), float(interval.low), float(interval.high))
+
+
+def rates_above(
+    scores: Floats, members: npt.NDArray[Any], others: npt.NDArray[Any], fpr: float
+) -> tuple[Floats, Floats]:
+    """Return `tpr_at_fpr` of each row: the share of members above what `fpr` of the others reach.
+
+    `scores` (records,) fall. `members` and `others` (rows, records) say how often a record counts
+    on either side in a row. The second array is how many of the others each row allows; where that
+    is 0, the share is of members above all of them.
+    """
+    other_counts = np.cumsum(others, axis=1)
+    allowed = np.floor(fpr * other_counts[:, -1] + 1e-9)
+    first = np.argmax(other_counts > allowed[:, None], axis=1)
+    reached = np.searchsorted(-scores, -scores[first], side="left")
+    counts = np.cumsum(members, axis=1)
+    above = np.concatenate([np.zeros((len(counts), 1)), counts], axis=1)
+    return above[np.arange(len(counts)), reached] / counts[:, -1], allowed
 
 
 def balanced_accuracy(curve: Roc) -> float:

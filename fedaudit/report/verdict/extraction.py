@@ -8,12 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.target_sets import BEYOND_REACH, EXCLUSIVE
-from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import ALLOWED, CAME_OUT, Leak, Test, count, count_hits
-
-LEAK = DEFAULT.detectable
-"""A pass says that a leak of this share of the targets would have been seen."""
 
 ANSWERS = "efficiency"
 """The metric whose row counts the answers that were drawn."""

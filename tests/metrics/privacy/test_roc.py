@@ -84,3 +84,23 @@ def test_only_the_order_of_scores_counts(members, others):
 def test_no_scores(members, others):
     with pytest.raises(ValueError, match="Scores are numbers"):
         roc.auc(members, others)
+
+
+def test_rates_of_rows_are_those_of_records_repeated_as_often():
+    scores = np.array([5.0, 4.0, 4.0, 3.0, 2.0, 1.0])
+    members = np.array([[1, 0, 2, 1, 0, 0], [0, 3, 0, 1, 1, 0]])
+    others = np.array([[1, 1, 0, 0, 1, 2], [0, 2, 1, 0, 0, 1]])
+    rates, allowed = roc.rates_above(scores, members, others, 0.5)
+    for row in range(2):
+        sides = [np.repeat(scores, side[row]).tolist() for side in (members, others)]
+        assert rates[row] == roc.tpr_at_fpr(*sides, 0.5).value
+    assert allowed.tolist() == [2, 2]
+    # By hand: above the third of the first row's others, 2, are all members; none of the second's
+    # is above 4, where three members stand with the others.
+    assert rates.tolist() == [1, 0]
+
+
+def test_where_none_of_the_others_is_allowed_members_are_above_all_of_them():
+    rates, allowed = roc.rates_above(np.array([3.0, 2.0, 1.0]), np.array([[2, 0, 1]]),
+                                 np.array([[0, 4, 0]]), 0.1)  # fmt: skip
+    assert (rates.tolist(), allowed.tolist()) == ([2 / 3], [0])
