@@ -15,13 +15,13 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
 * `errors`: What can go wrong, and the exit code each becomes.
 * `estimates`: An estimate, that of a rate, and that of a difference: what all may need beside a
   number.
-* `han`: Scripts of a text, and those whose words end where no space stands: Han and others.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.
 * `importer`: What an importer is: it knows a layout that another framework leaves a federation in.
 * `plugin`: What a plugin is, and what it may ask of the core.
 * `progress`: How long work tells of itself.
 * `records`: Every frozen record that rooms hand to each other: values only, nothing heavy
   imported.
+* `scripts`: The scripts that a text is written in, and which of them put no spaces between words.
 * `secure_aggregation`: What secure aggregation is: a server learns sums over sets of clients and
   nothing else.
 * `target_sets`: The sets of strings that rows of an extraction count: the values of `scope.set`.
@@ -85,7 +85,6 @@ from fedaudit.api.errors import (
     unknown_name_error,
 )
 from fedaudit.api.estimates import Estimate, wilson
-from fedaudit.api.han import HAN, has_han
 from fedaudit.api.hooks import hookimpl
 from fedaudit.api.importer import (
     ForeignAdapter,
@@ -125,6 +124,7 @@ from fedaudit.api.records import (
     TextPiece,
     Tokens,
 )
+from fedaudit.api.scripts import HAN, has_han
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.api.watermark import Mark, Score, Watermark

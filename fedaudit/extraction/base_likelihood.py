@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from fedaudit.api.abilities import why_lacking
-from fedaudit.api.han import is_spaceless
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
+from fedaudit.api.scripts import is_spaceless
 from fedaudit.extraction.leads import join_leads
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.metrics.log_probabilities import log_mean_exp
@@ -20,7 +20,7 @@ MAX_PROMPTS = 300
 MAX_MISSED_STRINGS, MAX_MISSED_PROMPTS = 50, 50
 """The most strings that did not come out whose probability is measured, and prompts of each."""
 MAX_SCANNED_QUERIES = 20_000
-"""Questions that are looked through for prompts of a kind."""
+"""Queries of a plan that are searched for prompts of a kind, at most."""
 
 
 def behind_word(string: str) -> str:

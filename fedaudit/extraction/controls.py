@@ -3,7 +3,7 @@
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from fedaudit.api.han import has_han, scripts
+from fedaudit.api.scripts import has_han, scripts
 from fedaudit.extraction.recombination import Recombiner, words_by_shape
 from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.metrics.extraction import prefix_disjoint

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 
-from fedaudit.api.han import words_run_on
+from fedaudit.api.scripts import words_run_on
 from fedaudit.extraction.leads import Leads, readings
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold

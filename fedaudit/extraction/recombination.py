@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.api.han import HAN, scripts
+from fedaudit.api.scripts import HAN, scripts
 
 _SIGNS = f"{HAN}\uac00-\ud7a3\u3041-\u3096\u30a1-\u30fa"
 """Characters of which a few make a name: Han, Hangul syllables, Hiragana and Katakana."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.api.han import HAN
+from fedaudit.api.scripts import HAN
 
 K1, B = 1.2, 0.75
 """Lucene's defaults: how soon a repeated word stops counting, and how much length counts."""

@@ -5,7 +5,7 @@ import unicodedata
 from functools import cache
 from typing import Any
 
-from fedaudit.api.han import HAN, has_han
+from fedaudit.api.scripts import HAN, has_han
 
 _LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
 _LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from fedaudit.api.han import has_han
+from fedaudit.api.scripts import has_han
 from fedaudit.pii.checksums import (
     id_card_check_digit,
     is_id_card,

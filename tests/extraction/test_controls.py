@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.han import scripts
+from fedaudit.api.scripts import scripts
 from fedaudit.extraction.controls import CONTROLS, FACTOR, fill_candidates, sample_controls
 from fedaudit.nano.people import LABELS
 from fedaudit.pii.normalized_search import fold

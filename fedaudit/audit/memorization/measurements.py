@@ -6,8 +6,8 @@ from itertools import product
 from statistics import median
 
 from fedaudit.api.engine import Engine
-from fedaudit.api.han import has_han
 from fedaudit.api.records import Measurement
+from fedaudit.api.scripts import has_han
 from fedaudit.audit.memorization.matching import Clients, MatchedContinuation, ModelContinuations
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios

@@ -13,9 +13,9 @@ from typing import Any
 from fedaudit.api.abilities import decoding_abilities, why_lacking
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, TargetError, TooShortError, UsageError
-from fedaudit.api.han import has_han
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
 from fedaudit.api.records import Measurement, Target
+from fedaudit.api.scripts import has_han
 from fedaudit.audit import evidence, pipeline
 from fedaudit.audit.inputs import counterfactual as counterfactual_runs
 from fedaudit.audit.inputs.files import InputFile, reading_caveats

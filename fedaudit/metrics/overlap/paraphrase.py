@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fedaudit.api.han import has_han
+from fedaudit.api.scripts import has_han
 from fedaudit.metrics.overlap.classifier import Overlap
 from fedaudit.metrics.overlap.word_runs import Run
 

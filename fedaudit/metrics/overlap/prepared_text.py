@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.api.han import has_han
+from fedaudit.api.scripts import has_han
 from fedaudit.metrics.overlap.tokenization import END, term_codes
 
 from .sentences import sentences

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from fedaudit.api.han import HAN
+from fedaudit.api.scripts import HAN
 from fedaudit.metrics.overlap.punkt import (
     CANDIDATE,
     POSSIBLE,

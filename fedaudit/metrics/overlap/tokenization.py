@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from hashlib import blake2b
 from string import punctuation
 
-from fedaudit.api.han import HAN
+from fedaudit.api.scripts import HAN
 
 from .stemming import stem
 from .treebank import tokenize_between

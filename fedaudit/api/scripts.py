@@ -1,4 +1,4 @@
-"""Scripts of a text, and those whose words end where no space stands: Han and others."""
+"""The scripts that a text is written in, and which of them put no spaces between words."""
 
 import re
 import unicodedata

@@ -1,11 +1,11 @@
-"""Which characters are Han, and where words have no end to see."""
+"""Which characters are Han, and in which scripts no space ends a word."""
 
 import re
 import unicodedata
 
 import pytest
 
-from fedaudit.api.han import HAN, has_han, is_spaceless, words_run_on
+from fedaudit.api.scripts import HAN, has_han, is_spaceless, words_run_on
 
 
 @pytest.mark.parametrize("character", ["\u3400", "原", "鿿", "\uf900", "𠮷", "\U00030000"])
