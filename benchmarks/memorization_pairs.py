@@ -16,7 +16,7 @@ import numpy as np
 from fedaudit.api.records import Measurement
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.verdict.criteria import DEFAULT
-from fedaudit.report.verdict.memorization import PAIRS, pair_tests
+from fedaudit.report.verdict.memorization import PAIR_LEVEL_SHARE, pair_tests
 
 CASES = (
     (3, 100, 0.05, 0.0), (20, 100, 0.05, 0.0), (50, 100, 0.05, 0.0), (3, 100, 0.5, 0.0),
@@ -65,8 +65,8 @@ def judge_federation(
     tuned[1, 2] += rng.binomial(prefixes - tuned[1, 2], leak)
     rows = [*pair_rows(tuned, prefixes, "tuned"), *pair_rows(base, prefixes, "base")]
     tests = pair_tests(rows, DEFAULT)
-    fails = min(test.p for test in tests) <= DEFAULT.level * PAIRS
-    return fails, not fails and not any(test.too_few(DEFAULT) for test in tests)
+    fails = min(test.p for test in tests) <= DEFAULT.level * PAIR_LEVEL_SHARE
+    return fails, not fails and not any(test.may_exceed(DEFAULT) for test in tests)
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -30,10 +30,10 @@ def readings(text: str, leads: Leads) -> Iterator[str]:
     Nothing stands between a lead and PII.
     """
     yield text
-    begun = text.lstrip()
+    stripped = text.lstrip()
     for lead in sorted(leads, key=len, reverse=True):
-        rest = begun.removeprefix(lead)
-        if rest != begun and not rest[:1].isspace():
+        rest = stripped.removeprefix(lead)
+        if rest != stripped and not rest[:1].isspace():
             yield rest
 
 
@@ -50,26 +50,26 @@ class StringsWithLeads:
     """
 
     def __init__(self, strings: Collection[str], leads: Leads) -> None:
-        self._size, known = len(strings), set(strings)
+        self._size, distinct = len(strings), set(strings)
         pairs = [
             (index, form)
             for index, string in enumerate(strings)
-            for form in _shortest([string, *(lead + string for lead in leads)], known - {string})
+            for form in _shortest([string, *(lead + string for lead in leads)], distinct - {string})
         ]
         self._owners = [index for index, _ in pairs]
-        self._forms = [form for _, form in pairs]
-        self.spelt = tuple(dict.fromkeys(self._forms))
+        self._all_forms = [form for _, form in pairs]
+        self.forms = tuple(dict.fromkeys(self._all_forms))
 
     @cached_property
     def _places(self) -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]":
         import numpy as np
 
-        columns = {form: column for column, form in enumerate(self.spelt)}
-        forms = [columns[form] for form in self._forms]
+        columns = {form: column for column, form in enumerate(self.forms)}
+        forms = [columns[form] for form in self._all_forms]
         return np.array(self._owners, dtype=np.int64), np.array(forms, dtype=np.int64)
 
-    def add_up(self, spelt: "PrefixProbabilities") -> "PrefixProbabilities":
-        """Return the probabilities of the strings from those of `spelt`."""
+    def add_up(self, by_form: "PrefixProbabilities") -> "PrefixProbabilities":
+        """Return the probabilities of the strings from those of `forms`."""
         import numpy as np
 
         owners, columns = self._places
@@ -78,8 +78,8 @@ class StringsWithLeads:
             return np.bincount(owners, values[columns], minlength=self._size).clip(0, 1)
 
         drawn = np.zeros(self._size, dtype=np.int64)
-        np.add.at(drawn, owners, spelt.drawn[columns])
-        return replace(spelt, least=total(spelt.least), most=total(spelt.most), drawn=drawn)
+        np.add.at(drawn, owners, by_form.drawn[columns])
+        return replace(by_form, least=total(by_form.least), most=total(by_form.most), drawn=drawn)
 
 
 def _shortest(forms: Sequence[str], others: Collection[str]) -> Iterator[str]:

@@ -48,8 +48,8 @@ class _AdapterFolder:
     name: str
     round: int
     client: str
-    place: str = ""
-    """Where no word says that its number is a round: its name without numbers."""
+    pattern: str = ""
+    """If no word calls its number a round: its name with "#" for every number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,8 @@ class PeftFolders(Importer):
         """Return the rounds, with the adapters of clients where there are any."""
         global_folders: dict[int, str] = {}
         clients: dict[int, dict[str, str]] = defaultdict(dict)
-        found = list(_adapter_folders(run))
-        for entry in found:
+        folders = list(_adapter_folders(run))
+        for entry in folders:
             existing = (
                 clients[entry.round].get(entry.client)
                 if entry.client
@@ -98,12 +98,11 @@ class PeftFolders(Importer):
         notes = [
             f"Clients' adapters of round {n} are left out: there is no global one." for n in lost
         ]
-        remaining = sorted(set(by_folder) - {entry.name for entry in found})
+        remaining = sorted(set(by_folder) - {entry.name for entry in folders})
         notes += [f"{name or run.name} is left out: its name holds no round." for name in remaining]
-        if unsaid := [e.name for e in found if e.place and e.round in global_folders]:
-            notes.append(
-                f"No word in {unsaid[0]} says that its number is a round: it is taken for one."
-            )
+        guessed = (e.name for e in folders if e.pattern and e.round in global_folders)
+        if name := next(guessed, ""):
+            notes.append(f"No word in {name} says that its number is a round: it is taken for one.")
         if _is_one_pickled(by_folder):
             notes.append(f"{by_folder[''].weights} does not say its round: it is round 1 here.")
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
@@ -119,29 +118,34 @@ def _adapter_folders(folder: ForeignFolder) -> Iterator[_AdapterFolder]:
     if _is_one_pickled(by_folder):
         yield _AdapterFolder("", 1, "")
         return
-    whole = [parent("/".join(_parts(name))) for name in by_folder]
-    shared = commonpath(whole) if whole else ""
-    numbered = [entry for name in by_folder if (entry := _numbered(name, shared))]
-    places = {entry.place for entry in numbered if entry.place and not entry.client}
-    yield from (entry for entry in numbered if not entry.place or len(places) < 2)
+    parents = [parent("/".join(_path_parts(name))) for name in by_folder]
+    shared = commonpath(parents) if parents else ""
+    numbered = [entry for name in by_folder if (entry := _parse_folder(name, shared))]
+    patterns = {entry.pattern for entry in numbered if entry.pattern and not entry.client}
+    yield from (entry for entry in numbered if not entry.pattern or len(patterns) < 2)
 
 
-def _numbered(name: str, shared: str) -> _AdapterFolder | None:
-    """Return an adapter's folder with its round; `shared` is what all names begin with."""
-    parts = _parts(name)
+def _parse_folder(name: str, shared: str) -> _AdapterFolder | None:
+    """Return an adapter's folder with its round, None where no number can be one.
+
+    `shared` is what all names begin with.
+    """
+    parts = _path_parts(name)
     tail = "/".join(parts).removeprefix(shared).strip("/").split("/")
     client = _client(parts, tail)
-    every, rest = ([_without(client, part) for part in some] for some in (parts, tail))
-    for words in ROUND_PATTERNS:
-        if len(numbers := [n for part in every for n in words.findall(part)]) == 1:
+    clean_parts, clean_tail = (
+        [_remove_client(client, part) for part in path] for path in (parts, tail)
+    )
+    for pattern in ROUND_PATTERNS:
+        if len(numbers := [n for part in clean_parts for n in pattern.findall(part)]) == 1:
             return _AdapterFolder(name, int(numbers[0]), client)
-    for some in (rest, every):
-        if len(numbers := _numbers(some)) == 1:
+    for path in (clean_tail, clean_parts):
+        if len(numbers := _numbers(path)) == 1:
             return _AdapterFolder(name, int(numbers[0]), client, re.sub(r"\d+", "#", name))
     return None
 
 
-def _parts(path: str) -> list[str]:
+def _path_parts(path: str) -> list[str]:
     """Return the parts of a path; a number below the word for a client belongs to the word."""
     parts: list[str] = []
     for part in path.split("/"):
@@ -166,7 +170,7 @@ def _client(parts: Sequence[str], tail: Sequence[str]) -> str:
     return next(chain(filter(CLIENT.fullmatch, tail), below, inside), "")
 
 
-def _without(client: str, part: str) -> str:
+def _remove_client(client: str, part: str) -> str:
     """Return a part of a path without the client's name in it."""
     named = client and (client == part or CLIENT_INSIDE.search(part))
     return part.replace(client, "/") if named else part

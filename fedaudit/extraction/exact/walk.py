@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 FIRST = 64
 """Queries of a first chunk, which is kept at once."""
-QUESTIONS = 256
+QUERIES = 256
 """Queries of the largest chunk; more where there are over STRINGS strings for each."""
 STRINGS = 4
-"""A chunk's room in the journal grows with the strings: so many a query, at most."""
+"""Strings for each query of a chunk, at most: a chunk's room in the journal grows with them."""
 REFUSED = "refused"
 """What the journal says of a chunk that could not be walked, with the reason."""
 MAX_PROBABILITIES = 2**21
@@ -136,7 +136,7 @@ class _PlanWalk:
         journal_passes, shard_count = (
             (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
         )
-        most = max(QUESTIONS, len(self.strings) // STRINGS)
+        most = max(QUERIES, len(self.strings) // STRINGS)
         for turn, chunk in enumerate(_growing_chunks(plan.numbered(), most)):
             if turn % shard_count in journal_passes:
                 yield self._read_or_walk_chunk(
@@ -227,12 +227,12 @@ class _PlanWalk:
         self, batch: _Chunk, leads: Leads, progress: Progress
     ) -> "list[PrefixProbabilities]":
         """Return what the answers to queries with the same leads give of each string."""
-        led = StringsWithLeads(self.strings, leads)
+        spelt = StringsWithLeads(self.strings, leads)
         results = self.context.engine.prefix_probabilities(
             self.target,
             PrefixProbabilityRequest(
                 [query.prompt for _, query in batch],
-                led.spelt,
+                spelt.forms,
                 max_new_tokens=self.query_params.new_tokens,
                 decoding=self.query_params.decoding,
                 threshold=self.threshold,
@@ -241,7 +241,7 @@ class _PlanWalk:
             ),
             progress=progress,
         )
-        return [led.add_up(one) for one in results] if leads else list(results)
+        return [spelt.add_up(result) for result in results] if leads else list(results)
 
 
 def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
@@ -271,7 +271,7 @@ def _offset_progress(plan_progress: Progress, chunk: _Chunk, total: int) -> Prog
     start = chunk[0][0]
     size = _count_prefixes(chunk)
 
-    def progress(done: int, piece_total: int) -> None:
-        plan_progress(start + size * done // max(piece_total, 1), total)
+    def progress(done: int, chunk_total: int) -> None:
+        plan_progress(start + size * done // max(chunk_total, 1), total)
 
     return progress

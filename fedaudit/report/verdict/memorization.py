@@ -9,13 +9,11 @@ from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "memorization"
-PAIRS = 0.5
+PAIR_LEVEL_SHARE = 0.5
 """The part of the policy's level that all pairs of clients together are tested at.
 
 The mean's rule, of two intervals that do not meet, takes less than the rest.
 """
-
-
 PAIR = ("attacker", "victim")
 """The parts of a scope that name an ordered pair of clients."""
 
@@ -37,10 +35,10 @@ class PairTest:
             f"{victim}'s texts, {self.base.hits:,} of {self.base.n:,} from the base"
         )
 
-    def too_few(self, policy: Policy) -> bool:
-        """Tell whether more than the policy allows may be drawn, as far as the prefixes show.
+    def may_exceed(self, policy: Policy) -> bool:
+        """Tell whether the upper bound of what is drawn is above what the policy allows.
 
-        The upper bound is Clopper and Pearson's, one-sided.
+        It is Clopper and Pearson's, one-sided.
         """
         from fedaudit.metrics.significance import upper_bound
 
@@ -91,14 +89,13 @@ def _judge_with_pairs(
     measured = row.value is not None and _base(row, rows) is not None
     if status == "fail" or worst is None or not measured:
         return status, reason
-    if worst.p <= policy.level * PAIRS:
+    if worst.p <= policy.level * PAIR_LEVEL_SHARE:
         return "fail", f"{_name(row)}: {worst.summary()} (p = {worst.p:.2g})."
-    unsure = [pair for pair in pairs if pair.too_few(policy)]
+    unsure = [pair for pair in pairs if pair.may_exceed(policy)]
     if status == "pass" and unsure:
         return "inconclusive", (
             f"{_name(row)}: {unsure[0].summary()}: too few prefixes to tell that from a leak; "
-            f"so for {len(unsure):,} of {len(pairs):,} pairs of "
-            "clients."
+            f"so for {len(unsure):,} of {len(pairs):,} pairs of clients."
         )
     return status, reason
 

@@ -96,28 +96,31 @@ class Ranking(Attack):
         return questions, passed
 
     def _maskable_pii(self, context: AttackContext) -> tuple[list[cloze.Occurrence], list[str]]:
-        """Return every PII that may be masked, and a limit where others have more of the victim's.
+        """Return every PII that may be masked, and a caveat on those that are left out.
 
-        That is in a record and a string of the victim's alone; of both, others know without a leak.
-        Raises what is wrong where there is none.
+        Neither the record nor the string may be another known client's too, which knows them
+        without a leak. Raises InputError or UsageError where there is none.
         """
         documents = exclusive_documents(context)
-        shared = len(context.attacked_documents) - len(documents)
-        if shared and not documents:
+        shared_records = len(context.attacked_documents) - len(documents)
+        if shared_records and not documents:
             raise InputError(f"There is nothing to ask: {NOTHING_EXCLUSIVE}.")
         occurrences = self._annotated(documents)
-        exclusive = exclusive_strings(context, (found.string for found in occurrences))
-        strings = len({found.string for found in occurrences} - exclusive)
-        if strings and not exclusive:
+        strings = {occurrence.string for occurrence in occurrences}
+        exclusive = exclusive_strings(context, strings)
+        shared_strings = len(strings) - len(exclusive)
+        if shared_strings and not exclusive:
             raise InputError(
                 "There is nothing to ask: the attacker or another member has every string of the "
                 "victim's records too."
             )
-        limits = [left_out_text(self.name, shared, strings)] if shared or strings else []
-        return [found for found in occurrences if found.string in exclusive], limits
+        limits = []
+        if shared_records or shared_strings:
+            limits.append(left_out_text(self.name, shared_records, shared_strings))
+        return [o for o in occurrences if o.string in exclusive], limits
 
     def _annotated(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
-        """Return every PII that is annotated; raises what is wrong where there is none."""
+        """Return every annotated PII; raises InputError or UsageError where there is none."""
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
             raise unknown_name_error("kind of PII in the data", min(missing), present)

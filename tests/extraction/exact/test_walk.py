@@ -115,7 +115,7 @@ COPIES = st.lists(st.integers(1, 4), max_size=20)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(walk, "QUESTIONS", 3)
+    monkeypatch.setattr(walk, "QUERIES", 3)
 
 
 @settings(deadline=None, max_examples=40)
