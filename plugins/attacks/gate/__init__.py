@@ -3,6 +3,7 @@
 * `attack`: The gate itself as target: what it lets through without a valid key.
 * `guesses`: Guesses at a key: random ones, near misses, look-alikes, and the key where it should
   not count.
-* `query`: Questions to a gate: keys, requests and quotes, and what it lets through of them.
+* `query`: Queries to a gate: keys and requests, with and without a valid key, and which it lets
+  through.
 * `shorter_context`: An engine with less context, for prompts that grow before the model reads them.
 """

@@ -108,10 +108,10 @@ class GateAttack(Attack):
         for name, keys in guesses.look_alikes(query.valid, excluded).items():
             yield query.try_requests(name, [GatedRequest(show(key)) for key in keys])
         [wrong_key] = self._random(query, 1)
-        for name, quotes in guesses.quotes(
+        for name, requests in guesses.misplaced_key_requests(
             Marker.from_heading(show), query.valid, wrong_key
         ).items():
-            yield query.try_misplaced_keys(f"the right key {name}", quotes)
+            yield query.try_misplaced_keys(f"the right key {name}", requests)
 
     def _keyless_attempts(self, query: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests for the documents with an empty key, and with none."""

@@ -31,7 +31,7 @@ INVISIBLE = (
 )
 SPACES = (" ", "\t", "\n", "\r\n", "\u00a0", "\u2009", "\u3000")
 LEADS = (*'a."[\\ \n\t\u200b\ufeff', "Note: ", "My key follows. ")
-"""What stands before a key that is quoted too late."""
+"""What stands before a key that comes too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class MisplacedKey:
+class KeyedRequest:
     """A request that holds a valid key, in two parts."""
 
     marker: Marker
@@ -67,7 +67,7 @@ class MisplacedKey:
         """The whole request."""
         return self.heading + self.body
 
-    def requests(self, engine: Engine) -> tuple[GatedRequest, GatedRequest, GatedRequest]:
+    def gated_requests(self, engine: Engine) -> tuple[GatedRequest, GatedRequest, GatedRequest]:
         """Return the request as text alone, in two parts, and as a prompt alone."""
         tail, text = (tokens.ids for tokens in engine.tokenize([self.body, self.text]))
         return GatedRequest(self.text), GatedRequest(self.heading, tail), GatedRequest("", text)
@@ -177,7 +177,9 @@ def _add_spaces(key: str) -> Iterator[str]:
         yield from (space + key, key + space, space + key + space)
 
 
-def quotes(marker: Marker, keys: Collection[str], wrong_key: str) -> dict[str, list[MisplacedKey]]:
+def misplaced_key_requests(
+    marker: Marker, keys: Collection[str], wrong_key: str
+) -> dict[str, list[KeyedRequest]]:
     """Return requests that hold a valid key where it should not count, by where it stands."""
     builders: dict[str, Callable[[str], list[tuple[str, str]]]] = {
         "later in the request": lambda key: [(lead, marker.show(key)) for lead in LEADS],
@@ -185,7 +187,7 @@ def quotes(marker: Marker, keys: Collection[str], wrong_key: str) -> dict[str, l
         "in a misspelt marker": lambda key: _misspelt(marker, key),
     }
     return {
-        name: [quote for key in keys for quote in _misplaced(marker, key, make(key))]
+        name: [request for key in keys for request in _misplaced(marker, key, make(key))]
         for name, make in builders.items()
     }
 
@@ -219,15 +221,15 @@ def _misspelt(marker: Marker, key: str) -> list[tuple[str, str]]:
     return pairs + [(opening + key, end) for end in (" ", closing.translate(FULL_WIDTH))]
 
 
-def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> list[MisplacedKey]:
+def _misplaced(marker: Marker, key: str, pairs: Iterable[tuple[str, str]]) -> list[KeyedRequest]:
     """Return distinct requests, without those that show the key as they should after all."""
-    by_text = {"".join(pair): MisplacedKey(marker, key, *pair) for pair in pairs}
-    rightly = marker.show(key).rstrip()
-    return [quote for text, quote in by_text.items() if not text.startswith(rightly)]
+    by_text = {"".join(pair): KeyedRequest(marker, key, *pair) for pair in pairs}
+    shown = marker.show(key).rstrip()
+    return [request for text, request in by_text.items() if not text.startswith(shown)]
 
 
 def keeps_key(
-    engine: Engine, passes: Sequence[tuple[MisplacedKey, Sequence[int]]]
+    engine: Engine, passes: Sequence[tuple[KeyedRequest, Sequence[int]]]
 ) -> list[bool | None]:
     """Tell for each request whether the tokens that the second pass gets of it hold a key.
 
@@ -235,42 +237,40 @@ def keeps_key(
     An engine has no way back from tokens to text. So what a token says is looked up in the tokens
     of the requests, and of what should be left of them; None is a second pass with other tokens.
     """
-    texts = [text for quote, _ in passes for text in (quote.text, *_leftovers(quote))]
-    spellings = _token_texts(engine, texts)
+    texts = (text for request, _ in passes for text in (request.text, *_leftovers(request)))
+    spellings = _token_texts(engine, list(dict.fromkeys(texts)))
     result: list[bool | None] = []
-    for quote, ids in passes:
+    for request, ids in passes:
         text = "".join(spellings.get(token, "\0") for token in ids)
-        holds_key = any(piece in text for piece in _key_pieces(quote))
-        result.append(holds_key or (None if "\0" in text else False))
+        unread = None if "\0" in text else False
+        result.append(any(piece in text for piece in _key_pieces(request)) or unread)
     return result
 
 
 def _token_texts(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
     """Return what each token of some texts says."""
-    distinct = list(dict.fromkeys(texts))
     return {
         token: text[start:end]
-        for text, tokens in zip(distinct, engine.tokenize(distinct), strict=True)
+        for text, tokens in zip(texts, engine.tokenize(texts), strict=True)
         for token, (start, end) in zip(tokens.ids, tokens.offsets, strict=True)
     }
 
 
-def _leftovers(quote: MisplacedKey) -> Iterator[str]:
+def _leftovers(request: KeyedRequest) -> Iterator[str]:
     """Yield parts of a request, and what may be left when its key or its markers are taken out."""
-    yield from (quote.heading, quote.body, _remove_all(quote.text, quote.key))
-    yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
-    forms = quote.marker.show(quote.key), quote.marker.show("")
+    yield from (request.heading, request.body, _remove_all(request.text, request.key))
+    yield from (lead + piece for piece in fragments([request.key], ()) for lead in ("", " "))
+    forms = request.marker.show(request.key), request.marker.show("")
     for marked, empty in (forms, tuple(form.strip() for form in forms)):
-        yield _remove_all(quote.text, marked)
-        yield _remove_all(_remove_all(_remove_all(quote.text, marked), empty), quote.key)
+        yield _remove_all(request.text, marked)
+        yield _remove_all(_remove_all(_remove_all(request.text, marked), empty), request.key)
 
 
-def _key_pieces(quote: MisplacedKey) -> set[str]:
+def _key_pieces(request: KeyedRequest) -> set[str]:
     """Return the parts of the key that stand in the request only where the whole key does."""
-    key, remaining = quote.key, _remove_all(quote.text, quote.key)
-    length = min(PIECE_CHARS, len(key))
-    pieces = {key[i : i + length] for i in range(len(key) - length + 1)}
-    return {piece for piece in pieces if piece not in remaining}
+    key, remaining = request.key, _remove_all(request.text, request.key)
+    starts = range(max(1, len(key) - PIECE_CHARS + 1))
+    return {key[i : i + PIECE_CHARS] for i in starts if key[i : i + PIECE_CHARS] not in remaining}
 
 
 def _remove_all(text: str, piece: str) -> str:

@@ -1,4 +1,4 @@
-"""Questions to a gate: keys, requests and quotes, and what it lets through of them."""
+"""Queries to a gate: keys and requests, with and without a valid key, and which it lets through."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from fedaudit.api import (
 from fedaudit.engine.routed import RoutedEngine
 
 from . import guesses
-from .guesses import NO_KEYS, AttemptFamily, Marker, MisplacedKey
+from .guesses import NO_KEYS, AttemptFamily, KeyedRequest, Marker
 
 BATCH = 4096
 """Guesses that the gate is asked about at once."""
@@ -32,7 +32,7 @@ class GateQuery:
     """The adapter that answers a request with nothing in it."""
     valid: tuple[str, ...] = field(repr=False)
     foreign: tuple[str, ...] = field(repr=False)
-    passes: list[tuple[MisplacedKey, GatedRequest, RoutedRequest]] = field(
+    passes: list[tuple[KeyedRequest, GatedRequest, RoutedRequest]] = field(
         default_factory=list, repr=False
     )
 
@@ -79,22 +79,22 @@ class GateQuery:
         opened = [r.name for r in self._route(requests)]
         return self._attempt_family(name, opened, [request.heading for request in requests])
 
-    def try_misplaced_keys(self, name: str, quotes: Sequence[MisplacedKey]) -> AttemptFamily:
+    def try_misplaced_keys(self, name: str, requests: Sequence[KeyedRequest]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
-        forms = zip(*(quote.requests(self.context.engine) for quote in quotes), strict=True)
-        opened = self._route_quotes([*quotes] * 3, [*chain.from_iterable(forms)])
-        return self._attempt_family(name, opened, [quote.text for quote in quotes] * 3)
+        forms = zip(*(r.gated_requests(self.context.engine) for r in requests), strict=True)
+        opened = self._route_keyed([*requests] * 3, [*chain.from_iterable(forms)])
+        return self._attempt_family(name, opened, [request.text for request in requests] * 3)
 
     def try_valid_keys(self) -> AttemptFamily:
         """Show every valid key as it should be shown; a hit is the adapter that it should open."""
         marker = Marker.from_heading(self.responder.heading)
-        quotes = [MisplacedKey(marker, key, self.responder.heading(key)) for key in self.valid]
-        opened = self._route_quotes(quotes, [GatedRequest(quote.text) for quote in quotes])
+        requests = [KeyedRequest(marker, key, self.responder.heading(key)) for key in self.valid]
+        opened = self._route_keyed(requests, [GatedRequest(r.text) for r in requests])
         headings = self.responder.headings().items()  # "right:ADAPTER", where there are several
         adapters = {heading: kind.partition(":")[2] for kind, heading in headings}
         pairs = (
-            (name, adapters.get(quote.text) or name)
-            for name, quote in zip(opened, quotes, strict=True)
+            (name, adapters.get(request.text) or name)
+            for name, request in zip(opened, requests, strict=True)
         )
         hits = tuple(name == right != self.secure for name, right in pairs)
         return replace(self._attempt_family("the right keys", opened, []), hits=hits)
@@ -112,11 +112,12 @@ class GateQuery:
                 why="no second pass could be read" if results else NO_KEYS,
             )
 
-    def _route_quotes(
-        self, quotes: Sequence[MisplacedKey], requests: Sequence[GatedRequest]
+    def _route_keyed(
+        self, keyed_requests: Sequence[KeyedRequest], requests: Sequence[GatedRequest]
     ) -> list[str]:
+        """Return the adapters that requests open, and keep what the gate leaves of each."""
         routed = self._route(requests)
-        self.passes.extend(zip(quotes, requests, routed, strict=True))
+        self.passes.extend(zip(keyed_requests, requests, routed, strict=True))
         return [r.name for r in routed]
 
     def _route(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from fedaudit_plugins.attacks.gate import guesses
-from fedaudit_plugins.attacks.gate.guesses import ALPHABET, Marker, MisplacedKey
+from fedaudit_plugins.attacks.gate.guesses import ALPHABET, KeyedRequest, Marker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -616,12 +616,12 @@ def test_no_attempt_is_a_valid_key_or_comes_twice(keys, seed, count):
         assert len(set(family)) == len(family)
         assert not set(family) & set(keys)
     assert not {"", *families[3]} & set(families[1])
-    for quotes in guesses.quotes(MARKER, own, "0" * length).values():
-        texts = [quote.text for quote in quotes]
+    for requests in guesses.misplaced_key_requests(MARKER, own, "0" * length).values():
+        texts = [request.text for request in requests]
         assert len(set(texts)) == len(texts)
-        for quote in quotes:
-            assert quote.key in cleaned(quote.text, []) or quote.key in quote.text
-            assert at_the_start(quote.text)[0] != quote.key
+        for request in requests:
+            assert request.key in cleaned(request.text, []) or request.key in request.text
+            assert at_the_start(request.text)[0] != request.key
 
 
 def distance(one, other):
@@ -685,17 +685,17 @@ def test_every_second_pass_of_the_built_in_tokenizer_can_be_read(base):
 def test_a_marker_is_read_off_the_heading():
     assert Marker.from_heading(lambda key: f"<<{key}>> ") == Marker("<<", ">> ")
     assert Marker.from_heading(lambda key: key) == Marker("", "")
-    bare = guesses.quotes(Marker("", " "), [KEY], "0" * 20)
+    bare = guesses.misplaced_key_requests(Marker("", " "), [KEY], "0" * 20)
     assert not [q for some in bare.values() for q in some if q.text.startswith(KEY)]
 
 
-def test_a_quote_is_asked_in_three_ways():
+def test_a_request_with_a_key_is_asked_in_three_ways():
     engine = FakeEngine(lambda *_: "")
     ids = {text: engine.tokenize([text])[0].ids for text in ("b c", "a b c")}
-    quote = MisplacedKey(MARKER, KEY, "a ", "b c")
-    assert quote.requests(engine) == (
+    request = KeyedRequest(MARKER, KEY, "a ", "b c")
+    assert request.gated_requests(engine) == (
         GatedRequest("a b c"),
         GatedRequest("a ", ids["b c"]),
         GatedRequest("", ids["a b c"]),
     )
-    assert KEY not in repr(MisplacedKey(MARKER, KEY, KEY, KEY))
+    assert KEY not in repr(KeyedRequest(MARKER, KEY, KEY, KEY))
