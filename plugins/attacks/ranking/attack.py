@@ -101,11 +101,17 @@ class Ranking(Attack):
         Neither the record nor the string may be another known client's too, which knows them
         without a leak. Raises InputError or UsageError where there is none.
         """
+        self._check_labels(context.attacked_documents)
         documents = exclusive_documents(context)
         shared_records = len(context.attacked_documents) - len(documents)
         if shared_records and not documents:
             raise InputError(f"There is nothing to ask: {NOTHING_EXCLUSIVE}.")
-        occurrences = self._annotated(documents)
+        occurrences = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
+        if not occurrences:
+            where = "What only the victim has" if shared_records else "The data"
+            raise InputError(
+                f"{where} holds no annotated PII of {self.shortest} characters or more."
+            )
         strings = {occurrence.string for occurrence in occurrences}
         exclusive = exclusive_strings(context, strings)
         shared_strings = len(strings) - len(exclusive)
@@ -119,14 +125,8 @@ class Ranking(Attack):
             limits.append(left_out_text(self.name, shared_records, shared_strings))
         return [o for o in occurrences if o.string in exclusive], limits
 
-    def _annotated(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
-        """Return every annotated PII; raises InputError or UsageError where there is none."""
+    def _check_labels(self, documents: Sequence[Document]) -> None:
+        """Raise UsageError for a label that was asked for and that no PII has."""
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
             raise unknown_name_error("kind of PII in the data", min(missing), present)
-        occurrences = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
-        if not occurrences:
-            raise InputError(
-                f"The data holds no annotated PII of {self.shortest} characters or more."
-            )
-        return occurrences

@@ -406,6 +406,15 @@ def test_what_others_have_too_is_neither_asked_about_nor_offered():
     assert (chance.value, chance.n) == (pytest.approx(1 / 2), 5)
 
 
+def test_a_kind_that_only_shared_records_have_is_no_unknown_kind():
+    """It is the data's fault and not the command's: other attacks go on."""
+    changes = {"victim": DOCUMENTS, "attacker": DOCUMENTS[len(PEOPLE) :]}
+    with pytest.raises(InputError, match="What only the victim has holds no annotated PII"):
+        attacked(changes=changes, labels=("ADDRESS",))
+    with pytest.raises(UsageError, match="kind of PII in the data"):
+        attacked(changes=changes, labels=("ADRESS",))
+
+
 def test_where_others_have_everything_there_is_nothing_to_ask():
     with pytest.raises(InputError, match="has all of the victim's records too"):
         attacked(changes={"victim": DOCUMENTS[:6]})
