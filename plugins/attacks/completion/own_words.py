@@ -41,6 +41,7 @@ def splits_with_own_words(context: AttackContext, splits: Sequence[DocumentSplit
 def _has_own(
     split: DocumentSplit, outside: set[str], owners: dict[str, set[str]], owner: str
 ) -> bool:
+    """Tell whether a split has a piece behind the cut of which a character is in no known piece."""
     begin, end = split.start, split.start + len(split.text)
     given = _strings(split.document[:begin])
 
