@@ -71,22 +71,23 @@ def check_baseline(report: Row) -> Row:
 
     Its verdict must follow from its measurements, and it must be of an audit that ended.
     """
-    if report["status"] != "success":
-        raise InputError("The baseline is of an audit that did not end: --resume it first.")
-    return _unaltered(report, "This is no baseline.")
+    return _sound_report(report, "The baseline", "This is no baseline.")
 
 
 def check_candidate_report(report: Row) -> Row:
-    """Return a report that can be held against a baseline; InputError for an altered one.
+    """Return a report that can be held against a baseline; InputError for any other.
 
-    What it says it judged, and how, must follow from its measurements.
+    It must be of an audit that ended, and its verdict must follow from its measurements.
     """
-    return _unaltered(report, "This report cannot be held against a baseline.")
+    refusal = "This report cannot be held against a baseline."
+    return _sound_report(report, "The second report", refusal)
 
 
-def _unaltered(report: Row, refusal: str) -> Row:
+def _sound_report(report: Row, name: str, refusal: str) -> Row:
+    if report["status"] != "success":
+        raise InputError(f"{name} is of an audit that did not end: --resume it first.")
     checked = recheck(report)
-    if checked.holds is False:
+    if not checked.holds:
         raise InputError(f"{refusal} {checked.message}")
     return report
 

@@ -15,6 +15,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding
 from fedaudit.cli.audit.defenses import finished_report
 from fedaudit.report.baseline import check_baseline, check_candidate_report, compare_with_baseline
+from fedaudit.report.document import validate
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
@@ -35,6 +36,17 @@ def leak(name, label="PERSON"):
 def report(hits=0, leaks=(), n=900, more=(), **changes):
     return example(measurements=[*rows(hits, n), *more], findings=list(leaks), verdict=None,
                    policy=Policy(), **changes).to_json()  # fmt: skip
+
+
+def with_unjudgeable_row(found):
+    """Return a report that is said to pass, with a gate's rate that counts hits among nothing."""
+    row = {**found["measurements"][0], "kind": "defense", "metric": "fpr", "value": None,
+           "low": None, "high": None, "n": None, "hits": 1, "reason": "-",
+           "scope": {"attempt": "a"}}  # fmt: skip
+    forged = {**found, "measurements": [*found["measurements"], row]}
+    forged["verdict"] = {**found["verdict"], "status": "pass"}
+    validate(forged)
+    return forged
 
 
 def test_what_the_baseline_fails_by_itself_fails_nothing_more():
@@ -154,6 +166,21 @@ def test_a_report_whose_verdict_was_changed_is_held_against_nothing():
     one["verdict"]["status"] = "pass"
     with pytest.raises(InputError, match="cannot be held against a baseline"):
         check_candidate_report(one)
+
+
+def test_a_report_that_cannot_be_judged_is_held_against_nothing_and_is_no_baseline():
+    """One row that no rule can read got any verdict through the gate."""
+    one = with_unjudgeable_row(report(300))
+    with pytest.raises(InputError, match="cannot be held against a baseline"):
+        check_candidate_report(one)
+    with pytest.raises(InputError, match="This is no baseline"):
+        check_baseline(one)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "error"])
+def test_an_audit_that_did_not_end_is_held_against_nothing(status):
+    with pytest.raises(InputError, match="The second report is of an audit that did not end"):
+        check_candidate_report({**report(300), "status": status})
 
 
 def test_a_finished_audit_whose_verdict_was_changed_is_not_gone_on_with(tmp_path):

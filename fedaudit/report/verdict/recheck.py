@@ -12,6 +12,7 @@ from fedaudit.report.verdict.policy import RULE, judge, verdict
 
 Row = Mapping[str, Any]
 
+UNRELIABLE = "Do not rely on this report"
 COMPARED_KEYS = ("reasons", "level", "tests", "detectable")
 """The parts of a verdict, beside its status, that follow from the measurements."""
 
@@ -43,8 +44,8 @@ def recheck(report: Row) -> RecheckedVerdict:
             warnings.simplefilter("ignore")
             recomputed = verdict(*judged_rows(report), stated_policy(report), explained=True)
     except Exception as error:  # a stranger's numbers may be beyond any arithmetic
-        message = f"The measurements of this report cannot be judged ({type(error).__name__})"
-        return RecheckedVerdict(None, f"{message}: its verdict is not checked.", "not checked")
+        message = f"its measurements cannot be judged ({type(error).__name__}), so its verdict is"
+        return RecheckedVerdict(None, f"{UNRELIABLE}: {message} not checked.", "not checked")
     if stated["status"] != recomputed["status"]:
         return RecheckedVerdict(
             False, _contradiction_text(stated, recomputed), "its own measurements contradict it"
@@ -54,9 +55,7 @@ def recheck(report: Row) -> RecheckedVerdict:
     altered = [] if report["status"] != "success" else _altered_keys(stated, recomputed)
     if altered:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
-        return RecheckedVerdict(
-            False, f"Do not rely on this report: {message}", "its measurements differ"
-        )
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its measurements differ")
     return FINE
 
 
@@ -85,7 +84,7 @@ def _contradiction_text(stated: Row, recomputed: Row) -> str:
     status, recomputed_status = stated["status"], recomputed["status"]
     if stated.get("rule") == RULE:
         return (
-            "Do not rely on this report: its verdict does not follow from its own measurements. "
+            f"{UNRELIABLE}: its verdict does not follow from its own measurements. "
             f"It says {status}, they give {recomputed_status}."
         )
     return (

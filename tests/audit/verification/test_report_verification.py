@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pytest
@@ -111,6 +112,17 @@ def test_the_base_itself_may_be_what_was_audited(here):
     assert told(report, here)[1] == "same: base fedaudit-nano"
     report["target"]["sha256"] = earlier
     assert told(report, here)[1].startswith("same: base fedaudit-nano")
+
+
+def test_a_verdict_that_cannot_be_judged_differs(here):
+    """One row that no rule can read got a forged pass through the check with exit code 0."""
+    row = Measurement(kind="defense", plugin="x", metric="fpr", value=None, low=None, high=None,
+                      n=None, hits=1, reason="-", scope={"attempt": "a"})  # fmt: skip
+    forged = made()
+    forged["measurements"].append(asdict(row))
+    forged["verdict"]["status"] = "pass"
+    [first, *_] = told(forged, here)
+    assert first.startswith("differs: verdict pass (Do not rely on this report: its measurements")
 
 
 def test_without_a_hash_it_is_said_that_nothing_was_checked(here):
