@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -18,6 +19,7 @@ from test_any_report import measurements
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import dumps, validate
 from fedaudit.report.renderers import html, markdown, terminal
+from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import recheck
 
@@ -152,6 +154,30 @@ def test_an_interrupted_report_has_reasons_of_its_own():
     assert recheck(found).message == ""
     found["verdict"]["status"] = "pass"
     assert recheck(found).holds is False
+
+
+def judged():
+    """Return a failing report with its judgements, all of which are said to pass."""
+    found = read(replace(example(), verdict=None, policy=Policy()))
+    assert (found["verdict"]["status"], recheck(found).message) == ("fail", "")
+    for judgement in found["verdict"]["judgements"]:
+        judgement.update(status="pass", reason="Nothing came out.")
+    return found
+
+
+def test_judgements_are_checked_where_the_policy_was_taken_away():
+    """Tables, SARIF and JUnit show the judgements: without a policy nobody compared them."""
+    found = judged()
+    del found["verdict"]["policy"]
+    assert recheck(found).holds is False
+
+
+def test_a_verdict_is_the_worst_of_its_judgements_by_any_rule():
+    found = judged()
+    del found["verdict"]["rule"]
+    assert recheck(found).message.endswith("its verdict says fail, its judgements pass.")
+    found["verdict"]["judgements"][0]["status"] = "fail"
+    assert recheck(found).holds
 
 
 def test_what_cannot_be_judged_is_said_and_shown(monkeypatch):

@@ -66,9 +66,17 @@ class Verdict:
 
     @property
     def status(self) -> str:
-        """The worst status: the whole fails if one fails, else is inconclusive if one is."""
-        statuses = {judgement.status for judgement in self.judgements}
-        return next(status for status in ("fail", "inconclusive", "pass") if status in statuses)
+        """The worst status of all judgements."""
+        return worst_status(judgement.status for judgement in self.judgements)
+
+
+def worst_status(statuses: Iterable[str]) -> str:
+    """Return the status of a whole: it fails if one fails, else is inconclusive if one is.
+
+    Without any judgement it is inconclusive.
+    """
+    found = set(statuses) or {"inconclusive"}
+    return next(status for status in ("fail", "inconclusive", "pass") if status in found)
 
 
 def verdict(

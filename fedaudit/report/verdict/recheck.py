@@ -8,7 +8,7 @@ from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
-from fedaudit.report.verdict.policy import RULE, judge, verdict
+from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
 
 Row = Mapping[str, Any]
 
@@ -35,8 +35,9 @@ FINE = RecheckedVerdict(True)
 def recheck(report: Row) -> RecheckedVerdict:
     """Judge a valid report's measurements and findings by today's rule; compare the verdict.
 
-    By the rule that the report names, reasons and tests must be the same too. A report without a
-    rule, or with another one, is of another version: there the status alone is compared.
+    By the rule that the report names, reasons and tests must be the same too, and judgements where
+    it holds them or a policy. A report without a rule, or with another one, is of another version:
+    there the status alone is compared, with the worst of its own judgements as well.
     """
     stated = report["verdict"]
     try:
@@ -50,6 +51,9 @@ def recheck(report: Row) -> RecheckedVerdict:
         return RecheckedVerdict(
             False, _contradiction_text(stated, recomputed), "its own measurements contradict it"
         )
+    if "judgements" in stated and stated["status"] != _stated_worst(stated):
+        message = f"its verdict says {stated['status']}, its judgements {_stated_worst(stated)}."
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its judgements contradict it")
     if stated.get("rule") != RULE:
         return RecheckedVerdict(True, f"{_rule_text(stated)}; by today's the status is the same.")
     altered = [] if report["status"] != "success" else _altered_keys(stated, recomputed)
@@ -80,6 +84,10 @@ def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
     return [Measurement(**row) for row in report["measurements"]], [Finding(**r) for r in findings]
 
 
+def _stated_worst(stated: Row) -> str:
+    return worst_status(judgement["status"] for judgement in stated["judgements"])
+
+
 def _contradiction_text(stated: Row, recomputed: Row) -> str:
     status, recomputed_status = stated["status"], recomputed["status"]
     if stated.get("rule") == RULE:
@@ -102,7 +110,8 @@ def _rule_text(stated: Row) -> str:
 
 
 def _altered_keys(stated: Row, recomputed: Row) -> list[str]:
-    keys = (*COMPARED_KEYS, "judgements") if "policy" in stated else COMPARED_KEYS
+    has_judgements = bool({"policy", "judgements"} & stated.keys())
+    keys = (*COMPARED_KEYS, "judgements") if has_judgements else COMPARED_KEYS
     return [key for key in keys if not _same(stated.get(key), recomputed[key])]
 
 
