@@ -1,6 +1,7 @@
 """Policies: built in, or a TOML file."""
 
 import tomllib
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
@@ -38,11 +39,29 @@ def _parse_policy(text: bytes, name: str) -> Policy:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}.") from None
     policy = policy_of({"name": Path(name).stem, **table}, name)
+    known = policy.name.strip().lower()
+    if name not in BUILT_IN and known in BUILT_IN and policy != read_policy(known):
+        raise InputError(
+            f"{name}: its name is {policy.name!r}, and its limits are not those of fedaudit's "
+            f"policy {known}: give it another name."
+        )
+    _check_kinds(policy.kinds, name)
+    return policy
+
+
+def _check_kinds(kinds: Iterable[str], name: str) -> None:
+    """Raise InputError for a limit of no kind of data, and for two of the same kind."""
     majors = {c.major for c in taxonomy().categories}
-    for kind in policy.kinds:
-        if kind not in majors and category(kind) is None:
+    first: dict[str, str] = {}
+    for kind in kinds:
+        if kind in majors:
+            continue
+        same = category(kind)
+        if same is None:
             raise InputError(
                 f"{name}: {kind!r} is no kind of data: name a label such as PERSON or ID_CARD, or a"
                 f" category: {', '.join(sorted(majors))}."
             )
-    return policy
+        other = first.setdefault(same.name, kind)
+        if other != kind:
+            raise InputError(f"{name}: {other} and {kind} are the same kind of data: limit one.")

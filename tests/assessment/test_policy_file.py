@@ -1,6 +1,7 @@
 """Policies that are built in, and those of files."""
 
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 
@@ -45,6 +46,10 @@ def test_a_file_is_named_after_itself_and_knows_kinds_of_data(tmp_path):
         ("[kinds]\nPRESON = 0.1", "'PRESON' is no kind of data"),
         ("detectable = 1.5", "detectable is 1.5"),
         ("\ud800", "is not TOML"),
+        ("confidence = 0.05", "confidence is 0.05, the probability of being right"),
+        ("power = 0.1", "power is 0.1, the probability of being right"),
+        ("[kinds]\nPERSON = 0.9\nNAME = 0.01", "PERSON and NAME are the same kind"),
+        ("[kinds]\nID_CARD = 0.9\nid-card = 0.01", "ID_CARD and id-card are the same kind"),
     ],
 )
 def test_what_is_no_policy_is_refused(tmp_path, text, says):
@@ -54,6 +59,20 @@ def test_what_is_no_policy_is_refused(tmp_path, text, says):
         read_policy(str(path))
     assert says in str(error.value)
     assert "ours.toml" in str(error.value)
+
+
+@pytest.mark.parametrize("named", ["strict", "Strict "])
+def test_a_file_is_not_taken_for_a_policy_of_fedaudit(tmp_path, named):
+    path = tmp_path / "strict.toml"
+    path.write_text(f'name = "{named}"\ndetectable = 0.9\n')
+    with pytest.raises(InputError, match="not those of fedaudit's policy strict"):
+        read_policy(str(path))
+
+
+def test_a_copy_of_a_policy_keeps_its_name(tmp_path):
+    path = tmp_path / "strict.toml"
+    path.write_bytes(files("fedaudit.assessment").joinpath("policies/strict.toml").read_bytes())
+    assert read_policy(str(path)) == read_policy("strict")
 
 
 def test_a_name_that_nobody_knows():

@@ -14,10 +14,22 @@ ATTACK_CLASSES = (
 """The attacks that EDPB Opinion 28/2024, paragraph 55, names."""
 
 
+LEAST_CERTAIN = 0.5
+"""The least power and confidence: below it a verdict is surer to be wrong than right."""
+
+
 def _check_share(name: str, value: float, *, above: bool) -> None:
     if not 0 <= value < 1 or (above and not value):
         least = "above 0" if above else "at least 0"
         raise ValueError(f"{name} is {value:g}; it must be {least} and below 1.")
+
+
+def _check_certainty(name: str, value: float) -> None:
+    if not LEAST_CERTAIN <= value < 1:
+        raise ValueError(
+            f"{name} is {value:g}, the probability of being right: it must be at least "
+            f"{LEAST_CERTAIN:g} and below 1."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +66,10 @@ class Policy:
     """Classes of attacks that must have been measured for a pass."""
 
     def __post_init__(self) -> None:
-        for name in ("level", "detectable", "power", "confidence", "membership_fpr"):
+        for name in ("level", "detectable", "membership_fpr"):
             _check_share(name, getattr(self, name), above=True)
+        for name in ("power", "confidence"):
+            _check_certainty(name, getattr(self, name))
         for name in ("extraction", "memorization"):
             _check_share(name, getattr(self, name), above=False)
         if self.membership is not None:
