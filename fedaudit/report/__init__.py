@@ -16,6 +16,8 @@
   gated by.
 * `comparison`: What differs between two reports: numbers with intervals, and leaks that appeared
   or went.
+* `comparison_caveats`: What makes two reports less comparable than they look: order, seeds,
+  settings, policies.
 * `data_frame`: The measurements of a report as flat rows, and as a pandas data frame where there is
   pandas.
 * `document`: report.json: built from records, checked against its schema, written whole, read

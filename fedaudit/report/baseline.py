@@ -19,8 +19,10 @@ from fedaudit.report.comparison import (
     finding_identity,
     row_key,
 )
+from fedaudit.report.comparison_caveats import unlike_policies
 from fedaudit.report.query import Row
 from fedaudit.report.tables.assessment import judged_name
+from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.recheck import judgements, recheck
 
 Status = Literal["pass", "fail", "inconclusive"]
@@ -151,7 +153,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
         _tail(after.value - before.value, spread)
         for (_, before, after), spread in zip(pairs, spreads, strict=True)
     ]
-    level = report["verdict"].get("level", 0.01)
+    level = max(one["verdict"].get("level", DEFAULT.level) for one in (baseline, report))
     adjusted = holm(p)
     return [
         MetricChange(
@@ -215,6 +217,8 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
             "No leak is in both reports: where they were masked with different keys, what appeared"
             " and what went cannot be told."
         )
+    if policies := unlike_policies(baseline, report):
+        yield f"{policies} Judge both under one."
     now = _judged_measurements(report)
     for name, row in _judged_measurements(baseline).items():
         if row["value"] is not None and (name not in now or now[name]["value"] is None):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
+from fedaudit.report.comparison_caveats import setting_notes
 from fedaudit.report.query import Row, is_sweep
 
 COMPARED_METRICS = frozenset(
@@ -166,6 +167,7 @@ def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     versions = [report["environment"]["versions"].get("fedaudit") for report in (first, second)]
     if versions[0] != versions[1]:
         yield "The reports are of different versions of fedaudit."
+    yield from setting_notes(first, second)
     masks = [set().union(*_masks(report).values()) for report in (first, second)]
     if all(masks) and not masks[0] & masks[1]:
         yield (

@@ -127,6 +127,20 @@ def test_a_class_that_was_run_and_is_not_now_cannot_be_told():
     assert compare_with_baseline(before, before).status == "pass"
 
 
+def test_a_laxer_policy_is_not_how_a_release_gets_better():
+    """Under a level of 1e-9 no number would be worse, and no leak of half the targets fails."""
+    before, lax = report(100), Policy(name="lax", level=1e-9)
+    now = example(measurements=rows(140), findings=[], verdict=None, policy=lax).to_json()
+    found = compare_with_baseline(before, now)
+    assert any(one.worse for one in found.numbers)
+    assert found.status == "fail"
+    same = example(measurements=rows(100), findings=[], verdict=None, policy=lax).to_json()
+    found = compare_with_baseline(before, same)
+    assert found.status == "inconclusive"
+    [doubt] = found.reasons
+    assert doubt.startswith("The reports were judged under different policies: default, then lax.")
+
+
 def test_masks_of_another_key_tell_nothing():
     found = compare_with_baseline(report(300, [leak("a")]), report(300, [leak("b")]))
     assert found.status == "inconclusive"

@@ -11,6 +11,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding
 from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.tables.comparison.two_reports import comparison_tables
+from fedaudit.report.verdict.criteria import Policy
 
 
 def report(rows=None, leaks=(), **changes):
@@ -75,6 +76,45 @@ def test_what_makes_it_less_than_it_seems_is_said():
     notes = " ".join(compare(report(leaks=[leak("a")]), other).notes)
     for text in ("different records", "different versions", "No leak is in both"):
         assert text in notes
+
+
+def asked(seed=0, policy=None, started="2026-01-02T00:00:00+00:00", **attacks):
+    changes = {} if policy is None else {"verdict": None, "policy": policy}
+    found = report(**changes)
+    found["seeds"] = {"audit": seed}
+    found["run"].update(started=started, config={"steps": {"extraction": {"attacks": attacks}}})
+    return found
+
+
+def caveats(first, second):
+    known = {"Both reports are of the same model."}
+    return [note for note in compare(first, second).notes if note not in known]
+
+
+def test_audits_that_asked_otherwise_are_said_to():
+    one = asked(contextual={"samples": 8, "context": 50}, untargeted={})
+    assert caveats(one, one) == []
+    assert caveats(one, asked(7, contextual={"samples": 15, "context": 50}, verbatim={})) == [
+        "The audits had different seeds: other questions and answers were drawn.",
+        "Of one audit only: untargeted, verbatim.",
+        "Attacks had different settings: contextual.samples 8, then 15.",
+    ]
+
+
+def test_limits_are_compared_and_not_the_names_of_policies():
+    default, strict = Policy(), Policy(name="strict", detectable=0.05)
+    assert caveats(asked(), asked(policy=replace(default, name="ours"))) == []
+    [note] = caveats(asked(policy=default), asked(policy=strict))
+    assert note == "The reports were judged under different policies: default, then strict."
+    [note] = caveats(asked(policy=default), asked(policy=replace(strict, name="default")))
+    assert note == "The reports were judged under different limits, both called default."
+
+
+def test_the_wrong_order_is_said():
+    later = asked(started="2026-01-02T01:30:00+01:00")  # half an hour later, in another zone
+    assert caveats(asked(), later) == []
+    [note] = caveats(later, asked())
+    assert note.startswith("The second report is of an earlier audit than the first")
 
 
 def test_reports_of_different_audits_are_refused():
