@@ -6,7 +6,7 @@ difference's interval, that of `estimates.difference`, is taken as normal around
 new where it fails and did not. What the baseline fails by itself is known and gates nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,8 +20,9 @@ from fedaudit.report.comparison import (
     row_key,
 )
 from fedaudit.report.comparison_caveats import unlike_policies
+from fedaudit.report.number_format import format_value
 from fedaudit.report.query import Row
-from fedaudit.report.tables.assessment import judged_name
+from fedaudit.report.tables.assessment import judged_name, shown_name
 from fedaudit.report.verdict.criteria import DEFAULT
 from fedaudit.report.verdict.recheck import judgements, recheck
 
@@ -33,6 +34,9 @@ class MetricChange:
     """A judged number in both reports."""
 
     name: str
+    plugin: str
+    metric: str
+    scope: Mapping[str, object]
     before: float
     now: float
     difference: Estimate
@@ -144,20 +148,23 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
 
     estimates = {row_key(row): estimate_of(row) for row in baseline["measurements"]}
     pairs = [
-        (name, before, after)
+        (name, row, before, after)
         for name, row in _judged_measurements(report).items()
         if (before := estimates.get(row_key(row))) and (after := estimate_of(row))
     ]
-    spreads = [_spread(before, after) for _, before, after in pairs]
+    spreads = [_spread(before, after) for _, _, before, after in pairs]
     p = [
         _tail(after.value - before.value, spread)
-        for (_, before, after), spread in zip(pairs, spreads, strict=True)
+        for (_, _, before, after), spread in zip(pairs, spreads, strict=True)
     ]
     level = max(one["verdict"].get("level", DEFAULT.level) for one in (baseline, report))
     adjusted = holm(p)
     return [
         MetricChange(
             name=name,
+            plugin=row["plugin"],
+            metric=row["metric"],
+            scope=row["scope"],
             before=before.value,
             now=after.value,
             difference=difference(after, before),
@@ -166,7 +173,7 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
             seen=float(norm.isf(level)) * spreads[i],
             worse=adjusted[i] <= level,
         )
-        for i, (name, before, after) in enumerate(pairs)
+        for i, (name, row, before, after) in enumerate(pairs)
     ]
 
 
@@ -203,7 +210,9 @@ def _failures(numbers: Sequence[MetricChange], baseline: Row, report: Row) -> It
     """Yield the numbers that got worse, and the judgements that did not fail before."""
     for change in numbers:
         if change.worse:
-            yield f"{change.name} got worse: {change.before:.3g}, now {change.now:.3g}."
+            name = shown_name(change.plugin, change.metric, change.scope)
+            before, now = (format_value(change.metric, v) for v in (change.before, change.now))
+            yield f"{name} got worse: {before}, now {now}."
     earlier_failures = {_judgement_name(j) for j in judgements(baseline) if j["status"] == "fail"}
     for failed in judgements(report):
         if failed["status"] == "fail" and _judgement_name(failed) not in earlier_failures:

@@ -49,6 +49,23 @@ def format_measurement(row: Mapping[str, Any]) -> str:
     return f"{text} [{spelt(low)}, {spelt(high)}]"
 
 
+def format_value(metric: str, value: float) -> str:
+    """Return a number of this metric without its interval: `12.3 %`, `0.98`."""
+    return percent(value) if metric in RATES else number(value)
+
+
+def format_difference(metric: str, value: float, low: float | None, high: float | None) -> str:
+    """Return how two numbers differ, with the interval: `-1.5 points [-3.2, +0.1]`, `+0.02`.
+
+    Points are those of per cents, one in a hundred.
+    """
+    scale, spelt, unit = (100, "+.1f", " points") if metric in RATES else (1, "+.3g", "")
+    text = f"{scale * value:{spelt}}{unit}"
+    if low is None or high is None:
+        return text
+    return f"{text} [{scale * low:{spelt}}, {scale * high:{spelt}}]"
+
+
 def format_hits(row: Mapping[str, Any]) -> str:
     """Return hits and n of a measurement: `118 / 4,210`; expected hits are `~12.4 / 500`."""
     value, hits, n = row["value"], row["hits"], row["n"]

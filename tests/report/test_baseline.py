@@ -103,7 +103,7 @@ def test_worse_fails_and_better_does_not():
     little, much = report(200), report(400)
     found = compare_with_baseline(little, much)
     assert found.status == "fail"
-    assert any("got worse: 0.222, now 0.444" in reason for reason in found.reasons)
+    assert any("got worse: 22.2 %, now 44.4 %" in reason for reason in found.reasons)
     assert compare_with_baseline(much, little).status == "pass"
 
 
@@ -169,6 +169,9 @@ def test_tables_say_what_is_new_and_what_is_worse_first():
     leaks, numbers = baseline_tables(found)
     assert leaks.rows == (("contextual coverage", "PERSON", "1", "0", "1"),)
     assert numbers.rows[0][-1] == "yes"
+    assert numbers.rows[0][1:3] == ("22.2 %", "44.4 %")  # 200 and 400 of 900
+    assert numbers.rows[0][3].startswith("+22.2 points [+")
+    assert "points" in numbers.rows[0][5]
     assert "Throughout" not in numbers.notes
 
 

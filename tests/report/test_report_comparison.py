@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from example_report import coverage, example, extraction, findings
+from example_report import coverage, example, extraction, findings, number
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,11 +131,20 @@ def test_sweeps_and_missing_numbers_are_not_compared():
     assert [one.scope["source"] for one in found.differences] == ["control"]
 
 
+def test_numbers_that_are_no_shares_stay_as_they_are():
+    losses = [number("utility", "x", "loss", value, source="tuned") for value in (2.0, 2.125)]
+    found = compare(*(report([loss]) for loss in losses))
+    [table, *_] = comparison_tables(found)
+    assert table.rows == (("x loss (source tuned)", "2", "2.12", "+0.125", "-"),)
+
+
 def test_the_tables_have_what_is_sure_first():
     first = [coverage(48, 80, source="tuned"), coverage(1, 80, source="base")]
     second = [coverage(20, 80, source="tuned"), coverage(2, 80, source="base")]
     found = compare(report(first, [leak("a")]), report(second, [leak("b")]))
     numbers, leaks = comparison_tables(found)
     assert [row[-1] for row in numbers.rows] == ["yes", "no"]
-    assert numbers.rows[0][:3] == ("contextual coverage (source tuned)", "0.6", "0.25")
+    assert numbers.rows[0][:3] == ("contextual coverage (source tuned)", "60.0 %", "25.0 %")
+    # Newcombe's interval from Wilson's [49.0, 70.0] and [16.8, 35.5] % around -35 points
+    assert numbers.rows[0][3] == "-35.0 points [-48.0, -19.8]"
     assert leaks.rows[0][:5] == ("contextual coverage", "PERSON", "1", "1", "0")

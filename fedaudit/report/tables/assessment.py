@@ -1,11 +1,11 @@
 """What an audit of everything covered, for which release, and what was judged under its policy."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fedaudit.report.number_format import number
-from fedaudit.report.query import SEVERITIES, Row
-from fedaudit.report.tables.table import NONE, Table, shorten
+from fedaudit.report.number_format import format_measurement
+from fedaudit.report.query import SETS, SEVERITIES, Row
+from fedaudit.report.tables.table import NONE, Table, display_name, shorten
 
 MOST_JUDGED = 30
 ORDER = ("fail", "inconclusive", "pass")
@@ -111,9 +111,9 @@ def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
 
 def _line(group: Sequence[Row]) -> tuple[str, ...]:
     strongest = max(group, key=lambda j: (j["measurement"] or {}).get("n") or 0)
-    name = judged_name(strongest)
+    row = strongest["measurement"]
+    name = shown_name(row["plugin"], row["metric"], row["scope"]) if row else strongest["rule"]
     if len(group) > 1:
-        row = strongest["measurement"]
         name = f"{row['plugin']} {row['metric']}: {len(group):,} rows, of which the largest"
     return strongest["status"], name, _measured_text(strongest), strongest["limit"]
 
@@ -124,7 +124,7 @@ def _detail(entry: Row) -> str:
 
 
 def judged_name(judgement: Row) -> str:
-    """Return what was judged, in words without numbers that another run would change."""
+    """Return what was judged, as machines know it: the same in every run and version."""
     row = judgement["measurement"]
     if row is None:
         return str(judgement["rule"])
@@ -132,13 +132,18 @@ def judged_name(judgement: Row) -> str:
     return f"{row['plugin']} {row['metric']}" + (f" ({where})" if where else "")
 
 
+def shown_name(plugin: str, metric: str, scope: Mapping[str, object]) -> str:
+    """Return what was measured as tables name it, with the names that they give sets."""
+    named = {**scope, **({"set": display_name(SETS, scope["set"])} if "set" in scope else {})}
+    where = ", ".join(f"{key} {value}" for key, value in named.items())
+    return f"{plugin} {metric}" + (f" ({where})" if where else "")
+
+
 def _measured_text(judgement: Row) -> str:
     row = judgement["measurement"]
     if row is None or row["value"] is None:
         return NONE
-    text = number(row["value"])
-    if row["low"] is not None and row["high"] is not None:
-        text += f" [{number(row['low'])}, {number(row['high'])}]"
+    text = format_measurement(row)
     if row["hits"] is not None and row["n"] is not None:
         return f"{row['hits']:,} / {row['n']:,}: {text}"
     return text

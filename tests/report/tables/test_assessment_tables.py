@@ -45,7 +45,7 @@ def test_rows_that_did_not_fail_are_one_line_for_each_limit():
     assert line == (
         "inconclusive",
         "contextual coverage: 3 rows, of which the largest",
-        "0 / 9: 0 [0, 0.299]",
+        "0 / 9: 0.0 % [0.0, 29.9]",
         "at most 0.05 of ID_CARD, shown with 95%",
     )
     assert table.rows[0][0] == "fail"
@@ -58,6 +58,17 @@ def test_every_failure_has_a_line_of_its_own():
     kinds = [row for row in table.rows if "ID_CARD" in row[3]]
     assert [row[0] for row in kinds] == ["fail", "fail"]
     assert {"victim c0" in row[1] for row in kinds} == {True, False}
+
+
+def test_shares_are_per_cents_and_sets_have_the_names_of_all_tables():
+    row = coverage(3, 12, source="tuned-not-base", label="ID_CARD", set="exclusive")
+    [table] = assessment.judgement_tables(report([row]))
+    [line] = [line for line in table.rows if "ID_CARD" in line[1]]
+    # Wilson's interval of 3 of 12: (3 + 1.92) / 15.84 = 0.311, and 0.222 on either side of it
+    assert line[1:3] == (
+        "contextual coverage (label ID_CARD, set judged, source tuned-not-base)",
+        "3 / 12: 25.0 % [8.9, 53.2]",
+    )
 
 
 def test_findings_are_counted_by_kind_and_severity():

@@ -1,8 +1,9 @@
 """The tables of an audit against its baseline: leaks that are new, numbers that got worse."""
 
 from fedaudit.report.baseline import BaselineComparison, MetricChange
-from fedaudit.report.number_format import number
+from fedaudit.report.number_format import format_difference, format_value, number
 from fedaudit.report.redaction import make_visible
+from fedaudit.report.tables.assessment import shown_name
 from fedaudit.report.tables.table import Table, shorten
 
 MAX_ROWS = 30
@@ -41,7 +42,12 @@ def baseline_tables(comparison: BaselineComparison) -> list[Table]:
 
 
 def _line(change: MetricChange) -> tuple[str, ...]:
-    gap = change.difference
-    text = f"{gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-    numbers = (number(change.adjusted), number(change.seen), "yes" if change.worse else "no")
-    return make_visible(change.name), number(change.before), number(change.now), text, *numbers
+    gap, metric = change.difference, change.metric
+    return (
+        make_visible(shown_name(change.plugin, metric, change.scope)),
+        *(format_value(metric, value) for value in (change.before, change.now)),
+        format_difference(metric, gap.value, gap.low, gap.high),
+        number(change.adjusted),
+        format_difference(metric, change.seen, None, None),
+        "yes" if change.worse else "no",
+    )

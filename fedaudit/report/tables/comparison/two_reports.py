@@ -1,8 +1,9 @@
 """The tables of two reports beside each other: numbers that differ, leaks that appeared or went."""
 
 from fedaudit.report.comparison import ReportComparison, RowDifference
-from fedaudit.report.number_format import number
+from fedaudit.report.number_format import format_difference, format_value, number
 from fedaudit.report.redaction import make_visible
+from fedaudit.report.tables.assessment import shown_name
 from fedaudit.report.tables.table import NONE, Table, shorten
 
 MAX_ROWS = 40
@@ -44,11 +45,10 @@ def comparison_tables(comparison: ReportComparison) -> list[Table]:
 
 
 def _line(change: RowDifference) -> tuple[str, ...]:
-    scope = ", ".join(f"{key} {value}" for key, value in change.scope.items())
-    name = f"{change.plugin} {change.metric}" + (f" ({scope})" if scope else "")
-    gap = change.second - change.first
-    text = f"{gap:+.3g}"
-    if change.difference is not None:
-        text += f" [{change.difference.low:+.3g}, {change.difference.high:+.3g}]"
-    sure = NONE if change.difference is None else "yes" if change.sure else "no"
-    return make_visible(name), number(change.first), number(change.second), text, sure
+    name = shown_name(change.plugin, change.metric, change.scope)
+    numbers = (format_value(change.metric, value) for value in (change.first, change.second))
+    estimate = change.difference
+    interval = (None, None) if estimate is None else (estimate.low, estimate.high)
+    text = format_difference(change.metric, change.second - change.first, *interval)
+    sure = NONE if estimate is None else "yes" if change.sure else "no"
+    return make_visible(name), *numbers, text, sure
