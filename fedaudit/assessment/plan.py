@@ -139,7 +139,8 @@ def _requests(
             held_out=material.held_out if "membership" in attacks else None,
         )
     if data := material.victim or material.prefixes:
-        yield InferenceRequest(**fields.request_fields("ranking"), data=data)
+        attacker = material.prefixes if material.victim else None
+        yield InferenceRequest(**fields.request_fields("ranking"), data=data, attacker=attacker)
     if every:
         yield CrossClientRequest(**fields.request_fields("contextual"), clients=material.clients)
         yield MemorizationRequest(

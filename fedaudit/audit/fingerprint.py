@@ -30,6 +30,9 @@ SETTINGS_WITHOUT_EFFECT = ("batch_size", "workers", "device", "engine", "vllm")
 """Settings that change results by rounding at most: a run may be resumed with others. That it is
 vLLM that answers is a fact of its own."""
 
+LATER_FIELDS = ("counterfactual", "model", "endpoint", "vllm", "attacker")
+"""Fields of a request that are left out where they are None, as in runs that knew of none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFingerprint:
@@ -126,7 +129,7 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
         for name in request.attacks
     }
     table = {key: value for key, value in asdict(request).items() if key != "options"}
-    for name in ("counterfactual", "model", "endpoint", "vllm"):  # as in runs that knew of none
+    for name in LATER_FIELDS:
         if table.get(name, "") is None:
             del table[name]
     if folders := table.pop("reference_folders", ()):

@@ -180,8 +180,15 @@ class InferenceRequest(AuditRequest):
 
     attacks: tuple[str, ...] = ("ranking",)
     data: Path
+    attacker: Path | None = None
+    """Whose documents the attacker has; what stands in them is not asked about."""
 
     @property
     def input_path(self) -> Path:
-        """The documents in whose sentences PII is masked."""
-        return self.data
+        """The attacker's own documents, or else those in whose sentences PII is masked."""
+        return self.attacker or self.data
+
+    @property
+    def victim_path(self) -> Path | None:
+        """The documents in whose sentences PII is masked, where an attacker has others."""
+        return self.data if self.attacker else None

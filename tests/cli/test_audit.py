@@ -102,6 +102,14 @@ def test_a_copy_of_a_clients_records_is_that_client_and_no_other_member(here, ru
     assert not any("counts as the victim" in one for one in report("two")["limits"])
 
 
+def test_what_the_attacker_has_itself_is_not_inferred_of_a_victim(here, run):
+    """The step `inference` did not know the attacker's records, and failed models for them."""
+    run("audit", *MODEL, "own.jsonl", *SMALL, "--quick", "--out", "out", "--quiet")
+    [found] = [one for one in report()["verdict"]["judgements"] if one["rule"] == "inference"]
+    assert found["status"] == "inconclusive"
+    assert "the attacker or another member has all of the victim's records" in found["reason"]
+
+
 def test_every_judgement_names_its_limit_and_its_row(here, run):
     run(*AUDIT, "--out", "out", "--quiet")
     judged = report()["verdict"]["judgements"]
