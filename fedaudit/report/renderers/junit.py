@@ -1,7 +1,8 @@
 """A report as JUnit XML, for CI: a test case for each judgement and each class not run.
 
 What fails the policy is a failure, what is inconclusive an error (the audit could not have seen
-it), and a class of attacks that was not run, or does not apply, is skipped.
+it), and a class of attacks that was not run, or does not apply, is skipped. A verdict that does
+not follow from its measurements is an error of its own.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.renderers.sarif import rule_id
 from fedaudit.report.tables.assessment import judged_name
-from fedaudit.report.verdict.recheck import judgements
+from fedaudit.report.verdict.recheck import judgements, recheck
 
 TAGS = {"fail": "failure", "inconclusive": "error", "pass": ""}
 
@@ -45,6 +46,11 @@ def _cases(report: Row) -> Iterator[Element]:
     if report["status"] != "success":
         case = _case("run", "finished")
         SubElement(case, "error", message="The audit did not finish.")
+        yield case
+    checked = recheck(report)
+    if not checked.holds:
+        case = _case("run", "verdict follows from measurements")
+        SubElement(case, "error", message=make_visible(checked.message))
         yield case
     for judgement in judgements(report):
         name = f"{judgement['rule']}: {judged_name(judgement)}"

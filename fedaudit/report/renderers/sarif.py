@@ -19,7 +19,7 @@ from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import judged_name
 from fedaudit.report.verdict.classes import class_of
-from fedaudit.report.verdict.recheck import judgements
+from fedaudit.report.verdict.recheck import judgements, recheck
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "fedaudit/v1"
@@ -41,7 +41,8 @@ NOT_RUN = {"not_run": "open", "not_applicable": "notApplicable"}
 
 def render(report: Row) -> str:
     """Return a valid report's document as one SARIF log with one run."""
-    results = [*_judgement_results(report), *_finding_results(report), *_not_run(report)]
+    judged = [*_contradiction(report), *_judgement_results(report)]
+    results = [*judged, *_finding_results(report), *_not_run(report)]
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -98,6 +99,13 @@ def _invocation(report: Row) -> dict[str, Any]:
         "startTimeUtc": run["started"],
     }
     return {**invocation, "endTimeUtc": run["finished"]} if run["finished"] else invocation
+
+
+def _contradiction(report: Row) -> Iterator[dict[str, Any]]:
+    """Yield a failure where the verdict does not follow from the measurements."""
+    checked = recheck(report)
+    if not checked.holds:
+        yield _result("FA-AUDIT", "fail", "error", checked.message, {}, "recheck")
 
 
 def _judgement_results(report: Row) -> Iterator[dict[str, Any]]:

@@ -183,6 +183,21 @@ def test_junit_has_a_case_for_each_judgement_and_each_class_not_run():
     assert not re.search(r"\d+ of \d+", failed.get("name"))
 
 
+def test_a_forged_pass_is_an_error_in_junit_and_a_failure_in_sarif():
+    forged = judged()
+    honest = len(log(forged)["results"])
+    forged["verdict"]["status"] = "pass"
+    for judgement in forged["verdict"]["judgements"]:
+        judgement["status"] = "pass"
+    _, [case, *_] = suite(forged)
+    assert case.get("name") == "verdict follows from measurements"
+    assert "Do not rely on this report" in case.find("error").get("message")
+    results = log(forged)["results"]
+    assert len(results) == honest + 1
+    assert (results[0]["ruleId"], results[0]["level"]) == ("FA-AUDIT", "error")
+    assert "It says pass, they give fail" in results[0]["message"]["text"]
+
+
 def test_an_interrupted_audit_is_an_error_in_junit():
     _, cases = suite(example(status="interrupted").to_json())
     assert cases[0].find("error").get("message") == "The audit did not finish."
