@@ -6,6 +6,8 @@
 * `server/`: The server's part: which sums to ask for, and the estimates they give.
 * `committed_decision`: A decision over scores that counts published commitments only, with its
   rows.
+* `copied_updates`: Adapters that were stored more than once: rounds that are copies, clients that
+  sent the same.
 * `estimates`: Estimates on disk: all that the owner of a watermark gets from the server.
 * `federation_checks`: Checks that files of estimates and of scores share: clients, rounds,
   weights, masks.

@@ -126,6 +126,13 @@ def _check(estimates: Estimates, folder: Path) -> None:
         raise InputError(f"{path} names the file {strangers[0]!r}, which no round has.")
     for name in names:
         _check_file(folder, name, estimates.files)
+    hashes = {
+        record.round: {
+            e.client: estimates.files[f"{e.adapter}/{adapters.WEIGHTS}"] for e in record.estimates
+        }
+        for record in estimates.rounds
+    }
+    checks.check_distinct(hashes, str(folder), "everybody's estimates")
 
 
 def _check_round(record: RoundEstimates, known_clients: Sequence[str], folder: Path) -> None:

@@ -13,6 +13,10 @@ LARGEST_RATIO = 1e12
 lost in rounding."""
 
 
+Hashes = Mapping[int, Mapping[str, str]]
+"""By round, the SHA-256 of what there is of each client."""
+
+
 def check_clients(clients: Sequence[str], where: str) -> None:
     """Raise InputError where a federation has a client twice."""
     if len(set(clients)) < len(clients):
@@ -27,6 +31,20 @@ def check_round_numbers(numbers: Sequence[int], where: str) -> None:
         raise InputError(f"{where} has a round {min(numbers)}; the first one is 1.")
     if numbers and max(numbers) > LARGEST_ROUND:
         raise InputError(f"{where} has a round beyond {LARGEST_ROUND:,}.")
+
+
+def check_distinct(hashes: Hashes, where: str, what: str) -> None:
+    """Raise InputError where two rounds have the same hashes; an empty round has none."""
+    rounds: dict[frozenset[tuple[str, str]], int] = {}
+    for number, sent in hashes.items():
+        if not sent:
+            continue
+        first = rounds.setdefault(frozenset(sent.items()), number)
+        if first != number:
+            raise InputError(
+                f"{where}: round {number} has {what} of round {first}, bit for bit: a copy would "
+                f"count as evidence again. Put in what round {number} was, or leave it out."
+            )
 
 
 def check_masks(masks: Collection[float], where: str) -> None:

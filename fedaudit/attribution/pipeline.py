@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedaudit.api.attribution import AttributionResult
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
-from fedaudit.attribution import measurements, plaintext, report
+from fedaudit.attribution import copied_updates, measurements, plaintext, report
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.attribution.protocol import Watcher, run_protocol
 from fedaudit.attribution.request import (
@@ -49,11 +49,17 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
         data=[report.file_row(resolved.path, len(resolved.marks)), *report.commitments_row(status)],
         measurements=[
             *(protocol.rows if protocol else ()),
+            *(
+                copied_updates.untested_rows(resolved.federation, request.threshold)
+                if protocol
+                else ()
+            ),
             *_plaintext_rows(results, request, resolved, truth),
         ],
         decision=protocol.decision if protocol else None,
         limits=[
             *unchecked_caveats(resolved.federation),
+            *copied_updates.caveats(resolved.federation),
             *(protocol.limits if protocol else ()),
             *(f"{name}: {limit}" for name, result in results.items() for limit in result.limits),
         ],

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.watermark import Mark
-from fedaudit.attribution import measurements, plaintext
+from fedaudit.attribution import copied_updates, measurements, plaintext
 from fedaudit.attribution.decision.decision import check_limits
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import detection
@@ -72,6 +72,7 @@ def resolve_request(request: AttributionRequest) -> ResolvedRequest:
             raise unknown_name_error("attribution", name, offered)
     federation = open_federation(existing_path(request.rounds, "federation"))
     check_consecutive(federation)
+    copied_updates.check_rounds(federation)
     for name in request.methods:
         if name != measurements.PROTOCOL:
             plaintext.check(

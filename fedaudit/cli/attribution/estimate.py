@@ -51,6 +51,7 @@ def estimate(
     It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
     they come. Without --seed the sets are drawn at random and only the log says them.
     """
+    from fedaudit.attribution import copied_updates
     from fedaudit.attribution.server import dry_run as forecast
     from fedaudit.attribution.server import estimation, ledger, sums_log
     from fedaudit.cli.console import print_note, progress_bars
@@ -83,7 +84,7 @@ def estimate(
     )
     given_away = (*forecast.describe_choices(plan), *forecast.describe_exposure(plan))
     print("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
-    for caveat in unchecked_caveats(plan.federation):
+    for caveat in (*unchecked_caveats(plan.federation), *copied_updates.caveats(plan.federation)):
         print_note(caveat)
     print_note(f"What was asked for is in {log_path}; it stays with the server.", quiet=quiet)
     return 0

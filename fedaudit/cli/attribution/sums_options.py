@@ -129,11 +129,13 @@ def draw_plan(
     rounds: Path, protocol_config: "ProtocolConfig", *, secret: bool = False
 ) -> "SumPlan":
     """Return what would be asked of a federation."""
+    from fedaudit.attribution import copied_updates
     from fedaudit.attribution.server import sum_plan
     from fedaudit.federation.folder import check_consecutive, open_federation
 
     federation = open_federation(rounds)
     check_consecutive(federation)
+    copied_updates.check_rounds(federation)
     return sum_plan.draw_sum_plan(federation, protocol_config, secret=secret)
 
 

@@ -1,0 +1,128 @@
+"""Adapters that were stored more than once: rounds that are copies, clients that sent the same.
+
+Evidence adds up over rounds, so a round that is there twice would count twice.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from fedaudit.api.records import Measurement
+from fedaudit.attribution import federation_checks as checks
+from fedaudit.attribution import measurements
+from fedaudit.attribution.server import estimation
+from fedaudit.config import registry
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import Federation, name_rounds
+from fedaudit.system.files import sha256
+
+MOST_NAMED = 10
+"""Groups of clients that limits name one by one."""
+
+
+def check_rounds(federation: Federation) -> None:
+    """Raise InputError where everybody's adapters of a round are those of an earlier one.
+
+    No two rounds of training come out the same, bit for bit.
+    """
+    checks.check_distinct(_sent(federation), str(federation.path), "everybody's adapters")
+
+
+def caveats(federation: Federation) -> list[str]:
+    """Return limits where single clients sent what they had sent, or got, or somebody else sent."""
+    sent, got = _sent(federation), _got(federation)
+    limits = [*_repeated(sent, got), *_alike(sent, got)]
+    if rounds := _unchanged(sent, got):
+        limits.append(
+            "what was sent is, bit for bit, the adapter that the round began with, so nothing can "
+            f"be told of what was trained: {_listed(rounds)}"
+        )
+    return limits
+
+
+def untested_rows(federation: Federation, threshold: float) -> Iterator[Measurement]:
+    """Yield a row without a number for each client that sent back what it got in all its rounds."""
+    sent = _sent(federation)
+    for client, rounds in _unchanged(sent, _got(federation)).items():
+        if len(rounds) == sum(client in by_client for by_client in sent.values()):
+            yield measurements.row(
+                measurements.PROTOCOL,
+                "stouffer_z",
+                None,
+                {"client": client},
+                n=0,
+                baseline=threshold,
+                reason=f"it sent back the adapter that it got in {name_rounds(rounds)}",
+            )
+
+
+def _sent(federation: Federation) -> dict[int, dict[str, str]]:
+    return {
+        record.round: {
+            client: _hash(federation, folder) for client, folder in record.clients.items()
+        }
+        for record in federation.manifest.rounds[1:]
+    }
+
+
+def _got(federation: Federation) -> dict[int, str]:
+    """Return the hash of the adapter that clients started from, by round."""
+    rule = federation.manifest.aggregation
+    aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
+    return {
+        record.round: _hash(federation, estimation.start_adapter(federation, aggregator, record))
+        for record in federation.manifest.rounds[1:]
+        if record.clients
+    }
+
+
+def _hash(federation: Federation, folder: str) -> str:
+    name = f"{folder}/{adapters.WEIGHTS}"
+    # What the manifest says was compared with the file when the folder was opened.
+    return federation.manifest.files.get(name) or sha256(federation.path / name)
+
+
+def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> dict[str, list[int]]:
+    """Return the rounds in which a client sent back what it got, by client."""
+    rounds: dict[str, list[int]] = {}
+    for number, by_client in sent.items():
+        for client, digest in by_client.items():
+            if digest == got[number]:
+                rounds.setdefault(client, []).append(number)
+    return rounds
+
+
+def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
+    """Yield a limit for clients that sent in a round what they had sent in an earlier one."""
+    seen: dict[tuple[str, str], list[int]] = {}
+    for number, by_client in sent.items():
+        for client, digest in by_client.items():
+            if digest != got[number]:
+                seen.setdefault((client, digest), []).append(number)
+    rounds = {client: numbers for (client, _), numbers in seen.items() if len(numbers) > 1}
+    if rounds:
+        yield (
+            "the same adapter, bit for bit, is stored for several rounds of a client, and each "
+            f"counts as evidence of its own: {_listed(rounds)}"
+        )
+
+
+def _alike(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
+    """Yield a limit for clients that sent the same as each other in a round."""
+    rounds: dict[str, list[int]] = {}
+    for number, by_client in sent.items():
+        groups: dict[str, list[str]] = {}
+        for client, digest in by_client.items():
+            groups.setdefault(digest, []).append(client)
+        for digest, group in groups.items():
+            if len(group) > 1 and digest != got[number]:
+                rounds.setdefault(" and ".join(group), []).append(number)
+    if rounds:
+        yield (
+            "several clients' adapters of a round are the same, bit for bit, so whose documents "
+            f"they were trained on cannot be told: {_listed(rounds)}"
+        )
+
+
+def _listed(rounds: Mapping[str, list[int]]) -> str:
+    shown = [f"{who} in {name_rounds(numbers)}" for who, numbers in rounds.items()]
+    more = f"; and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    return f"{'; '.join(shown[:MOST_NAMED])}{more}"

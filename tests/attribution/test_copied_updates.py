@@ -1,0 +1,134 @@
+"""Rounds that are copies, and clients that sent what was sent before: no evidence twice."""
+
+import json
+import shutil
+from pathlib import Path
+
+import handmade
+import pytest
+from command import Command
+
+from fedaudit.api.errors import InputError
+from fedaudit.attribution import copied_updates, federation_checks
+from fedaudit.federation.folder import open_federation
+
+ALONE = ("--workers", 1, "--device", "cpu", "--quiet", "--federations", 0)
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture
+def fed(tmp_path, monkeypatch):
+    """Return a federation of three rounds whose c1 is guilty of m0."""
+    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",), rounds=3)
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    made.engine = handmade.reading(monkeypatch, mark)
+    return made
+
+
+def put(fed, source, target):
+    """Copy a folder below the federation's rounds onto another one."""
+    rounds = fed.path / "rounds"
+    shutil.rmtree(rounds / target)
+    shutil.copytree(rounds / source, rounds / target)
+    handmade.named(fed.path)
+
+
+def limits(fed):
+    return copied_updates.caveats(open_federation(fed.path))
+
+
+def test_a_round_that_is_a_copy_is_refused_before_anything_is_asked(run, fed):
+    put(fed, "001/clients", "003/clients")
+    says = "fed: round 3 has everybody's adapters of round 1, bit for bit"
+    run.refused(3, "attribute", "--rounds", fed.path, *ALONE, "--out", "o", says=says)
+    words = ("estimate", "--rounds", fed.path, "--out", "est", "--quiet")
+    run.refused(3, "attribute", *words, says=says)
+    assert fed.engine.asked == []
+    assert not Path("o").exists()
+    assert not Path("est").exists()
+
+
+def test_what_nobody_trained_twice_has_no_limit(fed):
+    assert limits(fed) == []
+
+
+def test_an_adapter_that_a_client_sent_before_is_told_and_the_rest_counts(run, fed):
+    put(fed, "001/clients/c4", "003/clients/c4")
+    [limit] = limits(fed)
+    assert limit.endswith("each counts as evidence of its own: c4 in rounds 1 and 3")
+    assert run("attribute", "--rounds", fed.path, *ALONE, "--out", "o").code == 1
+    assert limit in json.loads(Path("o/report.json").read_text())["limits"]
+    est = run("attribute", "estimate", "--rounds", fed.path, "--out", "est", *ALONE[-3:-2])
+    assert limit in est.err
+
+
+def test_clients_that_sent_the_same_are_told_together(fed):
+    for target in ("c2", "c5"):
+        for number in (1, 2):
+            put(fed, f"00{number}/clients/c1", f"00{number}/clients/{target}")
+    [limit] = limits(fed)
+    assert limit.endswith("cannot be told: c1 and c2 and c5 in rounds 1 to 2")
+
+
+def test_who_always_sent_back_what_it_got_was_not_tested(run, fed):
+    for number in (1, 2, 3):
+        for client in ("c1", *(("c3",) if number > 1 else ())):
+            put(fed, f"00{number - 1}/global", f"00{number}/clients/{client}")
+    done = run("attribute", "--rounds", fed.path, *ALONE, "--out", "o")
+    assert done.code == 7  # and not 0: of the guilty client nothing is known
+    document = json.loads(Path("o/report.json").read_text())
+    assert document["verdict"]["reasons"] == [
+        "fed_attr: 1 of 7 clients could not be tested: c1 (it sent back the adapter that it got in "
+        "rounds 1 to 3)."
+    ]
+    [limit] = [one for one in document["limits"] if "the round began with" in one]
+    assert limit.endswith("trained: c1 in rounds 1 to 3; c3 in rounds 2 to 3")
+
+
+def test_under_flora_clients_start_from_the_first_adapter(tmp_path):
+    made = handmade.write(tmp_path / "fed", rule="flora", clients=4, rounds=2)
+    for number in (1, 2):
+        put(made, "000/global", f"00{number}/clients/c2")
+    [limit] = limits(made)
+    assert limit.endswith("trained: c2 in rounds 1 to 2")
+
+
+def test_a_long_list_is_cut(tmp_path):
+    made = handmade.write(tmp_path / "fed", clients=13, rounds=1)
+    for client in made.names:
+        put(made, "000/global", f"001/clients/{client}")
+    [limit] = limits(made)
+    assert limit.endswith("c9 in round 1; and 3 more")
+
+
+def test_estimates_and_scores_that_hold_a_round_twice_are_refused(run, fed):
+    marks = fed.path / "owner/watermark.json"
+    words = ("estimate", "--rounds", fed.path, "--out", "est", "--quiet")
+    assert run("attribute", *words).code == 0
+    score = ("score", "est", "--watermark", marks, *ALONE[:5])
+    assert run("attribute", *score, "--out", "s.json").code == 0
+    table = json.loads(Path("s.json").read_text())
+    first, _, third = table["rounds"]
+    table["rounds"] = [first, third, {**first, "round": 2}]
+    Path("twice.json").write_text(json.dumps(table))
+    says = "round 2 has the tests of the estimates of round 1"
+    run.refused(3, "attribute", "decide", "twice.json", "--out", "o", says=says)
+    shutil.rmtree("est/003")
+    shutil.copytree("est/002", "est/003")
+    estimates = json.loads(Path("est/estimates.json").read_text())
+    files = estimates["files"]
+    files |= {f"003{name[3:]}": files[name] for name in list(files) if name.startswith("002/")}
+    Path("est/estimates.json").write_text(json.dumps(estimates))
+    says = "est: round 3 has everybody's estimates of round 2"
+    run.refused(3, "attribute", *score, "--out", "new.json", says=says)
+
+
+def test_rounds_of_which_nothing_is_stored_are_no_copies():
+    federation_checks.check_distinct({1: {}, 2: {}, 3: {"c0": "a"}}, "fed", "all")
+    with pytest.raises(InputError, match=r"^fed: round 4 has all of round 3, bit for bit"):
+        federation_checks.check_distinct({1: {}, 3: {"c0": "a"}, 4: {"c0": "a"}}, "fed", "all")
