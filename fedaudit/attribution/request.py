@@ -60,16 +60,21 @@ class ResolvedRequest:
     """The published commitments that marks are compared with; None where there are none."""
 
 
+def check_methods(names: Sequence[str]) -> None:
+    """Raise UsageError for a method that is not installed."""
+    offered = (measurements.PROTOCOL, *registry.plugins("attribution"))
+    for name in names:
+        if name not in offered:
+            raise unknown_name_error("attribution", name, offered)
+
+
 def resolve_request(request: AttributionRequest) -> ResolvedRequest:
     """Return what is attributed, after every check that needs no model.
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
     """
     check_limits(request.threshold, request.alpha)
-    offered = (measurements.PROTOCOL, *registry.plugins("attribution"))
-    for name in request.methods:
-        if name not in offered:
-            raise unknown_name_error("attribution", name, offered)
+    check_methods(request.methods)
     federation = open_federation(existing_path(request.rounds, "federation"))
     check_consecutive(federation)
     copied_updates.check_rounds(federation)

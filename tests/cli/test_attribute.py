@@ -385,6 +385,11 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
         (("--rounds", "fed", "--others", "2"), 2, "below the threshold of secure aggregation, 5"),
         (("--rounds", "fed", "--secure-aggregation", "idal"), 2, "Did you mean 'ideal'?"),
         (("--rounds", "fed", "--attribution", "direct", "--dry-run"), 2, "--dry-run"),
+        (
+            ("--rounds", "fed", "--attribution", "fedattr", "--dry-run"),
+            2,
+            "Did you mean 'fed_attr'?",
+        ),
         (("--rounds", "fed", "--colluding", "c1"), 2, "asks nothing: --dry-run"),
         (("--rounds", "fed", "--dry-run", "--colluding", "cl1"), 2, "Did you mean 'c1'?"),
         (("--rounds", "fed", "--out", "fed"), 3, "federation's folder"),

@@ -134,6 +134,7 @@ def attribute(
         federations=federations,
         worker_options=WorkerOptions(device=device, dtype=dtype, workers=workers),
     )
+    requests.check_methods(request.methods)
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
