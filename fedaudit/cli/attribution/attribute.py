@@ -1,10 +1,12 @@
 """fedaudit attribute: which clients trained on watermarked documents."""
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
 from fedaudit.cli.attribution.sums_options import (
@@ -33,7 +35,22 @@ from fedaudit.cli.options import (
     settings_by_installed_plugin,
 )
 
+
+class StepGroup(TyperGroup):
+    """The parties' steps; a federation in the place of one is told where it belongs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the step that the first word names; raises UsageError for a folder there."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and ("/" in name or Path(name).exists()):
+            from fedaudit.api.errors import UsageError
+
+            raise UsageError(f"A federation is named by its option: --rounds {shlex.quote(name)}.")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=StepGroup,
     help="Name the clients that trained on watermarked documents.",
     invoke_without_command=True,
 )
