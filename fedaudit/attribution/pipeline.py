@@ -46,7 +46,10 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
         start_time=start_time,
         base=resolved.federation.manifest.base.name,
         base_sha256=resolved.federation.manifest.base.sha256 or None,
-        data=[report.file_row(resolved.path, len(resolved.marks)), *report.commitments_row(status)],
+        data=[
+            report.file_row(resolved.path, len(resolved.marks), "mark"),
+            *report.commitments_row(status),
+        ],
         measurements=[
             *(protocol.rows if protocol else ()),
             *(

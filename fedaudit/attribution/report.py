@@ -74,9 +74,9 @@ def decided_report(
         start_time=start_time,
         base=scores.base,
         data=[
-            file_row(path, len(scores.rounds)),
+            file_row(path, len(scores.rounds), "scored round"),
             *commitments_row(committed.status),
-            *([file_row(log, len(combinations))] if log else []),
+            *([file_row(log, len(combinations), "logged round")] if log else []),
         ],
         measurements=[
             *committed.rows,
@@ -149,7 +149,9 @@ def simulation_caveats(scores: Scores, federations: int) -> list[str]:
 
 def commitments_row(status: CommitmentCheck | None) -> list[dict[str, Any]]:
     """Return the report's row for a file of commitments, where there is one."""
-    return [file_row(status.path, len(status.published.commitments))] if status else []
+    if status is None:
+        return []
+    return [file_row(status.path, len(status.published.commitments), "commitment")]
 
 
 def _shared_sets_caveats(scores: Scores) -> list[str]:
@@ -165,9 +167,10 @@ def _shared_sets_caveats(scores: Scores) -> list[str]:
     ]
 
 
-def file_row(path: Path, records: int) -> dict[str, Any]:
-    """Return the report's row for a file that holds no documents."""
-    return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
+def file_row(path: Path, records: int, unit: str) -> dict[str, Any]:
+    """Return the report's row for a file that holds no documents: so many of a `unit`."""
+    row = {"path": str(path), "sha256": sha256(path), "records": records}
+    return {**row, "annotation": None, "unit": unit}
 
 
 def protocol_limits(

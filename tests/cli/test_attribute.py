@@ -92,6 +92,31 @@ def test_all_in_one_names_the_guilty_client(run, fed):
         assert word not in told
 
 
+def test_every_format_says_which_rounds_parties_and_key_were_read(run, fed):
+    done = run("attribute", "--rounds", "fed", *SMALL, *ALONE, "--federations", 0, "--out", "o")
+    facts = {
+        "federation": "fed",
+        "rounds": "2 (1 to 2)",
+        "parties": "7",
+        "data": "fed/owner/watermark.json: 1 mark",
+    }
+    audited = done.out.partition("Attribution: clients")[0].splitlines()
+    named = [line.split()[0] for line in audited if line[:1].strip()]
+    assert named == ["Audited", "base", *facts, "budget", "run"]
+    assert {f"{name} {value}" for name, value in facts.items()} <= {
+        " ".join(line.split()) for line in audited
+    }
+    assert run("report", "o", "--format", "markdown", "--out", "o.md").code == 0
+    assert run("report", "o", "--format", "html", "--out", "o.html").code == 0
+    page = Path("o.md").read_text().partition("## What was audited")[2].partition("##")[0]
+    assert [line.partition(": ")[0] for line in page.splitlines() if line] == [
+        f"- {name}" for name in named[1:]
+    ]
+    for text in (page, Path("o.html").read_text()):
+        assert facts["data"] in text
+        assert facts["rounds"] in text
+
+
 def test_its_rounds_folder_and_a_place_of_its_own_will_do(run, fed):
     first = run("attribute", "--rounds", fed.path / "rounds", *SMALL, *ALONE)
     assert first.code == 1
@@ -150,6 +175,8 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
     both = run("attribute", *words)
     assert both.code == 1
     assert "own part [95 %]" in both.out
+    for told in ("owner/scores.json: 2 scored rounds", "est.log.json: 2 logged rounds"):
+        assert told in both.out
     assert "own part" not in decided.out
     own = [row for row in report("both")["measurements"] if row["metric"] == "contribution"]
     assert own == [row for row in report("all")["measurements"] if row["metric"] == "contribution"]

@@ -214,7 +214,15 @@ def report(rows, **changes):
     sections = {
         "run": base.run | config,
         "target": base.target | {"adapter": None, "effect": {}, "beginning": None},
-        "data": [{"path": "marks.json", "sha256": SHA256, "records": 2, "annotation": None}],
+        "data": [
+            {
+                "path": "marks.json",
+                "sha256": SHA256,
+                "records": 2,
+                "annotation": None,
+                "unit": "mark",
+            }
+        ],
         "budget": base.budget | {"queries": 500, "tokens": None, "prefixes": None},
         "findings": [],
         "claims": [],

@@ -100,8 +100,13 @@ def _compare(name: str, old: Report, new: Report) -> Check:
 
 
 def _without_paths(data: Sequence[Report]) -> list[dict[str, Any]]:
-    """Return a report's rows of files without their paths, which are of another machine."""
-    return [{key: value for key, value in row.items() if key != "path"} for row in data]
+    """Return a report's rows of files without their paths, which are of another machine.
+
+    Nor with their units, which reports of earlier versions lack.
+    """
+    return [
+        {key: value for key, value in row.items() if key not in ("path", "unit")} for row in data
+    ]
 
 
 def _compare_sections(report: Report, again: Report) -> Iterator[Check]:

@@ -192,11 +192,13 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
     """Return what was audited, and how, as (name, value)."""
     target, run = report["target"], report["run"]
     sha256 = target["sha256"]
-    is_prompted = is_audit(report) and not is_attribution(report)
+    attributed = is_attribution(report)  # of a federation's rounds, and of no one adapter
+    is_prompted = is_audit(report) and not attributed
     lines = [
         ("base", target["base"] or "none"),
-        ("adapter", target["adapter"] or "none"),
-        ("sha256", f"{sha256[:16]}…" if sha256 else "unknown"),
+        ("adapter", target["adapter"] or ("" if attributed else "none")),
+        ("sha256", f"{sha256[:16]}…" if sha256 else "" if attributed else "unknown"),
+        *(_attributed_facts(report) if attributed else ()),
         ("round", _round(report)),
         ("adapter's effect", _effect(target["effect"]) or (is_prompted and NOT_MEASURED)),
         ("prompt start", _prompt_start(target["beginning"], is_prompted=is_prompted)),
@@ -205,6 +207,21 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
         ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
     ]
     return [(name, value) for name, value in lines if value]
+
+
+def _attributed_facts(report: Row) -> list[tuple[str, str]]:
+    """Return which federation, rounds and parties were read; nothing of a study of several."""
+    folder = report["run"]["config"].get("rounds")
+    scopes = [row["scope"] for row in _attribution(report)]
+    if any("variant" in scope for scope in scopes):
+        return []
+    rounds = sorted({int(scope["round"]) for scope in scopes if "round" in scope})
+    parties = {str(scope["client"]) for scope in scopes if "client" in scope}
+    return [
+        ("federation", folder if isinstance(folder, str) else ""),
+        ("rounds", f"{len(rounds):,} ({rounds[0]} to {rounds[-1]})" if rounds else ""),
+        ("parties", f"{len(parties):,}" if parties else ""),
+    ]
 
 
 def _data_files(files: Sequence[Row]) -> list[str]:
@@ -258,7 +275,9 @@ def _nats(scores: Mapping[str, float] | None) -> str:
 
 
 def _data(file: Mapping[str, Any]) -> str:
-    records = f"{file['path']}: {file['records']:,} records"
+    plural = "s" * (file["records"] != 1)
+    unit = f"{file['unit']}{plural}" if "unit" in file else "records"
+    records = f"{file['path']}: {file['records']:,} {unit}"
     return f"{records}, annotated by {file['annotation']}" if file["annotation"] else records
 
 
