@@ -81,6 +81,14 @@ def test_made_documents_are_found_with_their_own_file_alone(run, plugin):
     assert run("watermark", "check", "marked.jsonl", *higher).code == 0
 
 
+def test_a_text_with_nothing_to_test_is_no_text_without_the_mark(run):
+    assert make(run, "kgw", "marked.jsonl", "marks.json").code == 0
+    for name in ("empty.txt", "blank.txt"):
+        Path(name).write_text("\n" * (name == "blank.txt"))
+        shown = run("watermark", "check", name, "--watermark", "marks.json", *CPU)
+        assert (shown.code, lines(shown)) == (7, {"mark0": (0.0, "untested")})
+
+
 def test_a_second_mark_is_added_and_the_first_stays(run):
     assert make(run, "fictitious", "a.jsonl", "marks.json").code == 0
     before = json.loads(Path("marks.json").read_text())["marks"]

@@ -115,10 +115,13 @@ def check(
     dtype: Dtype = "auto",
     quiet: Quiet = False,
 ) -> int:
-    """Test texts, or what a model answers, for every mark. Exit code 1: one is found."""
+    """Test texts, or what a model answers, for every mark.
+
+    Exit code 1: one is found; 7: none is, and for one there was nothing to test.
+    """
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution.owner import watermarking
-    from fedaudit.cli.console import progress_bars
+    from fedaudit.cli.console import VERDICT_CODES, progress_bars
 
     if not isfinite(z):
         raise UsageError("--z takes a finite number.")
@@ -136,7 +139,9 @@ def check(
             progress=bar("testing"),
         )
     print("\n".join(_lines(scores, z)))
-    return 1 if any(score.z > z for _, score in scores) else 0
+    if any(score.z > z for _, score in scores):
+        return VERDICT_CODES["fail"]
+    return VERDICT_CODES["pass" if all(score.n for _, score in scores) else "inconclusive"]
 
 
 def _lines(scores: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
@@ -144,9 +149,16 @@ def _lines(scores: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
 
     return [f"{'mark':<16} {'z':>8} {'p':>9} {'hits':>7} {'of':>7} {'chance':>7}  found"] + [
         f"{make_visible(mark):<16} {round(score.z, 2) + 0.0:>8.2f} {score.p_value:>9.2g} "
-        f"{score.hits:>7} {score.n:>7} {score.chance:>7.1%}  {'yes' if score.z > z else 'no'}"
+        f"{score.hits:>7} {score.n:>7} {score.chance:>7.1%}  {_found(score, z)}"
         for mark, score in scores
     ]
+
+
+def _found(score: "Score", z: float) -> str:
+    """Return whether a mark is found; "untested" where there was nothing to look at."""
+    if not score.n:
+        return "untested"
+    return "yes" if score.z > z else "no"
 
 
 def _options(set_: list[str] | None) -> dict[str, Any]:
