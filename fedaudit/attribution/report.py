@@ -244,6 +244,11 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
             "client may show more of a mark than the marked one does; score a second round before "
             "anybody is accused"
         )
+    elif once := [client for client, t in decision.flagged.items() if len(t.rounds) == 1]:
+        yield (
+            f"flagged over a single round: {', '.join(once)}; if answers scatter from estimate to "
+            "estimate, an innocent client may show as much of a mark in one round"
+        )
 
 
 def report(

@@ -289,6 +289,26 @@ def test_a_wrong_key_flags_nobody_and_says_so(run, fed):
     assert value(document, "fed_attr", "tpr")["value"] == 0.0
 
 
+@pytest.mark.parametrize(("rounds", "absent"), [(3, (1, 2)), (3, (2,)), (1, ())])
+def test_a_client_flagged_over_a_single_round_is_named(run, tmp_path, monkeypatch, rounds, absent):
+    made = handmade.write(
+        tmp_path / "fed",
+        clients=7,
+        size=handmade.SIZE,
+        guilty=("c1",),
+        rounds=rounds,
+        absent=dict.fromkeys(absent, ("c1",)),
+    )
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    handmade.reading(monkeypatch, mark)
+    words = ("--rounds", made.path, *SMALL, *ALONE, "--federations", 0, "--out", "o")
+    assert run("attribute", *words).code == 1
+    limits = report()["limits"]
+    single = [one for one in limits if one.startswith("flagged over a single round: c1;")]
+    assert len(single) == (len(absent) == 2)
+    assert any(one.startswith("one round was scored") for one in limits) == (rounds == 1)
+
+
 def test_a_client_that_never_came_is_null_and_the_verdict_no_pass(run, tmp_path, monkeypatch):
     absent = {1: ("c6",), 2: ("c6",)}
     made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, absent=absent)
