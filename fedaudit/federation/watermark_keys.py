@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -49,4 +50,10 @@ def read(path: Path) -> list[Mark]:
         check_name(mark_id, path, "the mark")
     if len(set(ids)) < len(ids):
         raise InputError(f"{path} holds two marks of one id.")
+    for one, other in combinations(marks, 2):
+        if (one.name, one.secret) == (other.name, other.secret):
+            raise InputError(
+                f"{path}: the marks {one.id} and {other.id} have one key, which would be tested "
+                "twice: leave one of them out."
+            )
     return marks

@@ -40,6 +40,14 @@ def refused(path):
     return str(error.value)
 
 
+def test_one_key_under_two_ids_is_refused_and_not_shown(tmp_path):
+    twice = table()
+    twice["marks"].append({**twice["marks"][0], "id": "again", "options": {}})
+    said = refused(put(tmp_path, twice))
+    assert "the marks mark0 and again have one key" in said
+    assert str(KEY) not in said
+
+
 def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "owner/watermark.json"
     watermark_keys.write(MARKS, path)
