@@ -11,6 +11,8 @@
 * `pipeline`: All steps of an audit on one loaded model, with one journal and one report.
 * `plan`: What an audit will do, what it leaves out, and why.
 * `policy_file`: Policies: built in, or a TOML file.
+* `report_checks`: What a report says of its policy and of the attacks that ran, checked against
+  its content.
 * `request`: What `fedaudit audit` is asked to do.
 * `speed`: How fast a model answers here, tried on a few questions.
 """

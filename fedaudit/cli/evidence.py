@@ -53,12 +53,13 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[Check]":
+    from fedaudit.assessment.report_checks import verify_assessment
     from fedaudit.audit.verification.report import verify_report
     from fedaudit.system.files import existing_path
 
     if root:
         existing_path(root, "folder")
-    return list(verify_report(report, path.parent, root))
+    return [*verify_report(report, path.parent, root), *verify_assessment(report)]
 
 
 def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":

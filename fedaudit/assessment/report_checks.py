@@ -1,0 +1,62 @@
+"""What a report says of its policy and of the attacks that ran, checked against its content."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fedaudit.api.errors import FedauditError
+from fedaudit.api.records import Measurement
+from fedaudit.assessment.context import ReleaseContext
+from fedaudit.assessment.coverage import coverage
+from fedaudit.assessment.policy_file import BUILT_IN, read_policy
+from fedaudit.audit.verification.report import Check, Report
+from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict.policy import RULE
+from fedaudit.report.verdict.recheck import judged_rows, stated_policy
+
+
+def verify_assessment(report: Report) -> Iterator[Check]:
+    """Check the name of a report's policy, and the classes of attacks that it says were run.
+
+    Only reports of today's rule are checked: another version may have had other limits or classes.
+    """
+    if report["verdict"].get("rule") != RULE:
+        return
+    try:
+        policy, (measurements, _) = stated_policy(report), judged_rows(report)
+    except (FedauditError, TypeError):  # the check of the verdict tells of it
+        return
+    yield from _policy(policy)
+    yield from _coverage(report.get("coverage") or [], measurements)
+
+
+def _policy(policy: Policy) -> Iterator[Check]:
+    """Yield a check if the policy has the name of a built-in one, whose limits everybody knows."""
+    known = policy.name.strip().lower()
+    if known not in BUILT_IN:
+        return
+    if policy == read_policy(known):
+        yield Check(state="same", kind="policy", name=policy.name)
+    else:
+        why = f"its limits are not those of fedaudit's policy {known}"
+        yield Check(state="differs", kind="policy", name=policy.name, why=why)
+
+
+def _coverage(stated: Sequence[Report], measurements: Sequence[Measurement]) -> Iterator[Check]:
+    """Yield a check of each class of attacks that ran, or should have by the measurements."""
+    if not stated:
+        return
+    rows_of_report = {row["class"]: row for row in stated}
+    for row in coverage(measurements, {}, ReleaseContext(), updates=False):
+        of_report = rows_of_report.get(row["class"], {})
+        if _run(row) is None and _run(of_report) is None:
+            continue
+        if _run(row) == _run(of_report):
+            yield Check(state="same", kind="attacks", name=row["class"])
+        else:
+            why = "its measurements are of other attacks, or of another number"
+            yield Check(state="differs", kind="attacks", name=row["class"], why=why)
+
+
+def _run(row: Report) -> tuple[Any, ...] | None:
+    """Return by what a class of attacks was run and how often; None where it was not."""
+    return (list(row["by"]), row["n"]) if row and row["status"] == "run" else None
