@@ -82,6 +82,7 @@ FIRST_STEPS = (
 )
 
 
+_HINT = " Did you mean "
 COMPLETE = "_FEDAUDIT_COMPLETE"
 """The variable by which a shell asks for completions, as `--show-completion` sets it up."""
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
@@ -204,7 +205,8 @@ def _run() -> int:
         # Typer's own usage errors; it vendors click, whose classes it does not export.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             if text := error.format_message():
-                _say(text)
+                # Click and typer may both know what was meant.
+                _say(_HINT.join(dict.fromkeys(text.split(_HINT))))
             return int(error.exit_code)
         return _report_interrupt() if interrupt_received() else _bug(error)
 

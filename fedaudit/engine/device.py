@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.errors import TargetError, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 Numbers = torch.Tensor | np.ndarray | Sequence[int]
@@ -28,7 +28,7 @@ def dtype_for(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if name not in DTYPES:
-        raise InputError(f"The dtype {name!r} is none of {', '.join(DTYPES)}.")
+        raise UsageError(f"The dtype {name!r} is none of {', '.join(DTYPES)}.")
     return DTYPES[name]
 
 

@@ -92,7 +92,7 @@ def test_nothing_at_all_shows_the_help(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["simulat"], "No such command 'simulat'. Did you mean 'simulate'"),
+        (["simulat"], "fedaudit: No such command 'simulat'. Did you mean 'simulate'?\n"),
         (["--nope"], "No such option '--nope'"),
         (["plugins", "--nope"], "No such option '--nope'"),
         (["extract"], "Missing option '--prefixes'"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from fedaudit.api.errors import InputError, Interrupted, TargetError
+from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.api.progress import Progress
 from fedaudit.api.records import Target
 from fedaudit.engine.device import DTYPES
@@ -161,7 +161,7 @@ def start_engine(
     installation = find_vllm(options.python)
     dtype = installation.dtype if config.dtype == "auto" else config.dtype
     if dtype not in DTYPES:
-        raise InputError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
+        raise UsageError(f"The dtype {dtype!r} is none of {', '.join(DTYPES)}.")
     path = loader.locate(config.base, fetch=config.fetch)
     model = empty_model(path)
     sha256, earlier = checkpoint.fingerprints(path)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
 from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.errors import InputError, TargetError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.loading import checkpoint, loader
 from fedaudit.engine.local import LocalEngine
@@ -335,9 +335,9 @@ def test_unknown_devices_and_dtypes():
     assert one_line(error) == 4
     with pytest.raises(TargetError, match="'cuda:77' is not usable"):
         loader.load_base("fedaudit-nano", device="cuda:77")
-    with pytest.raises(InputError, match="'float8' is none of float32") as error:
+    with pytest.raises(UsageError, match="'float8' is none of float32") as error:
         loader.load_base("fedaudit-nano", device="cpu", dtype="float8")
-    assert one_line(error) == 3
+    assert one_line(error) == 2
 
 
 def test_folders_that_hold_no_model(tmp_path):
