@@ -26,7 +26,7 @@ FIGURES = "<!-- figures -->\n", "<!-- end of figures -->"
 CLAIMS = "<!-- claims -->\n", "<!-- end of claims -->"
 OTHER_SEEDS = "<!-- other seeds -->\n", "<!-- end of other seeds -->"
 ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
-CONFIG = ("profile", "scale", "quick", "seeds", "tradeoffs", "figures")
+CONFIG = ("profile", "scale", "quick", "seed", "seeds", "tradeoffs", "figures")
 HOLDS = {True: "holds", False: "**fails**", None: "open"}
 
 
@@ -94,6 +94,8 @@ def _claim_lines(kept: Mapping[str, Any]) -> Iterator[str]:
     words = _command(config)
     if seeds:
         words += f" --seeds {len(seeds)}"
+    elif "seed" in config:
+        words += f" --seed {config['seed']}"
     count = Counter(claim["holds"] for claim in claims)
     which = f"seeds {', '.join(map(str, seeds))}" if seeds else "one seed"
     yield (

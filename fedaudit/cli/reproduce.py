@@ -134,6 +134,8 @@ def _report(
         config = {**config, "quick": True}
     if len(result.seeds) > 1:
         config = {**config, "seeds": list(result.seeds)}
+    elif result.seed is not None:
+        config = {**config, "seed": result.seed}
     federations = list(dict.fromkeys(result.federations))
     data = {row["path"]: row for row in result.data}
     return build_report(

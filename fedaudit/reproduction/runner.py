@@ -42,6 +42,8 @@ class StudyResult:
     data: tuple[Mapping[str, Any], ...]
     limits: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    seed: int | None = None
+    """That of all federations, where they have only one between them."""
 
 
 def study_variants(
@@ -206,10 +208,8 @@ def _result(
     tasks: Sequence[VariantTask],
 ) -> StudyResult:
     """Return the study's result: of one seed as it is, of several as means over them."""
-    multi_seed, outcomes = (
-        len(by_seed) > 1,
-        [outcome for group in outcomes_by_seed.values() for outcome in group],
-    )
+    multi_seed, used = len(by_seed) > 1, {task.config.seed for task in tasks}
+    outcomes = [outcome for group in outcomes_by_seed.values() for outcome in group]
     [measured, *_] = by_seed.values()
     claims = check_claims(profile, measured)
     limits = [limit for outcome in outcomes for limit in outcome.limits]
@@ -242,6 +242,7 @@ def _result(
         data=tuple(row for outcome in outcomes for row in outcome.data),
         limits=tuple(dict.fromkeys(limits)),
         seeds=tuple(by_seed),
+        seed=next(iter(used)) if len(used) == 1 else None,
     )
 
 

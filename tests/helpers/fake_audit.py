@@ -136,7 +136,7 @@ def replace(put, log, chance):
     put(access, "load_engine", load)
     put(sampling, "MAX_CHUNK_ANSWERS", 40)
     put(caching_engine, "ROOM", 60)
-    put(walk, "QUESTIONS", 3)
+    put(walk, "QUERIES", 3)
     put(walk, "STRINGS", 10**6)
     put(environment, "describe", lambda device: {"versions": {}, "device": "none", "git": None})
 
