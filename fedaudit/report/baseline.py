@@ -1,9 +1,10 @@
 """What an audit shows that an earlier one, the baseline, did not: what a release is gated by.
 
-A leak is new where the baseline has none with its attack, kind and mask. A number that was judged
-is worse where the one-sided test of its difference says so after Holm over all numbers: the
-difference's interval, that of `estimates.difference`, is taken as normal around it. A judgement is
-new where it fails and did not. What the baseline fails by itself is known and gates nothing.
+A leak is new where the baseline asked the same and has none with its attack, kind and mask. A
+number that was judged is worse where the one-sided test of its difference says so after Holm over
+all numbers: the difference's interval, that of `estimates.difference`, is taken as normal around
+it. A judgement is new where it fails and did not. What the baseline fails by itself is known and
+gates nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from fedaudit.report.comparison import (
     finding_identity,
     row_key,
 )
-from fedaudit.report.comparison_caveats import unlike_policies
+from fedaudit.report.comparison_caveats import asked_otherwise, unlike_policies
 from fedaudit.report.number_format import format_value
 from fedaudit.report.query import Row
 from fedaudit.report.tables.assessment import judged_name, shown_name
@@ -102,8 +103,9 @@ def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
     """Return what `report` shows that `baseline` did not, what went and what stayed."""
     leaks = list(_leaks(baseline, report))
     numbers = _numbers(baseline, report)
-    # Of unlike masks what appeared may be what went, under another key.
-    new = [] if _unlike_masks(leaks) else leaks
+    # Of unlike masks what appeared may be what went, under another key; and other questions find
+    # other strings in the same model.
+    new = [] if _unlike_masks(leaks) or asked_otherwise(baseline, report) else leaks
     failing = [*_new_leaks(new), *_failures(numbers, baseline, report)]
     doubts = list(_doubts(leaks, baseline, report))
     status: Status = "fail" if failing else "inconclusive" if doubts else "pass"
@@ -225,6 +227,13 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
         yield (
             "No leak is in both reports: where they were masked with different keys, what appeared"
             " and what went cannot be told."
+        )
+    appeared = sum(leak.appeared for leak in leaks)
+    if appeared and not _unlike_masks(leaks) and asked_otherwise(baseline, report):
+        yield (
+            f"Not in the baseline, which asked otherwise: {appeared:,} proven "
+            f"{'leak' if appeared == 1 else 'leaks'}. Whether that is new cannot be told: audit "
+            "both with one seed and the same options."
         )
     if policies := unlike_policies(baseline, report):
         yield f"{policies} Judge both under one."

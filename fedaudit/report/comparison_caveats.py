@@ -29,6 +29,15 @@ def setting_notes(first: Row, second: Row) -> Iterator[str]:
         yield policies
 
 
+def asked_otherwise(first: Row, second: Row) -> bool:
+    """Tell whether two audits drew other questions or answers: by seed, or by attacks' options.
+
+    One model then gives other strings in each, so that a string of one alone tells of no change.
+    """
+    options = _attack_options(first), _attack_options(second)
+    return _seeds(first) != _seeds(second) or any(_changes(*options))
+
+
 def unlike_policies(first: Row, second: Row) -> str:
     """Return that two verdicts were made under different limits; empty where they were not."""
     if _limits(first) == _limits(second):

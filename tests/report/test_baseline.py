@@ -64,6 +64,34 @@ def test_one_proven_leak_more_is_new():
     assert found.reasons == ["New and proven: 1 leak (PERSON)."]
 
 
+def attacked(seed, samples):
+    """Return what a report says of how it asked."""
+    run = example().to_json()["run"]
+    return {
+        "run": {
+            **run,
+            "config": {**run["config"], "attacks": {"contextual": {"samples": samples}}},
+        },
+        "seeds": {"extract": seed},
+    }
+
+
+@pytest.mark.parametrize("now", [(1, 15), (0, 5)], ids=["seed", "options"])
+def test_other_questions_find_other_leaks_in_the_same_model(now):
+    """One string more, of 300: by other questions that is nothing new; with more hits it is."""
+    before = report(300, [leak("a")]) | attacked(0, 15)
+    found = compare_with_baseline(before, report(300, [leak("a"), leak("b")]) | attacked(*now))
+    assert found.status == "inconclusive"
+    [doubt] = found.reasons
+    assert doubt.startswith("Not in the baseline, which asked otherwise: 1 proven leak.")
+    same = compare_with_baseline(before, report(300, [leak("a")]) | attacked(*now))
+    assert same.status == "pass"
+    worse = compare_with_baseline(before, report(400, [leak("a"), leak("b")]) | attacked(*now))
+    assert worse.status == "fail"
+    alike = compare_with_baseline(before, report(300, [leak("b"), leak("a")]) | attacked(0, 15))
+    assert alike.status == "fail"
+
+
 def test_what_went_is_no_failure_and_what_may_be_no_leak_neither():
     doubtful = replace(leak("c"), severity="unverified")
     before, now = report(300, [leak("a"), leak("b")]), report(300, [leak("a"), doubtful])
