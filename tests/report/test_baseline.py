@@ -67,13 +67,8 @@ def test_one_proven_leak_more_is_new():
 def attacked(seed, samples):
     """Return what a report says of how it asked."""
     run = example().to_json()["run"]
-    return {
-        "run": {
-            **run,
-            "config": {**run["config"], "attacks": {"contextual": {"samples": samples}}},
-        },
-        "seeds": {"extract": seed},
-    }
+    config = {**run["config"], "attacks": {"contextual": {"samples": samples}}}
+    return {"run": {**run, "config": config}, "seeds": {"extract": seed}}
 
 
 @pytest.mark.parametrize("now", [(1, 15), (0, 5)], ids=["seed", "options"])
