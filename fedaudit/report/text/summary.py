@@ -215,7 +215,8 @@ def _attributed_facts(report: Row) -> list[tuple[str, str]]:
     scopes = [row["scope"] for row in _attribution(report)]
     if any("variant" in scope for scope in scopes):
         return []
-    rounds = sorted({int(scope["round"]) for scope in scopes if "round" in scope})
+    # A stranger's report may have any text there.
+    rounds = sorted({n for scope in scopes if isinstance(n := scope.get("round"), int)})
     parties = {str(scope["client"]) for scope in scopes if "client" in scope}
     return [
         ("federation", folder if isinstance(folder, str) else ""),
