@@ -125,6 +125,12 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     limits = [
         f"Integrity not checked: {manifest.NAME} has no hash of {name}." for name in unchecked_parts
     ]
+    if others := _other_bases(federation, adapters_):
+        limits.append(
+            f"Adapters name another base than {manifest.NAME} ({manifest_.base.name}): "
+            f"{', '.join(others)}. Whether that is the same model was not checked; if it is not, "
+            "nothing here tells of the federation."
+        )
     if manifest_.imported is not None:
         notes = manifest_.imported.get("notes")
         limits.append(
@@ -132,6 +138,18 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
         )
         limits += [str(note) for note in notes] if isinstance(notes, list) else []
     return [*limits, *recording_caveats(manifest_)]
+
+
+def _other_bases(federation: Federation, folders: Sequence[str]) -> list[str]:
+    """Return the bases that adapters' own configurations name, other than the manifest's."""
+    named = set()
+    for folder in dict.fromkeys(folders):
+        try:
+            config = adapters.check(federation.path / folder)
+        except InputError:  # a deployment's folder, or what is refused once it is read
+            continue
+        named.add(str(config.get("base_model_name_or_path") or ""))
+    return sorted(named - {"", federation.manifest.base.name})
 
 
 def recording_caveats(manifest_: Manifest) -> list[str]:

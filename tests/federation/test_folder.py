@@ -10,6 +10,7 @@ import pytest
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import is_federation, latest, open_federation, unchecked_caveats
+from fedaudit.system.files import sha256
 
 LAST = "rounds/002/global"
 
@@ -183,3 +184,19 @@ def test_what_a_manifest_has_no_hash_of_is_named(run):
     [_, told] = unchecked_caveats(open_federation(run))
     assert "rounds/000/global/adapter_config.json and " in told
     assert told.endswith(" more files.")
+
+
+def test_adapters_of_another_base_are_named(run):
+    path = run / LAST / "adapter_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"base_model_name_or_path": "me/llama"}))
+    files = dict(json.loads((run / manifest.NAME).read_text())["files"])
+    files[f"{LAST}/adapter_config.json"] = sha256(path)
+    change(run, files=files)
+    [told] = unchecked_caveats(open_federation(run))
+    assert told.startswith(
+        "Adapters name another base than federation.json (fedaudit-nano): me/llama."
+    )
+    path.write_text(json.dumps(config | {"base_model_name_or_path": None}))
+    change(run, files=files | {f"{LAST}/adapter_config.json": sha256(path)})
+    assert unchecked_caveats(open_federation(run)) == []
