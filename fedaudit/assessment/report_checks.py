@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from fedaudit.api.errors import FedauditError
 from fedaudit.api.records import Measurement
@@ -48,18 +47,18 @@ def _coverage(stated: Sequence[Report], measurements: Sequence[Measurement]) -> 
     """Yield a check of each class of attacks that ran, or should have by the measurements."""
     if not stated:
         return
-    rows_of_report = {row["class"]: row for row in stated}
+    stated_rows = {row["class"]: row for row in stated}
     for row in coverage(measurements, {}, ReleaseContext(), updates=False):
-        of_report = rows_of_report.get(row["class"], {})
-        if _run(row) is None and _run(of_report) is None:
+        stated_row = stated_rows.get(row["class"], {})
+        if _runs(row) is None and _runs(stated_row) is None:
             continue
-        if _run(row) == _run(of_report):
+        if _runs(row) == _runs(stated_row):
             yield Check(state="same", kind="attacks", name=row["class"])
         else:
             why = "its measurements are of other attacks, or of another number"
             yield Check(state="differs", kind="attacks", name=row["class"], why=why)
 
 
-def _run(row: Report) -> tuple[Any, ...] | None:
-    """Return by what a class of attacks was run and how often; None where it was not."""
+def _runs(row: Report) -> tuple[list[str], int | None] | None:
+    """Return the attacks that a class was run by and its largest n; None where none was."""
     return (list(row["by"]), row["n"]) if row and row["status"] == "run" else None

@@ -29,7 +29,7 @@ def setting_notes(first: Row, second: Row) -> Iterator[str]:
         yield policies
 
 
-def asked_otherwise(first: Row, second: Row) -> bool:
+def unlike_questions(first: Row, second: Row) -> bool:
     """Tell whether two audits drew other questions or answers: by seed, or by attacks' options.
 
     One model then gives other strings in each, so that a string of one alone tells of no change.

@@ -165,7 +165,7 @@ def test_more_samples_are_asked_for_and_remembered_instead():
     ],
     ids=["seed", "target", "new tokens", "decoding"],
 )
-def test_what_is_asked_otherwise_is_another_question(change):
+def test_what_is_unlike_questions_is_another_question(change):
     fake, cache = FakeEngine(echo), ResponseCache(10_000)
     list(ask_plan(share_responses(worked.case(fake), cache), worked.TUNED, plan(1), MANNER))
     case = share_responses(worked.case(fake, seed=change.get("seed", 0)), cache)

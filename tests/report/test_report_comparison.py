@@ -91,7 +91,7 @@ def caveats(first, second):
     return [note for note in compare(first, second).notes if note not in known]
 
 
-def test_audits_that_asked_otherwise_are_said_to():
+def test_audits_that_unlike_questions_are_said_to():
     one = asked(contextual={"samples": 8, "context": 50}, untargeted={})
     assert caveats(one, one) == []
     assert caveats(one, asked(7, contextual={"samples": 15, "context": 50}, verbatim={})) == [
