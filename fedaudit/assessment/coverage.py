@@ -47,7 +47,10 @@ def coverage(
     of single clients, which could be inverted, are available.
     """
     of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
-    for row in measurements:
+    rows = list(measurements)
+    # An attack that could not be made has a row without a number, which may be of no class.
+    left_out = {row.plugin: row.reason for row in rows if row.value is None} | dict(left_out)
+    for row in rows:
         if (name := class_of(row)) and row.scope.get("source") != "control":
             of_class[name].append(row)
     return [_row(name, rows, left_out, context, updates=updates) for name, rows in of_class.items()]

@@ -78,6 +78,8 @@ def test_why_something_was_not_run():
     failed = by_class([row("membership", "membership", "auc", value=None)])
     assert failed["membership_inference"]["status"] == "not_run"
     assert failed["membership_inference"]["reason"] == "too few"
+    could_not = by_class([row("extraction", "membership", "coverage", value=None, set="all")])
+    assert could_not["membership_inference"]["reason"] == "too few"
 
 
 def test_what_has_nothing_to_be_tried_on_does_not_apply():

@@ -70,7 +70,8 @@ def read(
     Leaves out records whose text some client trained on, as far as the files at hand tell and
     whatever its case, white space or Unicode form, and records of the same groups (people) as the
     last of `input_files`, whose records are tried. `members` are files of other members. Raises
-    InputError where nothing is left of a file that was named.
+    InputError where nothing is left of a file, unless it is the federation's own, which nobody
+    chose: attacks that need such records then say so each for itself.
     """
     path = held_out_path(request, audited)
     if path is None:
@@ -81,7 +82,7 @@ def read(
     texts, groups = {fold(d.text) for d in trained}, _groups(input_files[-1].documents)
     new = [d for d in documents if fold(d.text) not in texts]
     remaining = [d for d in new if d.group not in groups]
-    if request.held_out_path is not None and not remaining:
+    if not remaining and not _is_of_federation(path, audited):
         raise InputError(
             f"Nothing in {path} is held out: every record was trained on, or is of a group "
             "that the records tried are of."
@@ -98,6 +99,11 @@ def read(
         limits = (*limits, RELATED)
     file = InputFile(path=path, documents=documents, annotation=None)
     return HeldOut(file=file, documents=remaining, related=related, limits=limits)
+
+
+def _is_of_federation(path: Path, audited: AuditTarget) -> bool:
+    federation = audited.federation
+    return federation is not None and path.resolve() == (federation.path / FILE).resolve()
 
 
 def _needs_held_out(request: "AuditRequest") -> bool:

@@ -1,5 +1,6 @@
 """Held-out records: which file they come from, and which of them are of use."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +98,16 @@ def test_a_simulations_own_records_are_taken_for_a_victim(files, federation):
     for other in (replace(wish, victim=None), replace(wish, attacks=("contextual",))):
         assert held_out.read(other, audited, FORM, files) is None
     assert held_out.read(wish, NANO, FORM, files) is None
+
+
+def test_a_federations_own_records_stop_nothing_if_none_is_of_use(files, federation, tmp_path):
+    path = Path(shutil.copytree(federation.path, tmp_path / "run"))
+    file(path / held_out.FILE, document("w"), document("x", "V"))
+    native = resolve(str(federation.path), None, None)
+    audited = replace(native, federation=replace(native.federation, path=path))
+    found = held_out.read(request(files, path / held_out.FILE), audited, FORM, files)
+    assert list(found.documents) == []
+    assert "0 records of held_out.jsonl" in found.limits[0]
 
 
 def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
