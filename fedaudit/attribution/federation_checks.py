@@ -33,7 +33,7 @@ def check_round_numbers(numbers: Sequence[int], where: str) -> None:
         raise InputError(f"{where} has a round beyond {LARGEST_ROUND:,}.")
 
 
-def check_distinct(hashes: Hashes, where: str, what: str) -> None:
+def check_copied_rounds(hashes: Hashes, where: str, what: str) -> None:
     """Raise InputError where two rounds have the same hashes; an empty round has none."""
     rounds: dict[frozenset[tuple[str, str]], int] = {}
     for number, sent in hashes.items():

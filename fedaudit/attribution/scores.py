@@ -125,7 +125,7 @@ def _check(scores: Scores, path: Path) -> None:
     checks.check_round_numbers([r.round for r in scores.rounds], str(path))
     checks.check_clients(scores.clients, str(path))
     tested = {r.round: {"": r.estimates} for r in scores.rounds if r.estimates}
-    checks.check_distinct(tested, str(path), "the tests of the estimates")
+    checks.check_copied_rounds(tested, str(path), "the tests of the estimates")
     if strangers := sorted({*scores.tests, *scores.commitments} - set(scores.marks)):
         raise InputError(f"{path} tells of a mark {strangers[0]!r}, which it did not test.")
     for record in scores.rounds:

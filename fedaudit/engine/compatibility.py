@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import nn
 from transformers import Cache, __version__
 
@@ -20,6 +21,14 @@ _STATES = "cache_params"
 def cache_kwargs(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
     """Return the keyword argument with which a model's forward takes a cache."""
     return {_STATES if _takes_states(type(model).forward) else _CACHE: cache}
+
+
+def select_cache_rows(cache: Cache, rows: torch.Tensor) -> None:
+    """Keep rows of a cache, in this order, whatever kinds of layers it has.
+
+    Only `reorder_cache`, made for beams, knows layers with convolutions and recurrent states too.
+    """
+    cache.reorder_cache(cast("torch.LongTensor", rows))
 
 
 @lru_cache

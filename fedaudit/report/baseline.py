@@ -20,7 +20,7 @@ from fedaudit.report.comparison import (
     finding_identity,
     row_key,
 )
-from fedaudit.report.comparison_caveats import unlike_policies, unlike_questions
+from fedaudit.report.comparison_caveats import policy_difference, questions_differ
 from fedaudit.report.number_format import format_value
 from fedaudit.report.query import Row
 from fedaudit.report.tables.assessment import judged_name, shown_name
@@ -105,7 +105,7 @@ def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
     numbers = _numbers(baseline, report)
     # Of unlike masks what appeared may be what went, under another key; and other questions find
     # other strings in the same model.
-    new = [] if _unlike_masks(leaks) or unlike_questions(baseline, report) else leaks
+    new = [] if _unlike_masks(leaks) or questions_differ(baseline, report) else leaks
     failing = [*_new_leaks(new), *_failures(numbers, baseline, report)]
     doubts = list(_doubts(leaks, baseline, report))
     status: Status = "fail" if failing else "inconclusive" if doubts else "pass"
@@ -229,13 +229,13 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
             " and what went cannot be told."
         )
     appeared = sum(leak.appeared for leak in leaks)
-    if appeared and not _unlike_masks(leaks) and unlike_questions(baseline, report):
+    if appeared and not _unlike_masks(leaks) and questions_differ(baseline, report):
         yield (
             f"Not in the baseline, which asked otherwise: {appeared:,} proven "
             f"{'leak' if appeared == 1 else 'leaks'}. Whether that is new cannot be told: audit "
             "both with one seed and the same options."
         )
-    if policies := unlike_policies(baseline, report):
+    if policies := policy_difference(baseline, report):
         yield f"{policies} Judge both under one."
     now = _judged_measurements(report)
     for name, row in _judged_measurements(baseline).items():

@@ -25,11 +25,11 @@ def setting_notes(first: Row, second: Row) -> Iterator[str]:
         more = len(changes) - MOST_SETTINGS
         text = ", ".join(changes[:MOST_SETTINGS]) + (f", and {more} more" if more > 0 else "")
         yield f"Attacks had different settings: {make_visible(text)}."
-    if policies := unlike_policies(first, second):
+    if policies := policy_difference(first, second):
         yield policies
 
 
-def unlike_questions(first: Row, second: Row) -> bool:
+def questions_differ(first: Row, second: Row) -> bool:
     """Tell whether two audits drew other questions or answers: by seed, or by attacks' options.
 
     One model then gives other strings in each, so that a string of one alone tells of no change.
@@ -38,7 +38,7 @@ def unlike_questions(first: Row, second: Row) -> bool:
     return _seeds(first) != _seeds(second) or any(_changes(*options))
 
 
-def unlike_policies(first: Row, second: Row) -> str:
+def policy_difference(first: Row, second: Row) -> str:
     """Return that two verdicts were made under different limits; empty where they were not."""
     if _limits(first) == _limits(second):
         return ""

@@ -24,10 +24,7 @@ def run(monkeypatch, capfd, tmp_path):
 @pytest.fixture
 def fed(tmp_path, monkeypatch):
     """Return a federation of three rounds whose c1 is guilty of m0."""
-    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",), rounds=3)
-    [mark] = handmade.marks(made.path / "owner/watermark.json")
-    made.engine = handmade.reading(monkeypatch, mark)
-    return made
+    return handmade.marked(tmp_path / "fed", monkeypatch, rounds=3)
 
 
 def put(fed, source, target):
@@ -129,6 +126,6 @@ def test_estimates_and_scores_that_hold_a_round_twice_are_refused(run, fed):
 
 
 def test_rounds_of_which_nothing_is_stored_are_no_copies():
-    federation_checks.check_distinct({1: {}, 2: {}, 3: {"c0": "a"}}, "fed", "all")
+    federation_checks.check_copied_rounds({1: {}, 2: {}, 3: {"c0": "a"}}, "fed", "all")
     with pytest.raises(InputError, match=r"^fed: round 4 has all of round 3, bit for bit"):
-        federation_checks.check_distinct({1: {}, 3: {"c0": "a"}, 4: {"c0": "a"}}, "fed", "all")
+        federation_checks.check_copied_rounds({1: {}, 3: {"c0": "a"}, 4: {"c0": "a"}}, "fed", "all")

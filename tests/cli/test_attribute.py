@@ -32,10 +32,7 @@ def run(monkeypatch, capfd, tmp_path):
 @pytest.fixture
 def fed(tmp_path, monkeypatch):
     """Return a federation whose c1 is guilty of m0; adapters are read and no model is asked."""
-    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
-    [mark] = handmade.marks(made.path / "owner/watermark.json")
-    made.mark, made.engine = mark, handmade.reading(monkeypatch, mark)
-    return made
+    return handmade.marked(tmp_path / "fed", monkeypatch)
 
 
 def report(path="o"):

@@ -240,3 +240,11 @@ def reading(monkeypatch, mark):
     monkeypatch.setattr(worker_pool, "engine_for", engine_for)
     monkeypatch.setattr(plaintext, "engine_for", engine_for)
     return engine
+
+
+def marked(place, monkeypatch, **options):
+    """Write a federation of seven clients whose c1 is guilty of its one mark, and its engine."""
+    made = write(place, clients=7, size=SIZE, guilty=("c1",), **options)
+    [made.mark] = marks(made.path / "owner/watermark.json")
+    made.engine = reading(monkeypatch, made.mark)
+    return made

@@ -15,7 +15,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine.batching import SampleRange, padded_length, rows_of
-from fedaudit.engine.compatibility import cache_kwargs
+from fedaudit.engine.compatibility import cache_kwargs, select_cache_rows
 from fedaudit.engine.device import to_device
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
@@ -275,7 +275,7 @@ class CopiedPrefixRows:
         """Let each sample read its token; return logits, and which row of them is its own."""
         if self._prompts or 4 * len(row) <= 3 * len(self._mask):
             stay = to_device(row, self._mask.device)
-            self._cache.reorder_cache(stay)  # type: ignore[arg-type]
+            select_cache_rows(self._cache, stay)
             self._mask, self._position = self._mask[stay], self._position[stay]
             self._kept(stay)
             row, self._prompts = np.arange(len(row)), False

@@ -14,7 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded_length
-from fedaudit.engine.compatibility import cache_kwargs
+from fedaudit.engine.compatibility import cache_kwargs, select_cache_rows
 from fedaudit.engine.device import to_device
 from fedaudit.engine.padding import allows_padding, left_padded, right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
@@ -203,5 +203,5 @@ def select_rows(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
     for layer in selection.layers:
         # Layers with states keep them in dictionaries, which would be the first cache's too.
         vars(layer).update({k: dict(v) for k, v in vars(layer).items() if isinstance(v, dict)})
-    selection.reorder_cache(rows)  # type: ignore[arg-type]  # indexing copies the tensors
+    select_cache_rows(selection, rows)  # indexing copies the tensors
     return selection
