@@ -24,7 +24,7 @@ def join_leads(groups: Iterable[Leads]) -> Leads:
     return tuple(sorted({lead for leads in groups for lead in leads}))
 
 
-def readings(text: str, leads: Leads) -> Iterator[str]:
+def without_leads(text: str, leads: Leads) -> Iterator[str]:
     """Yield an answer, then what it is without each lead that it begins with, the longest first.
 
     Nothing stands between a lead and PII.
@@ -46,7 +46,7 @@ def with_leads(strings: Sequence[str], groups: Iterable[Leads]) -> Sequence[str]
 class StringsWithLeads:
     """Strings, and all that answers to a prompt with some leads may begin with to give them.
 
-    As `readings` go, a lead is not dropped where one of the strings begins with it and is said.
+    As by `without_leads`, a lead is not dropped where one of the strings begins with it and is said.
     """
 
     def __init__(self, strings: Collection[str], leads: Leads) -> None:

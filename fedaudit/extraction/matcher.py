@@ -11,7 +11,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from fedaudit.api.scripts import words_run_on
-from fedaudit.extraction.leads import Leads, readings
+from fedaudit.extraction.leads import Leads, without_leads
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
@@ -96,7 +96,7 @@ class TargetMatcher:
         They are one where they are the same, else apart. White space that leads `text` is dropped;
         where it gives none of the strings so, one of `leads` is dropped as well.
         """
-        return next(filter(None, map(self._reduce, readings(text, leads))), "")
+        return next(filter(None, map(self._reduce, without_leads(text, leads))), "")
 
     def _reduce(self, text: str) -> str:
         literal = max(self._matcher.hits(text), key=len, default="")
