@@ -46,7 +46,7 @@ def with_leads(strings: Sequence[str], groups: Iterable[Leads]) -> Sequence[str]
 class StringsWithLeads:
     """Strings, and all that answers to a prompt with some leads may begin with to give them.
 
-    As by `without_leads`, a lead is not dropped where one of the strings begins with it and is said.
+    As `without_leads` does, it drops no lead that begins one of the strings where that is said.
     """
 
     def __init__(self, strings: Collection[str], leads: Leads) -> None:
