@@ -1,7 +1,7 @@
 """How many tokens a second a client's training learns, beside PEFT under transformers' Trainer.
 
     python benchmarks/training.py [--rank 16 64] [--learned text answer] [--steps 60] [--repeats 5]
-        [--base fedaudit-nano | llama] [--bfloat16]
+        [--base fedaudit-nano | llama] [--bfloat16] [--compile]
 
 The same base, first adapter, records of the built-in generator, steps, batch size, optimizer and
 rates. The Trainer runs twice: on the very batches that fedaudit draws, where losses and adapters
@@ -10,6 +10,7 @@ a loss is over. Seconds are the processor's, of one thread.
 
 The base `llama` has 110 million random weights. --bfloat16 has fedaudit's base in that dtype, which
 a processor must have instructions for, and the Trainer a third time, under autocast (`bf16`).
+--compile has torch compile the layers that fedaudit trains, which takes a C++ compiler.
 """
 
 import argparse
@@ -109,11 +110,18 @@ def random_llama(folder: Path) -> str:
     return str(folder)
 
 
-def ours(work: Case) -> Callable[[], tuple[float, Any]]:
+def ours(work: Case, *, compiled: bool) -> Callable[[], tuple[float, Any]]:
     """Return a training by fedaudit, which gives its mean loss and its adapter."""
+    job = work.job
+    lora = json.dumps(adapters.check(job.start), sort_keys=True)
+    model = trainer.cached_model(job.base, job.device, job.dtype, lora, False)  # that of `train`
+    if compiled:
+        decoder: Any = model.get_base_model()
+        for layer in decoder.model.layers:
+            layer.compile(dynamic=True)
 
     def run() -> tuple[float, Any]:
-        return trainer.train(work.job), adapters.read(work.job.out)
+        return trainer.train(job), adapters.read(job.out)
 
     return run
 
@@ -152,11 +160,12 @@ def compared(given: argparse.Namespace, rank: int, learned: str) -> None:
         ways = {
             SAME: theirs(work, InOrder, Path(folder)),
             OWN: theirs(work, Trainer, Path(folder)),
-            OURS: ours(work),
+            OURS: ours(work, compiled=given.compile),
         }
         if given.bfloat16:
             ways[MIXED] = theirs(work, InOrderMixed, Path(folder))
-            ways[OURS] = ours(replace(work, job=replace(work.job, dtype="bfloat16")))
+            mixed = replace(work, job=replace(work.job, dtype="bfloat16"))
+            ways[OURS] = ours(mixed, compiled=given.compile)
         spent, found = in_turn(ways, given.repeats)
         first = adapters.read(work.job.start)
     rate = work.tokens / median(spent[OURS])
@@ -174,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base", default=BASE)
     parser.add_argument("--bfloat16", action="store_true", help="fedaudit's base in bfloat16")
+    parser.add_argument("--compile", action="store_true", help="fedaudit's layers compiled")
     parser.add_argument("--rank", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--learned", nargs="+", choices=["text", "answer"], default=["text"])
     parser.add_argument("--steps", type=int, default=60)
