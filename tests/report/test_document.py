@@ -226,6 +226,18 @@ def test_a_number_that_is_none_is_refused_when_read(tmp_path, text):
         ("today", ["run", "started"], "started"),
         ("abc", ["target", "sha256"], "sha256"),
         ({"start": "bos"}, ["target", "beginning"], "middle"),
+        *(
+            (
+                {"start": "bos", "middle": "bos", "log_likelihood": scores},
+                ["target", "beginning"],
+                "target.beginning.log_likelihood",
+            )
+            for scores in ([1], {"start": 0.5}, {"start": {"bos": "high"}})
+        ),
+        *(
+            ("1", ["target", "effect", name], f"target.effect.{name}")
+            for name in ("texts", "mean_gain", "largest_change")
+        ),
         ("x", ["surprise"], "surprise"),
         ("x", ["run", "surprise"], "surprise"),
         ("x", ["measurements", 0, "surprise"], "surprise"),
