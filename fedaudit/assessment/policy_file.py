@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.pii.taxonomy import category, taxonomy
-from fedaudit.report.verdict.criteria import Policy, policy_of
+from fedaudit.report.verdict.criteria import Policy, policy_of, same_limits
 from fedaudit.system.files import read_regular
 
 BUILT_IN = ("default", "strict", "research")
@@ -39,14 +39,20 @@ def _parse_policy(text: bytes, name: str) -> Policy:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}.") from None
     policy = policy_of({"name": Path(name).stem, **table}, name)
-    known = policy.name.strip().lower()
-    if name not in BUILT_IN and known in BUILT_IN and policy != read_policy(known):
+    known = built_in_namesake(policy) if name not in BUILT_IN else None
+    if known and not same_limits(policy, known):
         raise InputError(
             f"{name}: its name is {policy.name!r}, and its limits are not those of fedaudit's "
-            f"policy {known}: give it another name."
+            f"policy {known.name}: give it another name."
         )
     _check_kinds(policy.kinds, name)
     return policy
+
+
+def built_in_namesake(policy: Policy) -> Policy | None:
+    """Return the built-in policy that has the same name, however it is spelt; None without one."""
+    known = policy.name.strip().lower()
+    return read_policy(known) if known in BUILT_IN else None
 
 
 def _check_kinds(kinds: Iterable[str], name: str) -> None:

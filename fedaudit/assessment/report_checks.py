@@ -1,15 +1,15 @@
 """What a report says of its policy and of the attacks that ran, checked against its content."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from fedaudit.api.errors import FedauditError
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.coverage import coverage
-from fedaudit.assessment.policy_file import BUILT_IN, read_policy
+from fedaudit.assessment.policy_file import built_in_namesake
 from fedaudit.audit.verification.report import Check, Report
-from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict.criteria import Policy, same_limits
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import judged_rows, stated_policy
 
@@ -32,14 +32,13 @@ def verify_assessment(report: Report) -> Iterator[Check]:
 
 def _policy(policy: Policy) -> Iterator[Check]:
     """Yield a check if the policy has the name of a built-in one, whose limits everybody knows."""
-    known = policy.name.strip().lower()
-    if known not in BUILT_IN:
+    known = built_in_namesake(policy)
+    if known is None:
         return
-    limits = read_policy(known)
-    if replace(policy, name=limits.name, description=limits.description) == limits:
+    if same_limits(policy, known):
         yield Check(state="same", kind="policy", name=policy.name)
     else:
-        why = f"its limits are not those of fedaudit's policy {known}"
+        why = f"its limits are not those of fedaudit's policy {known.name}"
         yield Check(state="differs", kind="policy", name=policy.name, why=why)
 
 
@@ -48,8 +47,13 @@ def _coverage(stated: Sequence[Report], measurements: Sequence[Measurement]) -> 
     if not stated:
         return
     stated_rows = {row["class"]: row for row in stated}
+    counts = Counter(row["class"] for row in stated)
     for row in coverage(measurements, {}, ReleaseContext(), updates=False):
         stated_row = stated_rows.get(row["class"], {})
+        if counts[row["class"]] > 1:
+            why = "the report tells of it more than once"
+            yield Check(state="differs", kind="attacks", name=row["class"], why=why)
+            continue
         if _runs(row) is None and _runs(stated_row) is None:
             continue
         if _runs(row) == _runs(stated_row):

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.verdict.criteria import DEFAULT
+from fedaudit.report.verdict.criteria import DEFAULT, without_name
 
 MOST_SETTINGS = 5
 """At most so many settings are named in one note."""
@@ -57,13 +57,16 @@ def _started(report: Row) -> datetime:
     return datetime.fromisoformat(report["run"]["started"])
 
 
-def _policy(report: Row) -> Mapping[str, Any]:
-    policy: Mapping[str, Any] | None = report["verdict"].get("policy")
-    return DEFAULT.table() if policy is None else policy
+def _policy(report: Row) -> dict[str, Any]:
+    """Return the policy of a verdict; what it leaves out, as earlier versions do, is the default.
+
+    It need not be a valid one: `Policy` may refuse what an earlier version took.
+    """
+    return {**DEFAULT.table(), **report["verdict"].get("policy", {})}
 
 
 def _limits(report: Row) -> dict[str, Any]:
-    return {k: v for k, v in _policy(report).items() if k not in ("name", "description")}
+    return without_name(_policy(report))
 
 
 def _attack_options(report: Row) -> dict[str, Mapping[str, Any]]:

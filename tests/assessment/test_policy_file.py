@@ -75,6 +75,12 @@ def test_a_copy_of_a_policy_keeps_its_name(tmp_path):
     assert read_policy(str(path)) == read_policy("strict")
 
 
+def test_other_words_are_no_other_limits(tmp_path):
+    path = tmp_path / "default.toml"
+    path.write_text('description = "What our board wants."\n')
+    assert replace(read_policy(str(path)), description=DEFAULT.description) == DEFAULT
+
+
 def test_a_name_that_nobody_knows():
     with pytest.raises(UsageError, match="Did you mean 'strict'"):
         read_policy("strct")

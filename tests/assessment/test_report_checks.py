@@ -71,6 +71,13 @@ def test_attacks_that_the_measurements_do_not_show_differ(place, change, name):
     assert set(found.values()) == {"same"}
 
 
+def test_a_class_that_is_told_twice_differs():
+    made = report()
+    forged = made["coverage"][2] | {"n": 100_000, "by": ["contextual", "frequency"]}
+    made["coverage"].insert(0, forged)
+    assert states(made)["attacks exfiltration"] == "differs"
+
+
 def test_another_rule_and_what_cannot_be_judged_are_left_to_the_verdict():
     made = report()
     made["verdict"]["rule"] = 1

@@ -91,7 +91,7 @@ def caveats(first, second):
     return [note for note in compare(first, second).notes if note not in known]
 
 
-def test_audits_that_unlike_questions_are_said_to():
+def test_audits_that_asked_otherwise_are_said_to_have():
     one = asked(contextual={"samples": 8, "context": 50}, untargeted={})
     assert caveats(one, one) == []
     assert caveats(one, asked(7, contextual={"samples": 15, "context": 50}, verbatim={})) == [
@@ -107,6 +107,15 @@ def test_limits_are_compared_and_not_the_names_of_policies():
     [note] = caveats(asked(policy=default), asked(policy=strict))
     assert note == "The reports were judged under different policies: default, then strict."
     [note] = caveats(asked(policy=default), asked(policy=replace(strict, name="default")))
+    assert note == "The reports were judged under different limits, both called default."
+
+
+def test_a_limit_that_an_earlier_version_did_not_write_is_the_default():
+    older = asked(policy=Policy())
+    del older["verdict"]["policy"]["membership_fpr"]
+    assert caveats(older, asked(policy=Policy())) == []
+    older["verdict"]["policy"]["power"] = 0.4
+    [note] = caveats(older, asked())
     assert note == "The reports were judged under different limits, both called default."
 
 

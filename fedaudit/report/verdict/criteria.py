@@ -93,6 +93,16 @@ class Policy:
 DEFAULT = Policy()
 
 
+def same_limits(one: Policy, other: Policy) -> bool:
+    """Tell whether two policies give the same verdicts, whatever they are called."""
+    return without_name(one.table()) == without_name(other.table())
+
+
+def without_name(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a policy's table without its name and description, on which no verdict depends."""
+    return {k: v for k, v in policy.items() if k not in ("name", "description")}
+
+
 def policy_of(table: object, source: str) -> Policy:
     """Return the policy that a table of a file or a report describes.
 
