@@ -1,6 +1,7 @@
 """Adapters that were stored more than once: rounds that are copies, clients that sent the same.
 
-Evidence adds up over rounds, so a round that is there twice would count twice.
+Evidence adds up over rounds, so a round that is there twice would count twice. What the tensors
+hold is compared, so that a file saved anew, with other metadata or in another dtype, is the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ MOST_NAMED = 10
 def check_rounds(federation: Federation) -> None:
     """Raise InputError where everybody's adapters of a round are those of an earlier one.
 
-    No two rounds of training come out the same, bit for bit.
+    No two rounds of training come out the same, number for number.
     """
     checks.check_copied_rounds(_sent(federation), str(federation.path), "everybody's adapters")
 
@@ -32,8 +33,8 @@ def caveats(federation: Federation) -> list[str]:
     limits = [*_repeated(sent, got), *_alike(sent, got)]
     if rounds := _unchanged(sent, got):
         limits.append(
-            "what was sent is, bit for bit, the adapter that the round began with, so nothing can "
-            f"be told of what was trained: {_listed(rounds)}"
+            "what was sent is, number for number, the adapter that the round began with, so "
+            f"nothing can be told of what was trained: {_listed(rounds)}"
         )
     return limits
 
@@ -75,9 +76,11 @@ def _got(federation: Federation) -> dict[int, str]:
 
 
 def _hash(federation: Federation, folder: str) -> str:
-    name = f"{folder}/{adapters.WEIGHTS}"
+    path = federation.path / folder
+    adapters.check(path)
     # What the manifest says was compared with the file when the folder was opened.
-    return federation.manifest.files.get(name) or sha256(federation.path / name)
+    known = federation.manifest.files.get(f"{folder}/{adapters.WEIGHTS}")
+    return adapters.tensors_sha256(path, known or sha256(path / adapters.WEIGHTS))
 
 
 def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> dict[str, list[int]]:
@@ -100,8 +103,8 @@ def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
     rounds = {client: numbers for (client, _), numbers in seen.items() if len(numbers) > 1}
     if rounds:
         yield (
-            "the same adapter, bit for bit, is stored for several rounds of a client, and each "
-            f"counts as evidence of its own: {_listed(rounds)}"
+            "the same adapter, number for number, is stored for several rounds of a client, and "
+            f"each counts as evidence of its own: {_listed(rounds)}"
         )
 
 
@@ -117,8 +120,8 @@ def _alike(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
                 rounds.setdefault(" and ".join(group), []).append(number)
     if rounds:
         yield (
-            "several clients' adapters of a round are the same, bit for bit, so whose documents "
-            f"they were trained on cannot be told: {_listed(rounds)}"
+            "several clients' adapters of a round are the same, number for number, so whose "
+            f"documents they were trained on cannot be told: {_listed(rounds)}"
         )
 
 

@@ -128,7 +128,10 @@ def _check(estimates: Estimates, folder: Path) -> None:
         _check_file(folder, name, estimates.files)
     hashes = {
         record.round: {
-            e.client: estimates.files[f"{e.adapter}/{adapters.WEIGHTS}"] for e in record.estimates
+            e.client: adapters.tensors_sha256(
+                folder / e.adapter, estimates.files[f"{e.adapter}/{adapters.WEIGHTS}"]
+            )
+            for e in record.estimates
         }
         for record in estimates.rounds
     }

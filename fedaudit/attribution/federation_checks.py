@@ -42,8 +42,8 @@ def check_copied_rounds(hashes: Hashes, where: str, what: str) -> None:
         first = rounds.setdefault(frozenset(sent.items()), number)
         if first != number:
             raise InputError(
-                f"{where}: round {number} has {what} of round {first}, bit for bit: a copy would "
-                f"count as evidence again. Put in what round {number} was, or leave it out."
+                f"{where}: round {number} has {what} of round {first}, number for number: a copy "
+                f"would count as evidence again. Put in what round {number} was, or leave it out."
             )
 
 

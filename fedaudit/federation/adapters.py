@@ -1,8 +1,10 @@
 """LoRA adapters on disk: the PEFT folder, in safetensors only."""
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +125,24 @@ def fingerprint(folder: Path) -> str:
     """Return one SHA-256 over the files of an adapter, configuration and weights."""
     names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
     return hash_files({name: sha256(folder / name) for name in names})
+
+
+@lru_cache(maxsize=4096)
+def tensors_sha256(folder: Path, weights_sha256: str) -> str:  # noqa: ARG001, a key of the cache
+    """Return a SHA-256 of what an adapter's tensors hold: their names, shapes and numbers.
+
+    It is the same whatever order, metadata and dtype they are saved in. `weights_sha256` is that of
+    the file of weights, which is read once. Raises InputError as `read` does.
+    """
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(read(folder).items()):
+        single = tensor.float()
+        exact = single if torch.equal(single.to(tensor.dtype), tensor) else tensor.double()
+        digest.update(f"{name} {tuple(exact.shape)} {exact.dtype}\n".encode())
+        digest.update((exact + 0.0).contiguous().numpy().tobytes())  # -0 is 0
+    return digest.hexdigest()
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:

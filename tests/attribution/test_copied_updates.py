@@ -6,10 +6,13 @@ from pathlib import Path
 
 import handmade
 import pytest
+import torch
 from command import Command
+from safetensors.torch import load_file, save_file
 
 from fedaudit.api.errors import InputError
 from fedaudit.attribution import copied_updates, federation_checks
+from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet", "--federations", 0)
@@ -41,13 +44,50 @@ def limits(fed):
 
 def test_a_round_that_is_a_copy_is_refused_before_anything_is_asked(run, fed):
     put(fed, "001/clients", "003/clients")
-    says = "fed: round 3 has everybody's adapters of round 1, bit for bit"
+    says = "fed: round 3 has everybody's adapters of round 1, number for number"
     run.refused(3, "attribute", "--rounds", fed.path, *ALONE, "--out", "o", says=says)
     words = ("estimate", "--rounds", fed.path, "--out", "est", "--quiet")
     run.refused(3, "attribute", *words, says=says)
     assert fed.engine.asked == []
     assert not Path("o").exists()
     assert not Path("est").exists()
+
+
+def save_anew(fed, target):
+    """Save an adapter below the federation's rounds as another file of the same numbers."""
+    path = fed.path / "rounds" / target / adapters.WEIGHTS
+    tensors = {f"module.{name}": t.double() for name, t in load_file(path).items()}
+    save_file(tensors, path, metadata={"saved": "anew"})
+    handmade.named(fed.path)
+
+
+def test_a_copy_that_was_saved_anew_is_one_all_the_same(fed):
+    files = [fed.path / f"rounds/00{n}/clients/c4" / adapters.WEIGHTS for n in (1, 3)]
+    put(fed, "001/clients/c4", "003/clients/c4")
+    save_anew(fed, "003/clients/c4")
+    assert files[0].read_bytes() != files[1].read_bytes()
+    [limit] = limits(fed)
+    assert limit.endswith("evidence of its own: c4 in rounds 1 and 3")
+    put(fed, "001/clients", "003/clients")
+    save_anew(fed, "003/clients/c4")
+    with pytest.raises(InputError, match="round 3 has everybody's adapters of round 1"):
+        copied_updates.check_rounds(open_federation(fed.path))
+
+
+def test_the_sign_of_a_zero_and_other_numbers(tmp_path):
+    name = "base_model.model.q_proj.lora_A.weight"
+    rows = {
+        "zero": torch.tensor([[0.0, 1.0]]),
+        "negative": torch.tensor([[-0.0, 1.0]]),
+        "half": torch.tensor([[0.0, 1.0]], dtype=torch.bfloat16),
+        "column": torch.tensor([[0.0], [1.0]]),
+        "next": torch.tensor([[0.0, 1.0 + 2**-52]], dtype=torch.float64),
+    }
+    for place, tensor in rows.items():
+        adapters.write({name: tensor}, handmade.CONFIG, tmp_path / place)
+    hashes = {place: adapters.tensors_sha256(tmp_path / place, place) for place in rows}
+    assert hashes["zero"] == hashes["negative"] == hashes["half"]
+    assert len(set(hashes.values())) == 3
 
 
 def test_what_nobody_trained_twice_has_no_limit(fed):
@@ -127,5 +167,5 @@ def test_estimates_and_scores_that_hold_a_round_twice_are_refused(run, fed):
 
 def test_rounds_of_which_nothing_is_stored_are_no_copies():
     federation_checks.check_copied_rounds({1: {}, 2: {}, 3: {"c0": "a"}}, "fed", "all")
-    with pytest.raises(InputError, match=r"^fed: round 4 has all of round 3, bit for bit"):
+    with pytest.raises(InputError, match=r"^fed: round 4 has all of round 3, number for number"):
         federation_checks.check_copied_rounds({1: {}, 3: {"c0": "a"}, 4: {"c0": "a"}}, "fed", "all")
