@@ -49,7 +49,7 @@ def adapter_tensors(
     }
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes is None:
-        _check_modules(actual, config, owner)
+        _check_modules(tensors, config, owner)
     else:
         _check_same(actual, shapes, owner)
     return tensors
@@ -91,25 +91,25 @@ def _check_same(actual: Shapes, shapes: Shapes, owner: str) -> None:
         raise InputError(f"{owner} lacks {missing[0]!r}, which the LoRA configuration makes.")
 
 
-def _check_modules(actual: Shapes, config: Mapping[str, Any], owner: str) -> None:
+def _check_modules(
+    tensors: "Mapping[str, torch.Tensor]", config: Mapping[str, Any], owner: str
+) -> None:
     """Raise InputError for what cannot be of the configuration, as far as it says so by itself."""
-    ranks = {config.get("r"), *(config.get("rank_pattern") or {}).values()}
-    for name, shape in actual.items():
+    from peft import LoraConfig
+
+    from fedaudit.engine.loading import ranks
+
+    lora = LoraConfig.from_peft_type(**config)
+    mismatch = next(ranks.rank_mismatches(lora, tensors), None)  # it tries patterns with limits
+    for name in tensors:
         module = _MODULE.fullmatch(name)
-        if module is None or not is_target(module[1], config.get("target_modules")):
+        if module is None or not ranks.may_be_target(lora, module[1]):
             raise InputError(f"{owner} holds {name!r}, no tensor of the LoRA configuration.")
-        if name.endswith("lora_A.weight") and shape[0] not in ranks:
-            raise InputError(
-                f"{owner}: {name!r} has the rank {shape[0]}; the LoRA configuration says "
-                f"{config.get('r')}."
-            )
-
-
-def is_target(module: str, targets: Any) -> bool:
-    """Tell whether LoRA is on a module, as PEFT reads `target_modules`."""
-    if isinstance(targets, str):
-        return targets == "all-linear" or re.fullmatch(targets, module) is not None
-    return not targets or any(module == name or module.endswith(f".{name}") for name in targets)
+    if mismatch:
+        raise InputError(
+            f"{owner}: {mismatch.module} has the rank {mismatch.rank}; the LoRA configuration "
+            f"says {mismatch.configured}."
+        )
 
 
 def _size(shape: tuple[int, ...]) -> str:

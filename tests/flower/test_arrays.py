@@ -6,7 +6,7 @@ from flower_run import LORA, SHAPES, A, B, arrays, initial
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.flower.arrays import adapter_tensors, is_target, known_shapes
+from fedaudit.flower.arrays import adapter_tensors, known_shapes
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +79,15 @@ def test_without_the_base_the_configuration_alone_is_held_against_them(change, t
         adapter_tensors(arrays(change(initial())), None, LORA, "It")
 
 
-@pytest.mark.parametrize(
-    ("targets", "is_one"),
-    [
-        (["q_proj"], True),
-        (["model.layers.0.self_attn.q_proj"], True),
-        (["proj"], False),
-        (r".*\.q_proj", True),
-        (r"q_proj", False),
-        ("all-linear", True),
-        (None, True),
-    ],
-)
-def test_targets_are_read_as_peft_reads_them(targets, is_one):
-    assert is_target("model.layers.0.self_attn.q_proj", targets) is is_one
+def test_without_the_base_each_module_has_its_own_rank_and_parameters_are_known():
+    named = {"rank_pattern": {"v_proj": 1}, "target_modules": ["q_proj", "v_proj"]}
+    sent = {A: initial()[A][:1]}  # 1 is the rank of another module
+    with pytest.raises(InputError, match=r"self_attn\.q_proj has the rank 1; .* says 2"):
+        adapter_tensors(arrays(sent), None, LORA | named, "It")
+    experts = "base_model.model.model.layers.0.mlp.experts.lora_A.weight"
+    config = LORA | {"target_modules": [], "target_parameters": ["experts.gate_up_proj"]}
+    del config["layers_to_transform"]
+    assert adapter_tensors(arrays({experts: initial()[A]}), None, config, "It").keys() == {experts}
 
 
 def test_a_base_that_is_not_here_has_no_known_shapes(tmp_path, monkeypatch):

@@ -53,6 +53,16 @@ def is_target(config: LoraConfig, module: str) -> bool:
         return False
 
 
+def may_be_target(config: LoraConfig, module: str) -> bool:
+    """Tell whether LoRA can be on a module or on parameters of it, as far as is known without base.
+
+    "all-linear", and a configuration that names no modules, are resolved with the base alone.
+    """
+    module = _unwrapped(module)
+    unresolved = config.target_modules in (None, "all-linear")
+    return unresolved or is_target(config, module) or bool(_parameters(config, module))
+
+
 def rank_mismatches(
     config: LoraConfig, tensors: Mapping[str, torch.Tensor]
 ) -> Iterator[RankMismatch]:

@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading.ranks import RankMismatch, rank_mismatches
+from fedaudit.engine.loading.ranks import RankMismatch, may_be_target, rank_mismatches
 from fedaudit.engine.loading.size_bounds import adapter_size
 
 Q, V, MOE = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj", "model.experts"
@@ -93,3 +93,19 @@ def test_it_is_refused_where_only_a_module_without_tensors_meets_it():
     config = LoraConfig(target_modules=targets, rank_pattern=patterns)
     with pytest.raises(InputError, match="no regular expression"):
         adapter_size(model, config, {}, Path("lora"))
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        (["q_proj"], True),
+        ([Q], True),
+        (["proj"], False),
+        (r".*\.q_proj", True),
+        (r"q_proj", False),
+        ("all-linear", True),
+        (None, True),
+    ],
+)
+def test_targets_are_read_as_peft_reads_them(targets, expected):
+    assert may_be_target(LoraConfig(target_modules=targets), Q) is expected
