@@ -167,6 +167,9 @@ def write(manifest: Manifest, folder: Path) -> None:
 def read(folder: Path) -> Manifest:
     """Return the manifest of `folder`; raises InputError for one that is not well-formed."""
     path = folder / NAME
+    if folder.is_file():
+        its = f", {folder.parent}" if folder.name == NAME else ""
+        raise InputError(f"{folder} is a file: name the federation's folder{its}.")
     table = read_json(path, f"{folder} is no federation: it has no {NAME}.")
     if not isinstance(table, dict):
         raise InputError(f"{path} must hold a JSON object.")

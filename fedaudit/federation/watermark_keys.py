@@ -27,6 +27,12 @@ def write(marks: Sequence[Mark], path: Path) -> None:
 
 def read(path: Path) -> list[Mark]:
     """Return the marks in `path`; raises InputError for a file that holds none."""
+    if path.is_dir():
+        kept = next((name for name in (OWNER, Path(OWNER).name) if (path / name).is_file()), "")
+        raise InputError(
+            f"{path} is a folder: name the file of marks that `fedaudit watermark make` writes"
+            + (f", {path / kept}." if kept else ".")
+        )
     table = read_json(path, f"There is no watermark file {path}.")
     check_version(table, path, SCHEMA_VERSION)
     items: Any = table.get("marks") if isinstance(table, Mapping) else None

@@ -72,6 +72,15 @@ def test_what_is_written_is_read(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [manifest.NAME]
 
 
+def test_a_file_is_told_that_a_folder_is_meant(tmp_path):
+    manifest.write(WHOLE, tmp_path)
+    path = tmp_path / manifest.NAME
+    assert refused(path) == f"{path} is a file: name the federation's folder, {tmp_path}."
+    other = tmp_path / "notes.txt"
+    other.touch()
+    assert refused(other) == f"{other} is a file: name the federation's folder."
+
+
 def test_only_what_must_be_said_needs_saying(tmp_path):
     least = {
         "base": {"name": "x", "sha256": ""},

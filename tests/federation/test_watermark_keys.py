@@ -101,7 +101,15 @@ def test_a_file_that_holds_no_marks(content, message, tmp_path):
 
 def test_no_file_at_all(tmp_path):
     assert "There is no watermark file" in refused(tmp_path / "nowhere.json")
-    assert "cannot be read" in refused(tmp_path)
+
+
+def test_a_folder_is_told_which_file_is_meant(tmp_path):
+    named = f"{tmp_path} is a folder: name the file of marks that `fedaudit watermark make` writes"
+    assert refused(tmp_path) == f"{named}."
+    path = tmp_path / watermark_keys.OWNER
+    watermark_keys.write(MARKS, path)
+    assert refused(tmp_path) == f"{named}, {path}."
+    assert refused(path.parent).endswith(f"writes, {path}.")
 
 
 def test_marks_that_contradict_themselves(tmp_path):
