@@ -3,7 +3,7 @@
 docs/evidence.md says why these were chosen, and what was measured with them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fedaudit.api.completion import HELD_OUT
 from fedaudit.api.records import Finding, Measurement
@@ -64,36 +64,23 @@ def _leak(
     tested: Sequence[Measurement],
     findings: Sequence[Finding],
 ) -> Leak:
-    where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
-    name = f"{row.plugin} ({where})" if where else row.plugin
     base, control = _matching_row(row, "base", rows), _matching_row(row, "control", rows)
     held_out = _matching_row(row, HELD_OUT, rows)
     trouble = _trouble(row, base, control, held_out)
-    by_test = {
-        str(r.scope.get("test", r.metric)): r
-        for r in tested
-        if r.plugin == row.plugin and _attacker_key(r) == _attacker_key(row) and r.value is not None
-    }
-    leak = by_test["leak"].value if "leak" in by_test else None
-    sure = next((by_test[test] for test in ("string", "likelihood") if test in by_test), None)
-    string = sure.value if sure else _best_finding_p_value(row, findings)
-    lost = None
-    if leak is None and not trouble and base is not None and control is not None:
-        lost = _matching_row(row, "base-not-tuned", rows) or base
-        leak = p_value_from_counts(row, base, control, lost)
-        if HELD_OUT in by_test:
-            leak = max(leak, by_test[HELD_OUT].value or 0.0)
-        elif held_out is not None:
-            leak = max(leak, p_value_from_counts(row, base, held_out, lost))
-    tests = []
-    if leak is not None and not trouble:
+    by_test = _rows_by_test(row, tested)
+    counted = not trouble and "leak" not in by_test
+    lost = (_matching_row(row, "base-not-tuned", rows) or base) if counted else None
+    tests: list[Test] = []
+    if not trouble and base is not None and control is not None:
+        p = _leak_p_value(row, base, control, held_out, lost, by_test)
         others = "base, control and held-out records" if held_out else "base and control"
-        tests.append(Test(name, leak, count(row), f"more than {others} explain"))
+        tests.append(Test(_name(row), p, count(row), f"more than {others} explain"))
+    string = _string_p_value(row, by_test, findings)
     if string is not None and base is not None:
         hard = "one of them so hard to guess that it is evidence by itself"
-        tests.append(Test(f"{name}, by string", string, count(row), hard))
+        tests.append(Test(f"{_name(row)}, by string", string, count(row), hard))
     return Leak(
-        name,
+        _name(row),
         row,
         base,
         control,
@@ -107,6 +94,46 @@ def _leak(
         held_out_groups=_group_count(by_test.get(HELD_OUT)),
         answers=by_test[ANSWERS].n if ANSWERS in by_test else None,
     )
+
+
+def _name(row: Measurement) -> str:
+    """Return which attack a row is of, and whom it asked about whom."""
+    where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
+    return f"{row.plugin} ({where})" if where else row.plugin
+
+
+def _rows_by_test(row: Measurement, tested: Sequence[Measurement]) -> dict[str, Measurement]:
+    """Return the numbers of a row's attack by the name of their test, or else of their metric."""
+    return {
+        str(r.scope.get("test", r.metric)): r
+        for r in tested
+        if r.plugin == row.plugin and _attacker_key(r) == _attacker_key(row) and r.value is not None
+    }
+
+
+def _leak_p_value(
+    row: Measurement,
+    base: Measurement,
+    control: Measurement,
+    held_out: Measurement | None,
+    lost: Measurement | None,
+    by_test: Mapping[str, Measurement],
+) -> float:
+    """Return the p value of a leak as its attack has it, or else the larger one of its counts."""
+    if "leak" in by_test:
+        return by_test["leak"].value or 0.0
+    p = p_value_from_counts(row, base, control, lost)
+    if HELD_OUT in by_test:
+        return max(p, by_test[HELD_OUT].value or 0.0)
+    return p if held_out is None else max(p, p_value_from_counts(row, base, held_out, lost))
+
+
+def _string_p_value(
+    row: Measurement, by_test: Mapping[str, Measurement], findings: Sequence[Finding]
+) -> float | None:
+    """Return the p value of the surest string, as the attack or else a finding has it."""
+    sure = next((by_test[test] for test in ("string", "likelihood") if test in by_test), None)
+    return sure.value if sure else _best_finding_p_value(row, findings)
 
 
 def _group_count(test: Measurement | None) -> int | None:
