@@ -39,11 +39,11 @@ def _parse_policy(text: bytes, name: str) -> Policy:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}.") from None
     policy = policy_of({"name": Path(name).stem, **table}, name)
-    known = built_in_namesake(policy) if name not in BUILT_IN else None
-    if known and not same_limits(policy, known):
+    built_in = built_in_namesake(policy) if name not in BUILT_IN else None
+    if built_in and not same_limits(policy, built_in):
         raise InputError(
             f"{name}: its name is {policy.name!r}, and its limits are not those of fedaudit's "
-            f"policy {known.name}: give it another name."
+            f"policy {built_in.name}: give it another name."
         )
     _check_kinds(policy.kinds, name)
     return policy

@@ -32,13 +32,13 @@ def verify_assessment(report: Report) -> Iterator[Check]:
 
 def _policy(policy: Policy) -> Iterator[Check]:
     """Yield a check if the policy has the name of a built-in one, whose limits everybody knows."""
-    known = built_in_namesake(policy)
-    if known is None:
+    built_in = built_in_namesake(policy)
+    if built_in is None:
         return
-    if same_limits(policy, known):
+    if same_limits(policy, built_in):
         yield Check(state="same", kind="policy", name=policy.name)
     else:
-        why = f"its limits are not those of fedaudit's policy {known.name}"
+        why = f"its limits are not those of fedaudit's policy {built_in.name}"
         yield Check(state="differs", kind="policy", name=policy.name, why=why)
 
 

@@ -79,8 +79,8 @@ def _hash(federation: Federation, folder: str) -> str:
     path = federation.path / folder
     adapters.check(path)
     # What the manifest says was compared with the file when the folder was opened.
-    known = federation.manifest.files.get(f"{folder}/{adapters.WEIGHTS}")
-    return adapters.tensors_sha256(path, known or sha256(path / adapters.WEIGHTS))
+    stated_hash = federation.manifest.files.get(f"{folder}/{adapters.WEIGHTS}")
+    return adapters.tensors_sha256(path, stated_hash or sha256(path / adapters.WEIGHTS))
 
 
 def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> dict[str, list[int]]:
