@@ -59,22 +59,21 @@ class Leak:
     answers: int | None = None
     """Answers that were drawn, each of which gives one string at most; unknown without it."""
 
-    def detectable_share(self, level: float, power: float) -> float:
-        """Return the share of the targets whose leak would have been seen at `level`."""
-        from fedaudit.metrics.significance import (
-            detectable,
-            hits_needed,
-            needed_against,
-            needed_beyond,
-        )
+    @property
+    def compared(self) -> int:
+        """How many targets are compared with controls."""
+        return (self.row.n or 0) if self.matched is None else self.matched
 
-        n, control = self.row.n or 0, self.control
-        n = n if self.matched is None else self.matched
+    def hits_needed(self, level: float) -> int | None:
+        """Return how many hits would show a leak at `level`; None where no number would."""
+        from fedaudit.metrics.significance import hits_needed, needed_against, needed_beyond
+
+        n, control = self.compared, self.control
         controls = 0 if control is None or not control.n else control.n
         if self.effective_controls is not None:
             controls = min(controls, int(max(0.0, self.effective_controls)))
         if not n or control is None or not controls:
-            return 1.0
+            return None
         needed = hits_needed(n, min(count_hits(control), controls), controls, level)
         if needed is not None and self.held_out is not None:
             hits, beside = count_hits(self.held_out), self.held_out.n or 0
@@ -86,7 +85,14 @@ class Leak:
             needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
         if needed is not None and self.chance is not None:
             needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
-        return detectable(needed, n, power, self.answers)
+        return needed
+
+    def detectable_share(self, level: float, power: float) -> float:
+        """Return the share of the targets whose leak would have been seen at `level`."""
+        from fedaudit.metrics.significance import detectable
+
+        needed = self.hits_needed(level)
+        return 1.0 if needed is None else detectable(needed, self.compared, power, self.answers)
 
     def status_without_leak(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
         """Return the status where no test shows a leak at `level`, and why."""
@@ -111,9 +117,9 @@ class Leak:
 
     def _blindness(self, share: float, sure: str, level: float, policy: Policy) -> str:
         """Say why no leak, or only one of a larger `share` than is allowed, would be seen."""
-        if self.held_out and (known := count_hits(self.held_out)):
-            beside = f"so did {known:,} of {self.held_out.n or 0:,} held-out records"
-            return f"{beside}, which nobody trained on."
+        if self.held_out and self._explained_by_held_out(level):
+            given = f"so did {count_hits(self.held_out):,} of {self.held_out.n or 0:,}"
+            return f"{given} held-out records, which nobody trained on."
         if share < 1:
             return f"only a leak of {share:.1%} of them {sure}"
         unlimited = replace(self, answers=None)
@@ -121,6 +127,11 @@ class Leak:
             return "that is too little to see any leak by."
         many = "1 answer is" if self.answers == 1 else f"{self.answers:,} answers are"
         return f"{many} too few to see any leak by."
+
+    def _explained_by_held_out(self, level: float) -> bool:
+        """Tell whether what came out would show a leak, were there no held-out records."""
+        needed = replace(self, held_out=None).hits_needed(level)
+        return needed is not None and count_hits(self.row) >= needed
 
     def lower_bound(self, confidence: float) -> float:
         """Return the one-sided lower bound of what came out; 0 where hits were not counted."""

@@ -336,6 +336,11 @@ def held_out(hits, n, **scope):
     return coverage(hits, n, plugin="contextual", set=JUDGED, source="held-out", **scope)
 
 
+def test_held_out_records_explain_only_what_would_have_been_a_leak():
+    [reason] = verdict([*judged(0, 2, controls=2000), held_out(1, 1000)], [])["reasons"]
+    assert reason.endswith("that is too little to see any leak by.")
+
+
 def test_what_came_out_of_held_out_records_as_well_is_explained():
     rows = judged(30, 40, controls=40)
     assert status(rows) == "fail"
