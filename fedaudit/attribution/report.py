@@ -52,7 +52,6 @@ def decided_report(
     `federations` like this one are simulated of each strength of a mark, as many as take some
     seconds unless they are given.
     """
-    sets_known = log is not None if sets_known is None else sets_known
     combinations = known_designs.read_log(log, scores.run) if log else {}
     shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
     if commitments:
@@ -60,45 +59,49 @@ def decided_report(
     committed = decide_committed(
         scores, commitments, threshold=threshold, alpha=alpha, shares=shares, truth={}
     )
+    settings: dict[str, Any] = {
+        "threshold": threshold,
+        "alpha": alpha,
+        "sets_known": log is not None if sets_known is None else sets_known,
+    }
     simulated = simulated_federations(scores, federations)
     return report(
         command="attribute decide",
         config={
             "run": scores.run,
-            "threshold": threshold,
-            "alpha": alpha,
+            **settings,
             "committed": committed.status is not None,
-            "sets_known": sets_known,
             "federations": simulated,
         },
         start_time=start_time,
         base=scores.base,
-        data=[
-            file_row(path, len(scores.rounds), "scored round"),
-            *commitments_row(committed.status),
-            *([file_row(log, len(combinations), "logged round")] if log else []),
-        ],
+        data=_decided_files(scores, path, committed.status, log, len(combinations)),
         measurements=[
             *committed.rows,
             *(known_designs.contribution_rows(scores, shares) if shares is not None else ()),
             *simulated_rows(
-                scores,
-                simulated,
-                threshold=threshold,
-                alpha=alpha,
-                sets_known=sets_known,
-                unopened=committed.unopened,
-                progress=progress,
+                scores, simulated, **settings, unopened=committed.unopened, progress=progress
             ),
         ],
         decision=committed.decision,
         limits=[
-            *protocol_limits(committed.decision, sets_known=sets_known),
+            *protocol_limits(committed.decision, sets_known=settings["sets_known"]),
             *scores_limits(scores, committed.status, simulated),
         ],
         seeds={},
         device="cpu",
     )
+
+
+def _decided_files(
+    scores: Scores, path: Path, status: CommitmentCheck | None, log: Path | None, logged: int
+) -> list[dict[str, Any]]:
+    """Return the report's rows for the files that a decision over scores reads."""
+    return [
+        file_row(path, len(scores.rounds), "scored round"),
+        *commitments_row(status),
+        *([file_row(log, logged, "logged round")] if log else []),
+    ]
 
 
 def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: int) -> list[str]:
