@@ -59,11 +59,15 @@ def format_difference(metric: str, value: float, low: float | None, high: float 
 
     Points are those of per cents, one in a hundred.
     """
-    scale, spelt, unit = (100, "+.1f", " points") if metric in RATES else (1, "+.3g", "")
-    text = f"{scale * value:{spelt}}{unit}"
-    if low is None or high is None:
-        return text
-    return f"{text} [{scale * low:{spelt}}, {scale * high:{spelt}}]"
+    spelt, unit = (_points, " points") if metric in RATES else ("{:+.3g}".format, "")
+    text = f"{spelt(value)}{unit}"
+    return text if low is None or high is None else f"{text} [{spelt(low)}, {spelt(high)}]"
+
+
+def _points(difference: float) -> str:
+    """Return a difference of shares in points; a small one keeps two significant digits."""
+    points = 100 * difference + 0.0  # -0 is 0
+    return f"{points:+.2g}" if 0 < abs(points) < 0.1 else f"{points:+.1f}"
 
 
 def format_hits(row: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.report import units
-from fedaudit.report.number_format import format_rate
+from fedaudit.report.number_format import format_difference, format_rate
 from fedaudit.report.units import COUNTS, OPERATIONS, SIZES, TIMES
 
 FORMS = {"size": SIZES, "operations": OPERATIONS, "amount": COUNTS, "duration": TIMES}
@@ -88,3 +88,16 @@ def test_none_and_all_come_with_the_bound_that_is_left():
     assert format_rate(rate(0, 0, None, None)) == "not measured"
     expected = rate(None, 50, 0.1, 0.3) | {"value": 0.2}
     assert format_rate({**expected, "hits": None}) == "20.0 % [10.0, 30.0]"
+
+
+@pytest.mark.parametrize(
+    ("metric", "numbers", "text"),
+    [
+        ("coverage", (0.0234, 0.01, 0.0368), "+2.3 points [+1.0, +3.7]"),
+        ("coverage", (0.0003, -0.0002, 0.0008), "+0.03 points [-0.02, +0.08]"),
+        ("coverage", (-0.0, None, None), "+0.0 points"),
+        ("auc", (-0.0314, None, None), "-0.0314"),
+    ],
+)
+def test_a_difference_of_shares_is_in_points_and_a_small_one_is_not_nothing(metric, numbers, text):
+    assert format_difference(metric, *numbers) == text
