@@ -4,10 +4,14 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+"""Keys that TOML takes without quotes."""
 
 
 def toml_value(value: Any) -> str:
@@ -15,13 +19,18 @@ def toml_value(value: Any) -> str:
     if value is None:
         return "not set"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key} = {toml_value(of)}' for key, of in value.items())}}}"
+        pairs = (f"{_toml_key(str(key))} = {toml_value(of)}" for key, of in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, float):
         return repr(value)  # JSON spells infinity otherwise
     text = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
     return text.replace("\x7f", "\\u007f")  # JSON leaves this control character as it is
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else toml_value(key)
 
 
 def option_docs(cls: type) -> dict[str, str]:

@@ -49,6 +49,7 @@ def test_a_class_without_source_has_no_docs():
         (5e-05, "5e-05"),
         (("en", "zh"), '["en", "zh"]'),
         ({"c0": 1, "c1": [2]}, "{c0 = 1, c1 = [2]}"),
+        ({"ID cards": 0, "a.b": 1, "": 2}, '{"ID cards" = 0, "a.b" = 1, "" = 2}'),
         (Path("a/b"), '"a/b"'),
         ("Grüße", '"Grüße"'),
     ],
@@ -60,6 +61,6 @@ def test_a_value_is_shown_as_set_takes_it(value, text):
 scalars = st.text() | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False)
 
 
-@given(scalars | st.lists(scalars))
+@given(scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars))
 def test_a_shown_value_can_be_set(value):
     assert parse_settings([f"key={toml_value(value)}"]) == {"key": value}
