@@ -37,7 +37,7 @@ def print_item(label: str, text: str) -> None:
 
     if sys.stdout.isatty():
         width = max(get_terminal_size().columns, len(label) + 20)
-        line = fill(
+        wrapped = fill(
             text,
             width,
             initial_indent=label,
@@ -45,6 +45,7 @@ def print_item(label: str, text: str) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
+        line = wrapped or label  # of no text, `fill` makes no line
     else:
         line = label + text
     print(line, flush=True)

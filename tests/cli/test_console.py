@@ -42,3 +42,5 @@ def test_an_item_is_wrapped_on_a_terminal_and_whole_in_a_pipe(monkeypatch, capsy
         "benign  Ask ordinary requests",
         "        and count the answers.",
     ]
+    print_item("benign  ", "")
+    assert capsys.readouterr().out == "benign  \n"
