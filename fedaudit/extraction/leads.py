@@ -50,11 +50,11 @@ class StringsWithLeads:
     """
 
     def __init__(self, strings: Collection[str], leads: Leads) -> None:
-        self._size, distinct = len(strings), set(strings)
+        self._size, sought = len(strings), frozenset(strings)
         pairs = [
             (index, form)
             for index, string in enumerate(strings)
-            for form in _shortest([string, *(lead + string for lead in leads)], distinct - {string})
+            for form in _forms(string, leads, sought)
         ]
         self._owners = [index for index, _ in pairs]
         self._all_forms = [form for _, form in pairs]
@@ -82,10 +82,15 @@ class StringsWithLeads:
         return replace(by_form, least=total(by_form.least), most=total(by_form.most), drawn=drawn)
 
 
-def _shortest(forms: Sequence[str], others: Collection[str]) -> Iterator[str]:
-    """Yield the string itself, and those of its other forms that begin with nothing else sought."""
-    sought = {*forms, *others}
-    yield forms[0]
-    for form in dict.fromkeys(forms[1:]):
-        if form not in others and not any(form[:end] in sought for end in range(1, len(form))):
+def _forms(string: str, leads: Leads, sought: Collection[str]) -> Iterator[str]:
+    """Yield a string, then it behind each lead, unless another form that is looked for begins so.
+
+    Such are the strings of `sought`, and this one behind a shorter lead.
+    """
+    yield string
+    forms = {lead + string for lead in leads}
+    for lead in leads:
+        form = lead + string
+        begins = (form[:end] for end in range(1, len(form)))
+        if form not in sought and not any(begin in sought or begin in forms for begin in begins):
             yield form
