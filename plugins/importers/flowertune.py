@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, PromptTemplate
 
-from .adapter_folders import NumberedFolders, parent
+from .adapter_folders import NumberedFolders, adapters
 
 _TASK = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -42,6 +42,6 @@ class FlowerTune(NumberedFolders):
         Nothing in such a folder tells rounds from clients that somebody numbered: it is said.
         """
         federation = replace(super().read(run), template=TEMPLATE)
-        if any(name.isdecimal() for name in map(parent, run.files)):
+        if any(name.isdecimal() for name in adapters(run)):
             federation = replace(federation, notes=(*federation.notes, NUMBERS_ALONE))
         return federation

@@ -192,6 +192,15 @@ def test_numbers_alone_may_be_clients_which_is_said(name, said, tmp_path):
     assert any("if they are clients" in note for note in made.notes) is said
 
 
+def test_a_folder_of_logs_with_a_number_is_no_client(tmp_path):
+    source = flowertune(RUN, tmp_path)
+    log = next(source.rglob("peft_*")).parent / "0" / "server.log"
+    log.parent.mkdir()
+    log.write_text("started")
+    made, _ = imported(source, tmp_path / "out")
+    assert not any("if they are clients" in note for note in made.notes)
+
+
 def test_what_was_imported_says_where_it_came_from(tmp_path):
     source = flowertune(RUN, tmp_path)
     imported(source, tmp_path / "out")
