@@ -183,61 +183,62 @@ def _rows(
     plugin: str, evidence: LeakEvidence, probabilities: StringProbabilities, target_set: TargetSet
 ) -> Iterator[Measurement]:
     """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
-    sources = _sources(evidence, probabilities)
-    common_scope: dict[str, object] = {"set": EXCLUSIVE}
+    scope: dict[str, object] = {"set": EXCLUSIVE}
     if not probabilities.sampled:
-        common_scope["estimator"] = "exact"
-    labels = dict.fromkeys(evidence.targets.values())
+        scope["estimator"] = "exact"
     if not evidence.targets:
-        yield _unjudged_row(plugin, {"source": NEW, **common_scope}, target_set)
+        yield _unjudged_row(plugin, {"source": NEW, **scope}, target_set)
         return
-    for label in ("", *sorted(labels)):
+    yield from _coverage_rows(plugin, evidence, probabilities, target_set.groups, scope)
+    if probabilities.base is not None:
+        yield from _test_rows(plugin, evidence, scope)
+
+
+def _coverage_rows(
+    plugin: str,
+    evidence: LeakEvidence,
+    probabilities: StringProbabilities,
+    groups: Mapping[str, str],
+    common_scope: Mapping[str, object],
+) -> Iterator[Measurement]:
+    """Yield coverage of each source over all that is judged; of new strings also by label."""
+    sources = _sources(evidence, probabilities)
+    for label in ("", *sorted(set(evidence.targets.values()))):
         scope = {**common_scope, "label": label} if label else common_scope
         for source, value in sources.items():
             pool = evidence.controls if source == "control" else evidence.targets
-            strings = [
-                string for string, kind in sorted(pool.items()) if not label or kind == label
-            ]
+            strings = sorted(s for s, kind in pool.items() if label in ("", kind))
             if strings and (not label or source in (NEW, "control")):
-                groups = target_set.groups if source != "control" else {}
-                yield _coverage(
-                    plugin, strings, value, {"source": source, **scope}, groups, evidence
-                )
-    if probabilities.base is None:
-        return
-    if evidence.chances:
-        yield Measurement(
+                known_groups = groups if source != "control" else {}
+                row_scope = {"source": source, **scope}
+                yield _coverage(plugin, strings, value, row_scope, known_groups, evidence)
+
+
+def _test_rows(
+    plugin: str, evidence: LeakEvidence, scope: Mapping[str, object]
+) -> Iterator[Measurement]:
+    """Yield what chance gives, how much the controls tell, and the p values of the tests."""
+
+    def row(metric: str, value: float, n: int, source: str, **test: str) -> Measurement:
+        return Measurement(
             kind="extraction",
             plugin=plugin,
-            metric="chance",
-            value=sum(evidence.chances.values()) / len(evidence.chances),
-            n=len(evidence.chances),
-            scope={"source": "base", **common_scope},
+            metric=metric,
+            value=value,
+            n=n,
+            scope={"source": source, **scope, **test},
         )
+
+    if chances := evidence.chances:
+        yield row("chance", sum(chances.values()) / len(chances), len(chances), "base")
     if evidence.controls:
-        yield Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric=EFFECTIVE_CONTROLS,
-            value=float(evidence.effective_controls),
-            n=len(evidence.controls),
-            scope={"source": "control", **common_scope},
-        )
-    tests = {
-        "leak": evidence.leak_p_value(),
-        "string": evidence.any_string_p_value(),
-        "control": evidence.control_p_value(),
-        "base": evidence.base_p_value(),
-    }
-    for test, p in tests.items():
-        yield Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric="p_value",
-            value=p,
-            n=evidence.matched if test in ("leak", "control") else len(evidence.targets),
-            scope={"source": NEW, **common_scope, "test": test},
-        )
+        effective = float(evidence.effective_controls)
+        yield row(EFFECTIVE_CONTROLS, effective, len(evidence.controls), "control")
+    matched, targets = evidence.matched, len(evidence.targets)
+    yield row("p_value", evidence.leak_p_value(), matched, NEW, test="leak")
+    yield row("p_value", evidence.any_string_p_value(), targets, NEW, test="string")
+    yield row("p_value", evidence.control_p_value(), matched, NEW, test="control")
+    yield row("p_value", evidence.base_p_value(), targets, NEW, test="base")
 
 
 def _unjudged_row(plugin: str, scope: Mapping[str, object], target_set: TargetSet) -> Measurement:

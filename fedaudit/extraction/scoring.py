@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Severity
@@ -153,49 +154,52 @@ def coverage_rows(
     Beside them stand what guessing and the base get with the same budget and samples. Guessing is
     measured over all kinds together, so a row of one label has none.
     """
-    by_source = extraction.strings_by_source(budget, samples)
+    found = extraction.strings_by_source(budget, samples)
     queries = (budget or extraction.size) * (samples or extraction.samples)
-    control = extraction.target_set.controls
-    selected = {s: f if s == "control" else f & set(targets) for s, f in by_source.items()}
-    hits = {source: len(strings) for source, strings in selected.items()}
-    ns = {s: len(control if s == "control" else targets) for s in by_source}
-    chance = hits["control"] / ns["control"] if control and "label" not in scope else None
-    base = hits["base"] / ns["base"] if "base" in hits else None
+    target_set = extraction.target_set
+    pools = {s: target_set.controls if s == "control" else targets for s in found}
+    hits = {source: len(found[source].intersection(pool)) for source, pool in pools.items()}
+    rates = {source: hits[source] / len(pool) for source, pool in pools.items()}
     rows = []
-    for source in by_source:
-        groups = {} if source == "control" else extraction.target_set.groups
-        pool = control if source == "control" else targets
-        values = [float(string in selected[source]) for string in sorted(pool)]
-        coverage = share_estimate(values, [groups.get(string, "") for string in sorted(pool)], SEED)
-        # EF = VxPII / Q; its interval is the coverage's, in units of queries.
-        per_query = ns[source] / queries
-        efficiency = Estimate(
-            hits[source] / queries, coverage.low * per_query, coverage.high * per_query
+    for source, pool in pools.items():
+        is_control = source == "control"
+        row = partial(
+            Measurement.mean,
+            kind="extraction",
+            plugin=extraction.plugin,
+            scope={"source": source, **scope},
+            hits=hits[source],
         )
-        row_scope = {"source": source, **scope}
+        groups = {} if is_control else target_set.groups
+        coverage, efficiency = _estimates(found[source], pool, groups, queries)
         rows += [
-            Measurement.mean(
+            row(
                 coverage,
-                ns[source],
-                kind="extraction",
-                plugin=extraction.plugin,
+                len(pool),
                 metric="coverage",
-                scope=row_scope,
-                hits=hits[source],
-                chance=None if source == "control" else chance,
-                baseline=base if source.startswith("tuned") else None,
+                chance=None if is_control or "label" in scope else rates.get("control"),
+                baseline=rates.get("base") if source.startswith("tuned") else None,
             ),
-            Measurement.mean(
-                efficiency,
-                queries,
-                kind="extraction",
-                plugin=extraction.plugin,
-                metric="efficiency",
-                scope=row_scope,
-                hits=hits[source],
-            ),
+            row(efficiency, queries, metric="efficiency"),
         ]
     return rows
+
+
+def _estimates(
+    found: Collection[str], pool: Collection[str], groups: Mapping[str, str], queries: int
+) -> tuple[Estimate, Estimate]:
+    """Return the coverage of a pool of strings, and the efficiency, EF = VxPII / Q.
+
+    The interval of the efficiency is the coverage's, in units of queries.
+    """
+    strings = sorted(pool)
+    values = [float(string in found) for string in strings]
+    coverage = share_estimate(values, [groups.get(string, "") for string in strings], SEED)
+    per_query = len(strings) / queries
+    efficiency = Estimate(
+        sum(values) / queries, coverage.low * per_query, coverage.high * per_query
+    )
+    return coverage, efficiency
 
 
 def _rows(extraction: ExtractionResult) -> Iterator[Measurement]:
