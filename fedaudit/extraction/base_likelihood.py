@@ -9,7 +9,7 @@ from fedaudit.api.abilities import why_lacking
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.api.scripts import is_spaceless
-from fedaudit.extraction.leads import join_leads
+from fedaudit.extraction.leads import Leads, join_leads
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
@@ -124,27 +124,34 @@ def _score_strings(
 
     Behind a prompt with leads that is behind a space, or behind any of them.
     """
-    leads = join_leads(query.leads for query in queries)
-    spelt = [*map(behind_word, strings), *(lead + s for lead in leads for s in strings)]
-    tokens = [t.ids for t in context.engine.tokenize(spelt)]
-    size, room = len(strings), context.engine.context_length - max(map(len, tokens))
-    starts = [[0, *(size * (1 + leads.index(lead)) for lead in query.leads)] for query in queries]
+    spellings = _spellings(context, strings, join_leads(query.leads for query in queries))
+    spelt = [[ids for lead in ("", *query.leads) for ids in spellings[lead]] for query in queries]
+    longest = max(len(ids) for rows in spellings.values() for ids in rows)
+    room = max(1, context.engine.context_length - longest)
     groups = [
-        [(*query.prompt[-max(1, room) :], *ids) for at in offsets for ids in tokens[at : at + size]]
-        for query, offsets in zip(queries, starts, strict=True)
+        [(*query.prompt[-room:], *ids) for ids in rows]
+        for query, rows in zip(queries, spelt, strict=True)
     ]
     scores = context.engine.score_groups(target, groups, progress=context.progress("weighing"))
-
-    def log_probability(
-        index: int, offsets: Sequence[int], rows: Sequence[Sequence[float]]
-    ) -> float:
-        values = []
-        for turn, at in enumerate(offsets):
-            row, ids = rows[turn * size + index], tokens[at + index]
-            values.append(sum(row[len(row) - len(ids) :]))
-        return log_mean_exp(values) + math.log(len(values))
-
-    return [
-        [log_probability(i, offsets, rows) for offsets, rows in zip(starts, scores, strict=True)]
-        for i in range(size)
+    sums = [
+        [sum(scored[len(scored) - len(ids) :]) for scored, ids in zip(group, rows, strict=True)]
+        for group, rows in zip(scores, spelt, strict=True)
     ]
+    size = len(strings)  # a string's spellings are `size` apart
+    return [[_log_sum_exp(row[index::size]) for row in sums] for index in range(size)]
+
+
+def _spellings(
+    context: AttackContext, strings: Sequence[str], leads: Leads
+) -> dict[str, list[tuple[int, ...]]]:
+    """Return the tokens of all strings by what stands before them: a space as "", or a lead."""
+    texts = {
+        "": [*map(behind_word, strings)],
+        **{lead: [lead + s for s in strings] for lead in leads},
+    }
+    tokens = iter(context.engine.tokenize([text for row in texts.values() for text in row]))
+    return {lead: [t.ids for t in islice(tokens, len(row))] for lead, row in texts.items()}
+
+
+def _log_sum_exp(logs: Sequence[float]) -> float:
+    return log_mean_exp(logs) + math.log(len(logs))
