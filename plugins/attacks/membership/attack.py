@@ -80,6 +80,31 @@ class Membership(Attack):
             self._distinct(exclusive, ()),
             self._distinct(context.held_out, records),
         )
+        inside, outside = self._read(context, members, non_members)
+        scope = {
+            "records": "own" if context.victim is None else "victim",
+            "members": len(inside),
+            "others": len(outside),
+        }
+        by_text = self._by_text(context, inside, outside)
+        refusal = self._refusal(context, by_text, inside, outside)
+        rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
+        rows += p_value_rows(context, inside, outside, scope, refusal)
+        rows += likelihood_ratio.rows(context, inside, outside, scope, refusal)
+        rows += counterfactual.rows(self.name, context, inside, outside)
+        short = len(members) + len(non_members) - len(inside) - len(outside)
+        limits = list(self._limits(context, by_text, short))
+        if shared := len(records) - len(exclusive):
+            limits.append(left_out_text(self.name, shared))
+        if self.organisation:
+            tested = list(organisation.rows(context, inside, outside, scope))
+            rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
+        return Result(measurements=tuple(rows), limits=tuple(limits))
+
+    def _read(
+        self, context: AttackContext, members: Sequence[Document], non_members: Sequence[Document]
+    ) -> tuple[list[ScoredRecord], list[ScoredRecord]]:
+        """Return members and non-members that are long enough, read; InputError without either."""
         read = read_records(
             context,
             [*members, *non_members],
@@ -95,25 +120,7 @@ class Membership(Attack):
                 f"There is nothing to compare: {len(inside)} of {len(members)} records and "
                 f"{len(outside)} of {len(non_members)} held-out ones have {self.shortest} tokens."
             )
-        scope = {
-            "records": "own" if context.victim is None else "victim",
-            "members": len(inside),
-            "others": len(outside),
-        }
-        by_text = self._by_text(context, inside, outside)
-        refusal = self._refusal(context, by_text, inside, outside)
-        rows = [text_row(by_text, scope), *score_rows(inside, outside, scope, refusal)]
-        rows += p_value_rows(context, inside, outside, scope, refusal)
-        rows += likelihood_ratio.rows(context, inside, outside, scope, refusal)
-        rows += counterfactual.rows(self.name, context, inside, outside)
-        short = len(members) + len(non_members) - len(read)
-        limits = list(self._limits(context, by_text, short))
-        if shared := len(records) - len(exclusive):
-            limits.append(left_out_text(self.name, shared))
-        if self.organisation:
-            tested = list(organisation.rows(context, inside, outside, scope))
-            rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
-        return Result(measurements=tuple(rows), limits=tuple(limits))
+        return inside, outside
 
     def _distinct(
         self, documents: Sequence[Document], without: Sequence[Document]
