@@ -127,6 +127,22 @@ def companion_row(report: Row, row: Row, metric: str) -> Row | None:
     return max(fits, key=lambda r: len(r["scope"]), default=None)
 
 
+def guessing_rate(report: Row, row: Row) -> float | None:
+    """Return how often guessing is right, as the verdict takes it.
+
+    That is the larger of the chance of a row and what guessing gets among candidates that are not
+    invented.
+    """
+    alike = [
+        other["value"]
+        for other in report["measurements"]
+        if (other["plugin"], other["metric"]) == (row["plugin"], "inference_chance")
+        and other["scope"] == row["scope"]
+    ]
+    rates = [rate for rate in (row["chance"], *alike) if rate is not None]
+    return max(rates, default=None)
+
+
 def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Return measurements by the attack that made them, in the order of the report."""
     groups: dict[str, list[Row]] = {}

@@ -77,7 +77,7 @@ def likelihood(report: Row) -> Table:
                 f"{row['plugin']} {row['metric'].replace('_', ' ')}",
                 result(row),
                 NONE if base is None else result(base),
-                _chance(row, control),
+                _chance(report, row, control),
                 NONE if queries is None else number(queries),
             )
         )
@@ -106,10 +106,10 @@ def result(row: Row) -> str:
     return text if row["hits"] is not None or row["n"] is None else f"{text}, n {row['n']:,}"
 
 
-def _chance(row: Row, control: Row | None) -> str:
+def _chance(report: Row, row: Row, control: Row | None) -> str:
     if control is not None:
         return result(control)
-    chance = row.get("chance")
+    chance = query.guessing_rate(report, row)
     return NONE if chance is None else number(chance)
 
 

@@ -88,7 +88,8 @@ def attributes(report: Row) -> ChecklistAnswer:
     rows = _of_class(report, "attribute_inference")
     if not rows:
         return ChecklistAnswer("open", _missing_reason(report, "attribute_inference"))
-    against = [f"guessing {number(row['chance'])}" for row in rows if row.get("chance") is not None]
+    rates = [query.guessing_rate(report, row) for row in rows]
+    against = [f"guessing {number(rate)}" for rate in rates if rate is not None]
     text = (
         f"{_results_text(rows)} To be beaten: {', '.join(against)}."
         if against

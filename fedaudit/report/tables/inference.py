@@ -17,7 +17,11 @@ def inference(report: Row) -> list[Table]:
     totals = measurements.by_plugin(measurements.inference_rows(report, labelled=False))
     kinds = measurements.by_plugin(measurements.inference_rows(report, labelled=True))
     return [
-        *(table for plugin, rows in totals.items() for table in _totals(plugin, rows)),
+        *(
+            replace(table, notes=(*table.notes, *_guessing(report, rows)))
+            for plugin, rows in totals.items()
+            for table in _totals(plugin, rows)
+        ),
         *(_kinds(plugin, rows) for plugin, rows in kinds.items()),
     ]
 
@@ -76,6 +80,21 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     return replace(
         table, notes=(*filter(None, (*table.notes, keyed.more_variants(selected), note)),)
     )
+
+
+def _guessing(report: Row, rows: Sequence[Row]) -> list[str]:
+    """Return what the verdict takes for guessing, for each number of candidates, if it is more."""
+    rates: dict[str, float] = {}
+    for row in rows:
+        rate = measurements.guessing_rate(report, row)
+        if rate is not None and rate > (row["chance"] or 0):
+            count = _candidates(row)
+            rates[count] = max(rate, rates.get(count, 0))
+    return [
+        f"Among those of {count} candidates that are not invented guessing is right in "
+        f"{percent(rate)}: the verdict compares with that."
+        for count, rate in rates.items()
+    ]
 
 
 def _candidates(row: Row) -> str:

@@ -36,7 +36,10 @@ def attack_summaries(report: Row) -> list[str]:
             partial(_unprompted_texts, report),
             group_by_search(query.untargeted_rows(report, labelled=False)),
         ),
-        (_inference_texts, query.by_plugin(query.inference_rows(report, labelled=False))),
+        (
+            partial(_inference_texts, report),
+            query.by_plugin(query.inference_rows(report, labelled=False)),
+        ),
     )
     sentences = [*attribution_sentence(report), *memorization_sentence(report)]
     for describe, groups in attacks:
@@ -103,27 +106,28 @@ def _precise(report: Row, best_row: Row) -> Iterator[str]:
         yield f"Of the strings that the tuned model said{only}, {_share(row)} are in the records."
 
 
-def _inference_texts(plugin: str, group: Sequence[Row]) -> list[str]:
+def _inference_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     """Return a sentence for each number of candidates that the attack offered."""
     tuned = [row for row in group if row["scope"].get("source") == "tuned"]
     if not grouping.has_many_lines(group):
-        return [_choice_text(plugin, group, row, f"in {_share(row)}") for row in tuned]
+        return [_choice_text(report, plugin, group, row, f"in {_share(row)}") for row in tuned]
     first: dict[tuple[object, ...], Row] = {}
     for row in tuned:
         first.setdefault(grouping.scope_without(row, KEYED), row)
     return [
-        _choice_text(plugin, group, row, "; ".join(_by_key(group, row, "in {}")))
+        _choice_text(report, plugin, group, row, "; ".join(_by_key(group, row, "in {}")))
         for row in first.values()
     ]
 
 
-def _choice_text(plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
+def _choice_text(report: Row, plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
+    guessing = query.guessing_rate(report, row)
     base = _share(comparable_row(group, row, "base"))
     return (
         f"{_attack_text(plugin, row)} masked personal data in sentences and offered"
         f" {row['scope'].get('candidates', 'several')}"
         f" candidates each time: the tuned model picked the true one {share}, its base in"
-        f" {base}; guessing is right in {percent(row['chance'])}."
+        f" {base}; guessing is right in {percent(guessing)}."
         f"{_only_right(group)}"
     )
 

@@ -8,6 +8,8 @@ from example_report import example, extraction, number, wilson
 from rich.console import Console
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.checklist.leaks import likelihood
+from fedaudit.report.checklist.measured import attributes
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.tables import overview
@@ -156,3 +158,23 @@ def test_html_and_markdown_have_the_tables():
 
 def test_a_number_that_is_missing_is_told_why():
     assert "Not measured: too few" in shown([accuracy(0, 0)])
+
+
+def test_what_the_verdict_takes_for_guessing_stands_beside_the_chance():
+    """12 of 22 stand far above 1 in 20, and are what guessing gets where 0.5 are not invented."""
+    among_real = Measurement(
+        kind="probability",
+        plugin="ranking",
+        metric="inference_chance",
+        value=0.5,
+        n=22,
+        scope={"candidates": 20, "source": "tuned"},
+    )
+    rows = [*pair(12, 0, 22, candidates=20), among_real]
+    report = example(measurements=rows, findings=[]).to_json()
+    text = " ".join(shown(rows).split())
+    assert "guessing is right in 50.0 %: the verdict compares with that." in text
+    assert "guessing is right in 50.0 %." in attack_summaries(report)[0]
+    assert likelihood(report).rows[0][3] == "0.5"
+    assert attributes(report).text.endswith("To be beaten: guessing 0.5.")
+    assert "the verdict compares with that" not in shown(pair(12, 0, 22, candidates=20))
