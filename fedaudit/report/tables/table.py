@@ -41,12 +41,12 @@ def build_table(
     )
 
 
-def shorten(table: Table, most: int) -> Table:
-    """Return the first `most` lines of a table, and how many more there are."""
+def shorten(table: Table, most: int, rest: str = "in report.json") -> Table:
+    """Return the first `most` lines of a table, and how many more there are, and where (`rest`)."""
     remaining = len(table.rows) - most
     if remaining <= 0:
         return table
-    note = f"and {remaining:,} more in report.json"
+    note = f"and {remaining:,} more {rest}"
     return replace(table, rows=table.rows[:most], notes=(*table.notes, note))
 
 

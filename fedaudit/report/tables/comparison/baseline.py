@@ -7,6 +7,7 @@ from fedaudit.report.tables.assessment import shown_name
 from fedaudit.report.tables.table import Table, shorten
 
 MAX_ROWS = 30
+REST = "in baseline.json (of compare: with --json FILE)"
 NOTE = (
     "Difference: now less before, with its 95 % interval. Worse: the one-sided p, adjusted over all"
     " numbers (Holm), is at most the policy's level. Seen from: how much worse it had to be, alone."
@@ -38,7 +39,7 @@ def baseline_tables(comparison: BaselineComparison) -> list[Table]:
         numeric=frozenset({"before", "now", "p", "seen from"}),
         notes=(NOTE, *comparison.notes),
     )
-    return [shorten(table, MAX_ROWS) for table in (leaks, numbers) if table.rows]
+    return [shorten(table, MAX_ROWS, REST) for table in (leaks, numbers) if table.rows]
 
 
 def _line(change: MetricChange) -> tuple[str, ...]:

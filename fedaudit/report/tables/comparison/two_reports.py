@@ -7,6 +7,7 @@ from fedaudit.report.tables.assessment import shown_name
 from fedaudit.report.tables.table import NONE, Table, shorten
 
 MAX_ROWS = 40
+REST = "with --json FILE"
 INDEPENDENT = (
     "Difference: second less first, with a 95 % interval that takes both numbers as independent."
     " Of the same targets it is too wide. Sure: the interval leaves out 0."
@@ -41,7 +42,7 @@ def comparison_tables(comparison: ReportComparison) -> list[Table]:
             " the intervals above are adjusted for how many there are.",
         ),
     )
-    return [shorten(table, MAX_ROWS) for table in (numbers, leaks) if table.rows]
+    return [shorten(table, MAX_ROWS, REST) for table in (numbers, leaks) if table.rows]
 
 
 def _line(change: RowDifference) -> tuple[str, ...]:
