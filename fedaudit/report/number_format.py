@@ -30,6 +30,11 @@ def percent(share: float | None) -> str:
     return NOT_MEASURED if share is None else f"{_hundredths(share)} %"
 
 
+def set_percent(share: float) -> str:
+    """Return a share that somebody has set, with all its digits: `10%`, `0.5%`, `99.9%`."""
+    return f"{100 * share:.6g}%"
+
+
 def _hundredths(share: float) -> str:
     if 0 < share < 0.001:
         return f"{100 * share:.2g}"

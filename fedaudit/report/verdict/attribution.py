@@ -120,7 +120,8 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
     tests = tested_clients(rows)
     clients = strongest_tests(tests)
     if not clients:
-        why = next((f": {row.reason.removesuffix('.')}" for row in rows if row.reason), "")
+        reasons = [row.reason.removesuffix(".") for row in rows if _protocol(row) and row.reason]
+        why = f": {min(reasons)}" if reasons else ""  # the same in any order of rows
         return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{tag}{why}."
     if flagged := [test for test in clients if test.flagged]:
         return "fail", (

@@ -123,13 +123,13 @@ def _status_without_leak(
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"
         return "inconclusive", f"{text}: no leak would have been seen, because {why}."
-    power = f"a leak of {least.value:.2f} would have been seen with {COMPLETION_POWER:.0%}"
+    power = f"a leak of {least.value:.1%} would have been seen with {COMPLETION_POWER:.0%}"
     if margin.scope.get("held_out") == RELATED_HELD_OUT:
         return "inconclusive", (
             f"{text}: {power}, but training saw other documents of the held-out records' groups."
         )
     if least.value > COMPLETION_DETECTABLE:
-        return "inconclusive", f"{text}: {power}, one of {COMPLETION_DETECTABLE} not surely."
+        return "inconclusive", f"{text}: {power}, one of {COMPLETION_DETECTABLE:.0%} not surely."
     return "pass", f"{text}, which may be nothing: {power}."
 
 

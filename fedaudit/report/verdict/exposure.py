@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.number_format import set_percent
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
 
@@ -36,7 +37,7 @@ def judge_exposure(
     odd = [r for r in controls if r.value is not None and r.value <= policy.level]
     limit = (
         f"no higher than chance at p = {policy.level:g}, and surely less than "
-        f"{policy.detectable:.0%} given away"
+        f"{set_percent(policy.detectable)} given away"
     )
     if odd:
         lowest = min(odd, key=lambda row: row.value or 0.0)
@@ -78,7 +79,10 @@ def _judge(row: Measurement, adjusted: Sequence[float], policy: Policy) -> tuple
         )
     least = f"{summary}: {counted}, at most {row.high:.2%}"
     if row.high > (row.chance or 0.0) + policy.detectable:
-        return "inconclusive", f"{least}: too few secrets to see whether one in ten is given away."
+        return "inconclusive", (
+            f"{least}: too few secrets to see whether {set_percent(policy.detectable)} more than "
+            "chance explains are given away."
+        )
     return "pass", f"{least}, no more than chance may give."
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.number_format import set_percent
 from fedaudit.report.verdict import inference, kinds, membership_limit
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import find_leaks
@@ -91,10 +92,12 @@ def run_joint_tests(
 
 def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
     """Return the status of each leak; a client's is left out where the pooled one has the same."""
-    allowed = f", more than {policy.extraction:.4g} of the targets" if policy.extraction else ""
+    allowed = (
+        f", more than {set_percent(policy.extraction)} of the targets" if policy.extraction else ""
+    )
     limit = (
-        f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.max_leak:.0%} must have "
-        f"been seen with {policy.power:.0%}"
+        f"no leak proven at p = {policy.level:g}{allowed}; one of "
+        f"{set_percent(policy.max_leak)} must have been seen with {set_percent(policy.power)}"
     )
     judged_leaks: list[tuple[Leak, Judgement]] = []
     for leak in joint.leaks:

@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.number_format import set_percent
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 
 CAME_OUT = {
@@ -102,7 +103,7 @@ class Leak:
             f"{self.name}: {count(self.row)}",
             self.detectable_share(level, policy.power),
         )
-        sure = f"would have been seen (with {policy.power:.0%} probability)."
+        sure = f"would have been seen (with {set_percent(policy.power)} probability)."
         if share > policy.max_leak:
             return "inconclusive", f"{summary}; {self._blindness(share, sure, level, policy)}"
         most = self.upper_bound(policy.confidence)

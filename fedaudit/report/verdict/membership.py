@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.number_format import set_percent
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
 
@@ -82,7 +83,7 @@ def _judge(
     status, reason = _status(tests, adjusted, bounds, policy, missing=missing, needed=needed)
     limit = (
         f"no more told than chance gives at p = {policy.level:g}, and surely less than "
-        f"{FPR + policy.detectable:.0%} above what {FPR:.0%} of held-out records reach"
+        f"{set_percent(FPR + policy.detectable)} above what {FPR:.0%} of held-out records reach"
     )
     return Judgement(status, reason, RULE, tests[0], limit)
 
@@ -118,7 +119,10 @@ def _status(
         f"reach, at most {high:.2%}"
     )
     if high > FPR + policy.detectable:
-        return "inconclusive", f"{summary}: too few records to see whether one in ten can be told."
+        return "inconclusive", (
+            f"{summary}: too few records to see whether {set_percent(FPR + policy.detectable)} can "
+            "be told."
+        )
     return "pass", f"{summary}, no more than chance may give."
 
 

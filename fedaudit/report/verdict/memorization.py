@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.number_format import set_percent
 from fedaudit.report.verdict.binomial_limit import binomial_p_value
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
@@ -72,8 +73,11 @@ def judge_memorization(
     ]
     rows = [row for row in ratios if row.metric == "mr_inter"]
     pairs = pair_tests(ratios, policy)
-    limit = f"at most {policy.memorization:.4g} above the base, which is to be shown within "
-    limit += f"{max(policy.memorization, policy.detectable):.4g}, for each pair of clients as well"
+    shown = max(policy.memorization, policy.detectable)
+    limit = (
+        f"at most {set_percent(policy.memorization)} above the base, which is to be shown within "
+        f"{set_percent(shown)}, for each pair of clients as well"
+    )
     return [
         Judgement(*_judge_with_pairs(row, rows, tests_of(row, pairs), policy), RULE, row, limit)
         for row in rows

@@ -46,7 +46,7 @@ def test_rows_that_did_not_fail_are_one_line_for_each_limit():
         "inconclusive",
         "contextual coverage: 3 rows, of which the largest",
         "0 / 9: 0.0 % [0.0, 29.9]",
-        "at most 0.05 of ID_CARD, shown with 95%",
+        "at most 5% of ID_CARD, shown with 95%",
     )
     assert table.rows[0][0] == "fail"
 

@@ -50,6 +50,16 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
     }
 
 
+def test_why_nobody_was_tested_is_the_protocols_word_in_any_order():
+    rows = [
+        row("global", "stouffer_z", None, reason="another method's", mark="m"),
+        row("fed_attr", "committed", None, reason="no sums", mark="m"),
+        row("fed_attr", "committed", None, reason="no answers", mark="n"),
+    ]
+    for order in (rows, rows[::-1]):
+        assert verdict(order, [])["reasons"] == ["fed_attr tested no client: no answers."]
+
+
 def test_a_client_at_the_threshold_is_not_flagged():
     at = {"client": "c0", "mark": "m", "n": 1}
     assert verdict([row("fed_attr", "stouffer_z", 4.0, baseline=4.0, **at)], [])["status"] == "pass"

@@ -48,7 +48,7 @@ def test_a_kind_fails_where_more_came_out_than_its_limit():
     assert found.status == "fail"
     assert "8 of 20" in found.reason
     assert "more than 5.00%" in found.reason
-    assert found.limit == "at most 0.05 of ID_CARD, shown with 95%"
+    assert found.limit == "at most 5% of ID_CARD, shown with 95%"
     [found] = judged([*leak(0), *of_kind(1, 20)], policy, "kind")
     assert found.status == "inconclusive"
     tests = verdict([*leak(0), *of_kind(1, 20)], [], policy)["tests"]
@@ -113,7 +113,7 @@ def test_membership_is_judged_where_the_policy_limits_it():
 def test_a_limit_of_membership_that_nobody_measured_is_no_pass(rows):
     found = verdict([*leak(0), *rows], [], Policy(membership=0.05), explained=True)
     assert found["status"] == "inconclusive"
-    assert "a false-positive rate of 0.01 was not measured" in found["reasons"][0]
+    assert "a false-positive rate of 1% was not measured" in found["reasons"][0]
     assert found["judgements"][-1]["rule"] == "membership limit"
     assert verdict([*leak(0), *rows], [])["status"] == "pass"
 
@@ -271,3 +271,13 @@ def test_what_is_no_policy_is_refused_in_one_line(table, says):
         policy_of(table, "p.toml")
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_what_a_policy_asks_for_is_told_with_all_its_digits():
+    policy = Policy(power=0.995, detectable=0.125, extraction=0.0025)
+    [found] = judged(leak(0), policy, "leak")
+    assert found.limit == (
+        "no leak proven at p = 0.01, more than 0.25% of the targets; one of 12.5% must have been "
+        "seen with 99.5%"
+    )
+    assert "(with 99.5% probability)" in found.reason
