@@ -49,8 +49,9 @@ UNPROMPTED_ANSWERS = {
 ATTRIBUTION_ANSWERS = {
     "fail": "The test flags clients: their updates carry the watermarks of marked documents, more"
     " clearly than chance explains. A flag is evidence, not proof.",
-    "pass": "The test flags no client: at this strength it found no trace of the marked documents"
-    " in anybody's updates. That is no proof that nobody trained on them.",
+    "pass": "The test flags no client: at this strength nobody's updates show the marked documents"
+    " more clearly than chance and other clients' marks may explain. That is no proof that nobody"
+    " trained on them.",
     "inconclusive": "This report cannot say whether a client trained on the marked documents.",
 }
 

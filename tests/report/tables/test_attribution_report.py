@@ -282,6 +282,9 @@ def test_a_pass_does_not_say_that_nobody_did_it():
     [answer] = summary.verdict_sentence(report(innocent()))
     assert "no proof that nobody trained" in answer
     assert "at this strength" in answer
+    # A Z of 6.1 may stand below what it must exceed: that is a trace, and decides nothing.
+    assert "no trace" not in answer
+    assert "more clearly than chance and other clients' marks may explain" in answer
 
 
 def test_an_audit_with_both_speaks_of_both():
