@@ -202,6 +202,10 @@ def test_other_methods_stand_side_by_side():
     found = table(attributed(), "whom other methods flag")
     assert found.columns == ("client", "by direct", "by fldetector")
     assert found.rows[2] == ("ward-3", "yes, Z 4.40", "no, 0.3")
+    assert any(
+        "Nothing bounds how often these methods flag somebody innocent" in note
+        for note in found.notes
+    )
     unknown = row("direct", "suspicion", None, client="x", reason="too few rounds")
     found = table([*baselines(), unknown], "whom other methods flag")
     assert found.rows[-1] == ("x", "-", "-")

@@ -40,7 +40,10 @@ RATES = (
     "tpr: of the clients that trained on marked documents, those that the method flags; fpr: of the"
     " innocent ones."
 )
-NOT_JUDGED = "The number is what the method goes by. The verdict does not go by these methods."
+NOT_JUDGED = (
+    "The number is what the method goes by. Nothing bounds how often these methods flag somebody"
+    " innocent, and the verdict does not go by them."
+)
 
 
 def attribution(report: Row) -> list[Table]:
