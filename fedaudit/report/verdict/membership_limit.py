@@ -30,7 +30,7 @@ def limit_tests(
         if (row.kind, row.metric, row.scope.get("source")) == (KIND, "tpr", "tuned")
         and row.scope.get("fpr") == policy.membership_fpr
     ]
-    return [(row, _test(row, policy.membership)) for row in rows]
+    return [(row, _test(row, policy.membership, policy.membership_fpr)) for row in rows]
 
 
 def judge_limit(
@@ -65,18 +65,18 @@ def _limit(policy: Policy) -> str:
     )
 
 
-def _test(row: Measurement, most: float) -> Test | None:
+def _test(row: Measurement, most: float, fpr: float) -> Test | None:
     from fedaudit.metrics.privacy.membership_tests import true_positives_p_value
 
     if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
         return None
     subject = (
         f"{row.hits:,} of {row.n:,} members are recognised at a false-positive rate of "
-        f"{set_percent(row.scope['fpr'])}"
+        f"{set_percent(fpr)}"
     )
     p = binomial_p_value(row.hits, row.n, most)
-    others, fpr = row.scope.get("others"), row.scope["fpr"]
-    if isinstance(others, int) and others > 0 and isinstance(fpr, float):
+    others = row.scope.get("others")
+    if isinstance(others, int) and others > 0:
         p = max(p, true_positives_p_value(row.hits, row.n, others, fpr))
     name = f"membership (score {row.scope.get('score', '')})"
     return Test(name, p, subject, "more than is allowed")
