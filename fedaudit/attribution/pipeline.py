@@ -1,12 +1,13 @@
 """Attribution from a federation's folder or from scores, to a report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fedaudit.api.attribution import AttributionResult
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
+from fedaudit.api.watermark import Mark
 from fedaudit.attribution import copied_updates, measurements, plaintext, report
 from fedaudit.attribution.owner.worker_pool import DetectionPool
 from fedaudit.attribution.protocol import Watcher, run_protocol
@@ -17,6 +18,7 @@ from fedaudit.attribution.request import (
     settings_of,
 )
 from fedaudit.data import corpus
+from fedaudit.federation import watermark_keys
 from fedaudit.federation.folder import (
     Federation,
     unchecked_caveats,
@@ -33,7 +35,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
     """Attribute the marks of a federation, all parts of which are available."""
     start_time = datetime.now(UTC)
     resolved = resolve_request(request)
-    truth = truth_of(resolved.federation)
+    truth = truth_of(resolved.federation, resolved.marks)
     with DetectionPool(request.worker_options) as pool:
         protocol = None
         if measurements.PROTOCOL in request.methods:
@@ -105,10 +107,24 @@ def _plaintext_rows(
             yield from measurements.error_rates(name, flagged, present, truth)
 
 
-def truth_of(federation: Federation) -> dict[str, str]:
-    """Return the mark of each client, empty for none; no client at all where it is not known."""
+def truth_of(federation: Federation, tested: Sequence[Mark]) -> dict[str, str]:
+    """Return which of the tested marks each client trained on, by id; empty for none of them.
+
+    It is known of a simulation alone, and no client is returned elsewhere. Marks are the same if
+    their keys are, whatever they are called; ids count where the simulation's own are gone.
+    """
     manifest = federation.manifest
-    return {c.id: c.watermark for c in manifest.clients} if manifest.config else {}
+    if not manifest.config:
+        return {}
+    path = federation.path / watermark_keys.OWNER
+    planted = watermark_keys.read(path) if path.is_file() else tested
+    same = {
+        mark.id: tested_mark.id
+        for mark in planted
+        for tested_mark in tested
+        if (mark.name, mark.secret) == (tested_mark.name, tested_mark.secret)
+    }
+    return {client.id: same.get(client.watermark, "") for client in manifest.clients}
 
 
 def participants(federation: Federation) -> list[str]:

@@ -283,7 +283,10 @@ def test_a_wrong_key_flags_nobody_and_says_so(run, fed):
     assert document["verdict"]["status"] == "pass"
     assert "none of 7 clients is flagged" in document["verdict"]["reasons"][0]
     assert any("the key is another" in limit for limit in document["limits"])
-    assert value(document, "fed_attr", "tpr")["value"] == 0.0
+    tpr, fpr = (value(document, "fed_attr", metric) for metric in ("tpr", "fpr"))
+    assert (tpr["value"], tpr["n"]) == (None, 0)
+    assert tpr["reason"] == "nobody who took part trained on documents with these marks"
+    assert (fpr["value"], fpr["n"]) == (0.0, 7)  # c1 trained on another mark of this id
 
 
 @pytest.mark.parametrize(("rounds", "absent"), [(3, (1, 2)), (3, (2,)), (1, ())])

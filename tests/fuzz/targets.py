@@ -75,7 +75,7 @@ def _read_federation(folder: Path) -> None:
     assert found is not None
     plan = sum_plan.draw_sum_plan(found, sum_plan.ProtocolConfig(threshold=2))
     dry_run.describe_plan(plan, (), None)
-    truth_of(found), participants(found), estimation.identity(found)
+    truth_of(found, []), participants(found), estimation.identity(found)
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
     estimation.estimate(plan, out, log, recorded=False)
 

@@ -278,7 +278,7 @@ def test_a_rate_over_nobody_is_null_with_a_reason():
     assert "innocent" in everybody["fpr"].reason
     nobody = known({"a": "", "b": ""})
     assert nobody["tpr"].value is None
-    assert "trained on marked documents" in nobody["tpr"].reason
+    assert "trained on documents with these marks" in nobody["tpr"].reason
     assert (nobody["fpr"].value, nobody["fpr"].hits) == (0.5, 1)
     assert nobody["fpr"].low < 0.5 < nobody["fpr"].high
     assert known({}) == {}  # nobody knows the truth: nothing is said
