@@ -130,14 +130,14 @@ def _parse_folder(name: str, shared: str) -> _AdapterFolder | None:
 
     `shared` is what all names begin with.
     """
-    parts = _path_parts(name)
-    tail = "/".join(parts).removeprefix(shared).strip("/").split("/")
-    client = _client(parts, tail)
+    segments = _path_parts(name)
+    tail = "/".join(segments).removeprefix(shared).strip("/").split("/")
+    client = _client(segments, tail)
     clean_parts, clean_tail = (
-        [_remove_client(client, part) for part in path] for path in (parts, tail)
+        [_remove_client(client, segment) for segment in path] for path in (segments, tail)
     )
     for pattern in ROUND_PATTERNS:
-        if len(numbers := [n for part in clean_parts for n in pattern.findall(part)]) == 1:
+        if len(numbers := [n for segment in clean_parts for n in pattern.findall(segment)]) == 1:
             return _AdapterFolder(name, int(numbers[0]), client)
     for path in (clean_tail, clean_parts):
         if len(numbers := _numbers(path)) == 1:
@@ -147,15 +147,16 @@ def _parse_folder(name: str, shared: str) -> _AdapterFolder | None:
 
 def _path_parts(path: str) -> list[str]:
     """Return the parts of a path; a number below the word for a client belongs to the word."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if parts and (
-            re.fullmatch(_ROLES, parts[-1], re.I) or CLIENT.fullmatch(f"{parts[-1]}_{part}")
+    segments: list[str] = []
+    for segment in path.split("/"):
+        if segments and (
+            re.fullmatch(_ROLES, segments[-1], re.I)
+            or CLIENT.fullmatch(f"{segments[-1]}_{segment}")
         ):
-            parts[-1] += f"_{part}"
+            segments[-1] += f"_{segment}"
         else:
-            parts.append(part)
-    return parts
+            segments.append(segment)
+    return segments
 
 
 def _is_one_pickled(by_folder: Mapping[str, ForeignAdapter]) -> bool:
@@ -163,24 +164,24 @@ def _is_one_pickled(by_folder: Mapping[str, ForeignAdapter]) -> bool:
     return by_folder.keys() == {""} and by_folder[""].weights.endswith(".bin")
 
 
-def _client(parts: Sequence[str], tail: Sequence[str]) -> str:
+def _client(segments: Sequence[str], tail: Sequence[str]) -> str:
     """Return the client that a path names, "" for none; `tail` is what tells it from others."""
-    below = (part for above, part in pairwise(parts) if above.lower() == CLIENTS)
-    inside = (match[0] for part in tail if (match := CLIENT_INSIDE.search(part)))
+    below = (segment for above, segment in pairwise(segments) if above.lower() == CLIENTS)
+    inside = (match[0] for segment in tail if (match := CLIENT_INSIDE.search(segment)))
     return next(chain(filter(CLIENT.fullmatch, tail), below, inside), "")
 
 
-def _remove_client(client: str, part: str) -> str:
+def _remove_client(client: str, segment: str) -> str:
     """Return a part of a path without the client's name in it."""
-    named = client and (client == part or CLIENT_INSIDE.search(part))
-    return part.replace(client, "/") if named else part
+    named = client and (client == segment or CLIENT_INSIDE.search(segment))
+    return segment.replace(client, "/") if named else segment
 
 
-def _numbers(parts: Sequence[str]) -> list[str]:
+def _numbers(segments: Sequence[str]) -> list[str]:
     """Return the numbers in the parts of a path that name neither a client nor the global one."""
     return [
         number
-        for part in parts
-        if not GLOBAL.fullmatch(part) and not CLIENT.fullmatch(part)
-        for number in re.findall(r"\d{1,9}", part)
+        for segment in segments
+        if not GLOBAL.fullmatch(segment) and not CLIENT.fullmatch(segment)
+        for number in re.findall(r"\d{1,9}", segment)
     ]

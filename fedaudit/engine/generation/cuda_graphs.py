@@ -63,17 +63,17 @@ class CudaGraphs:
         Runs of one kind and shape do the same with inputs of the same shapes.
         """
         key = kind, shape
-        known = self._runs.pop(key, None)
-        if known is None:
+        recorded = self._runs.pop(key, None)
+        if recorded is None:
             run = CapturedForward([to_device(one, self.device).clone() for one in inputs])
         else:
-            run = known
+            run = recorded
             for own, new in zip(run.inputs, inputs, strict=True):
                 own.copy_(pinned(new, self.device), non_blocking=True)
         self._runs[key] = run
         for oldest in [key for key in self._runs if key[0] == kind][: -MAX_GRAPHS[kind]]:
             del self._runs[oldest]
-        if known is None or not self._captures:
+        if recorded is None or not self._captures:
             return self._run_eagerly(run, forward)
         if run.graph is None and not self._capture(run, forward):
             return forward(*run.inputs)
@@ -113,11 +113,11 @@ class CudaGraphs:
         What recorded forwards return would stay in memory, for each of them. Nothing is made while
         one is recorded: its first run has made it.
         """
-        known = self._buffers.get(name)
-        if known is None or len(known) < rows:
-            known = self._buffers[name] = like.new_empty(rows, *like.shape[1:])
+        buffer = self._buffers.get(name)
+        if buffer is None or len(buffer) < rows:
+            buffer = self._buffers[name] = like.new_empty(rows, *like.shape[1:])
             self._runs.clear()  # they write to the one before
-        return known[:rows]
+        return buffer[:rows]
 
     @contextmanager
     def for_target(self, model: torch.nn.Module, target: Hashable) -> Iterator["CudaGraphs"]:

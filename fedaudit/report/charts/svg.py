@@ -133,7 +133,7 @@ def _strip(parent: "Element") -> None:
     parent.attrib.clear()
     parent.attrib.update(attributes)
     if "style" in attributes:
-        style = _COLOR.sub(lambda found: _VARIABLES[found[0]], attributes["style"])
+        style = _COLOR.sub(lambda match: _VARIABLES[match[0]], attributes["style"])
         parent.set("style", _FAMILY.sub("", style))
 
 
@@ -143,20 +143,20 @@ def _rename_ids(root: "Element", prefix: str) -> None:
         name
         for element in root.iter()
         for value in element.attrib.values()
-        for found in _REFERENCE.finditer(value)
-        for name in found.groups()
+        for match in _REFERENCE.finditer(value)
+        for name in match.groups()
         if name
     }
     for element in root.iter():
         name = element.attrib.pop("id", None)
         for key, value in element.attrib.items():
-            element.set(key, _REFERENCE.sub(lambda found: _prefixed(found, prefix), value))
+            element.set(key, _REFERENCE.sub(lambda match: _prefixed(match, prefix), value))
         if name in used:
             element.set("id", f"{prefix}{name}")
 
 
-def _prefixed(found: re.Match[str], prefix: str) -> str:
-    return f"#{prefix}{found[1]}" if found[1] else f"url(#{prefix}{found[2]})"
+def _prefixed(match: re.Match[str], prefix: str) -> str:
+    return f"#{prefix}{match[1]}" if match[1] else f"url(#{prefix}{match[2]})"
 
 
 def _add_svg_title(root: "Element", title: str) -> "Element":

@@ -66,11 +66,11 @@ class BenignPrompts(SampledTexts):
         """Compare what both models answer with the PII of the victim, or of the attacker."""
         truth = targets.target_strings(context, self.labels)
         control = targets.control_strings(context, truth)
-        asked = self._requests(context)
+        prompt_set = self._requests(context)
         strings = {**control, **truth}
-        tuned = self._strings_of_answers(context, context.tuned, asked, strings)
+        tuned = self._strings_of_answers(context, context.tuned, prompt_set, strings)
         base = (
-            self._strings_of_answers(context, context.base, asked, strings)
+            self._strings_of_answers(context, context.base, prompt_set, strings)
             if context.base
             else None
         )
@@ -85,7 +85,7 @@ class BenignPrompts(SampledTexts):
         guesses = matched_controls(control, truth, context.seed)
         rows = (
             *leaking_answers(extraction, tuned, base, guesses),
-            leaking_requests(extraction, tuned, asked.samples),
+            leaking_requests(extraction, tuned, prompt_set.samples),
             *scoring.verbatim_recall_rows(extraction),
             *scoring.query_count_rows(extraction),
         )
@@ -93,9 +93,9 @@ class BenignPrompts(SampledTexts):
         return replace(
             leaks,
             measurements=tuple(
-                replace(row, scope={**row.scope, "requests": asked.origin}) for row in rows
+                replace(row, scope={**row.scope, "requests": prompt_set.origin}) for row in rows
             ),
-            limits=(*self._limits(asked, extraction, len(guesses)), *leaks.limits),
+            limits=(*self._limits(prompt_set, extraction, len(guesses)), *leaks.limits),
         )
 
     def _requests(self, context: AttackContext) -> PromptSet:
@@ -132,15 +132,19 @@ class BenignPrompts(SampledTexts):
         raise InputError(f"There are no requests of this kind: {ORIGINS[origin or 'general']}.")
 
     def _strings_of_answers(
-        self, context: AttackContext, target: Target, asked: PromptSet, strings: Mapping[str, str]
+        self,
+        context: AttackContext,
+        target: Target,
+        prompt_set: PromptSet,
+        strings: Mapping[str, str],
     ) -> StringSets:
         """Return what each answer holds of `strings`, but for what its request holds itself."""
         batch = GenerationBatch(
             [
                 GenerationRequest(
-                    prompt=prompt, samples=asked.samples, max_new_tokens=self.new_tokens
+                    prompt=prompt, samples=prompt_set.samples, max_new_tokens=self.new_tokens
                 )
-                for prompt in asked.prompts
+                for prompt in prompt_set.prompts
             ],
             seed=context.seed,
             decoding=self._decoding(),
@@ -151,26 +155,26 @@ class BenignPrompts(SampledTexts):
         texts = [text for generation in generations for text in generation.texts]
         present = {string: fold(string) for string in present_strings(strings, texts)}
         sets = []
-        for request, generation in zip(asked.texts, generations, strict=True):
+        for request, generation in zip(prompt_set.texts, generations, strict=True):
             folded = fold(request)
             new = [s for s, plain in present.items() if not plain or plain not in folded]
             sets += [frozenset(s for s in new if s in text) for text in generation.texts]
         return sets
 
     def _limits(
-        self, asked: PromptSet, extraction: UntargetedResult, guesses: int
+        self, prompt_set: PromptSet, extraction: UntargetedResult, guesses: int
     ) -> Iterator[str]:
         """Yield what was asked, and for what the rate holds."""
         yield (
-            f"{self.name}: {len(asked.texts):,} requests ({ORIGINS[asked.origin]}) were asked "
-            f"{asked.samples:,} times each, for answers of at most {self.new_tokens:,} tokens from "
-            f"{'each' if extraction.base else 'the'} model; the intervals are for these requests "
-            "and this decoding. What a request holds itself does not count in its answers."
+            f"{self.name}: {len(prompt_set.texts):,} requests ({ORIGINS[prompt_set.origin]}) were "
+            f"asked {prompt_set.samples:,} times each, for answers of at most {self.new_tokens:,} "
+            f"tokens from {'each' if extraction.base else 'the'} model; the intervals are for "
+            "these requests and this decoding. What a request holds itself does not count in its answers."
         )
-        if asked.too_long:
+        if prompt_set.too_long:
             yield (
-                f"{self.name}: {asked.too_long:,} requests leave no room for a whole answer in the "
-                "model's context and were not asked."
+                f"{self.name}: {prompt_set.too_long:,} requests leave no room for a whole answer "
+                "in the model's context and were not asked."
             )
         if guesses < len(extraction.truth):
             yield (

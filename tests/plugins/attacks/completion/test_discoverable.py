@@ -201,7 +201,7 @@ def test_a_model_that_learned_the_task_and_not_the_records():
     result = attack().run(one)
     [(status, reason, *_)] = judge_completion(result.measurements)
     assert status == "inconclusive"
-    assert "a leak of 0.2" in reason  # 0.02 + 13.6 / 53.6, of 40 records and no scatter
+    assert "a leak of 27.8%" in reason  # 0.02 + 13.6 / 53.6, of 40 records and no scatter
     assert {f.severity for f in result.findings} == {"low"}
     assert result.findings[0].evidence["held_out_leaked"] == 40
 
