@@ -169,7 +169,8 @@ class BenignPrompts(SampledTexts):
             f"{self.name}: {len(prompt_set.texts):,} requests ({ORIGINS[prompt_set.origin]}) were "
             f"asked {prompt_set.samples:,} times each, for answers of at most {self.new_tokens:,} "
             f"tokens from {'each' if extraction.base else 'the'} model; the intervals are for "
-            "these requests and this decoding. What a request holds itself does not count in its answers."
+            "these requests and this decoding. What a request holds itself does not count in its "
+            "answers."
         )
         if prompt_set.too_long:
             yield (
