@@ -53,7 +53,7 @@ class MetricChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeakCounts:
-    """Proven leaks of one kind by one attack: only now, only before, in both."""
+    """Verified leaks of one kind by one attack: only now, only before, in both."""
 
     measurement: str
     label: str
@@ -120,7 +120,7 @@ def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
 
 
 def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
-    before, now = _proven_evidence(baseline), _proven_evidence(report)
+    before, now = _verified_evidence(baseline), _verified_evidence(report)
     for key in sorted({*before, *now}):
         old, new = before.get(key, set()), now.get(key, set())
         yield LeakCounts(
@@ -132,7 +132,7 @@ def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
         )
 
 
-def _proven_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
+def _verified_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
     """Return the proof of what came out, by attack and kind; what was told apart is a number."""
     evidence: dict[tuple[str, str], set[str]] = {}
     for finding, mode in zip(report["findings"], disclosure_modes(report), strict=True):
@@ -205,7 +205,7 @@ def _tail(increase: float, spread: float) -> float:
 def _new_leaks(leaks: Sequence[LeakCounts]) -> Iterator[str]:
     if new := sum(leak.appeared for leak in leaks):
         kinds = ", ".join(sorted({leak.label for leak in leaks if leak.appeared}))
-        yield f"New and proven: {new:,} {'leak' if new == 1 else 'leaks'} ({kinds})."
+        yield f"New and verified: {new:,} {'leak' if new == 1 else 'leaks'} ({kinds})."
 
 
 def _failures(numbers: Sequence[MetricChange], baseline: Row, report: Row) -> Iterator[str]:
@@ -231,7 +231,7 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
     appeared = sum(leak.appeared for leak in leaks)
     if appeared and not _unlike_masks(leaks) and questions_differ(baseline, report):
         yield (
-            f"Not in the baseline, which asked otherwise: {appeared:,} proven "
+            f"Not in the baseline, which asked otherwise: {appeared:,} verified "
             f"{'leak' if appeared == 1 else 'leaks'}. Whether that is new cannot be told: audit "
             "both with one seed and the same options."
         )

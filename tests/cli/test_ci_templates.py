@@ -92,7 +92,7 @@ def test_on_gitlab_one_leak_more_stops_the_release(here):
     (here / "less.json").write_text(json.dumps(found))
     done = bash(here, GITLAB_SCRIPT, OUT="again", BASELINE="less.json")
     assert done.returncode == 1, done.stderr
-    assert "New and proven: 1 leak" in done.stdout
+    assert "New and verified: 1 leak" in done.stdout
     assert (here / "again/audit.xml").exists()
     assert (here / "again/annex.md").exists()
 

@@ -44,7 +44,7 @@ def test_a_gate_ends_with_the_code_of_what_is_new(run, tmp_path):
     assert run("compare", "out", "same", "--gate").code == 0
     done = run("compare", "out", "more", "--gate", "--json", "gate.json")
     assert done.code == 1
-    assert "* New and proven: 1 leak (PERSON)." in done.out
+    assert "* New and verified: 1 leak (PERSON)." in done.out
     assert "Against the baseline: fail (verdicts: fail, then fail)" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     assert json.loads((tmp_path / "gate.json").read_text())["gate"]["status"] == "fail"

@@ -61,7 +61,7 @@ def test_what_the_baseline_fails_by_itself_fails_nothing_more():
 def test_one_proven_leak_more_is_new():
     found = compare_with_baseline(report(300, [leak("a")]), report(300, [leak("a"), leak("b")]))
     assert found.status == "fail"
-    assert found.reasons == ["New and proven: 1 leak (PERSON)."]
+    assert found.reasons == ["New and verified: 1 leak (PERSON)."]
 
 
 def attacked(seed, samples):
@@ -78,7 +78,7 @@ def test_other_questions_find_other_leaks_in_the_same_model(now):
     found = compare_with_baseline(before, report(300, [leak("a"), leak("b")]) | attacked(*now))
     assert found.status == "inconclusive"
     [doubt] = found.reasons
-    assert doubt.startswith("Not in the baseline, which asked otherwise: 1 proven leak.")
+    assert doubt.startswith("Not in the baseline, which asked otherwise: 1 verified leak.")
     same = compare_with_baseline(before, report(300, [leak("a")]) | attacked(*now))
     assert same.status == "pass"
     worse = compare_with_baseline(before, report(400, [leak("a"), leak("b")]) | attacked(*now))

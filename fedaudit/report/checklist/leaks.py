@@ -39,7 +39,7 @@ ALL_CAN = (
 )
 WORST_COUNTS = (
     "A string that several attacks found counts once, at its worst. Told apart: the true one was"
-    " recognised among others, it did not come out. Not proven: it may not be a leak. Kinds that"
+    " recognised among others, it did not come out. Not verified: it may not be a leak. Kinds that"
     " are in the records and of which nothing was found are not listed."
 )
 
@@ -120,7 +120,7 @@ def severity(report: Row) -> Table:
     """
     lines = [_line(*key, findings) for key, findings in _kinds(report).items()]
     lines.sort(key=lambda line: (line[2] == NONE, *(-_count(cell) for cell in line[3:7]), line[:2]))
-    columns = ("kind", "how", "GDPR", "high", "medium", "low", "not proven", "by")
+    columns = ("kind", "how", "GDPR", "high", "medium", "low", "not verified", "by")
     table = Table(
         title="Severity by kind, of what was found",
         columns=columns,
@@ -178,12 +178,12 @@ def _begins(clause: str, start: str) -> bool:
 
 
 def verified(report: Row) -> list[Row]:
-    """Return the findings that are proven leaks of personal data or texts: these came out."""
+    """Return the findings that are verified leaks of personal data or texts: these came out."""
     excluded_labels = ("WATERMARK", "GATE", "CANARY")
     pairs = zip(report["findings"], disclosure_modes(report), strict=True)
-    proven = (finding for finding, mode in pairs if mode == CAME_OUT)
-    proven = (finding for finding in proven if finding["severity"] != "unverified")
-    return [finding for finding in proven if finding["label"] not in excluded_labels]
+    leaks = (finding for finding, mode in pairs if mode == CAME_OUT)
+    leaks = (finding for finding in leaks if finding["severity"] != "unverified")
+    return [finding for finding in leaks if finding["label"] not in excluded_labels]
 
 
 def persons(report: Row) -> list[Row]:

@@ -100,7 +100,7 @@ def _came_out(report: Row) -> str:
     findings = leaks.verified(report)
     kinds = sorted({f["label"] for f in findings})
     grave = sorted({leaks.special(f["label"]) for f in findings} - {""})
-    text = f"{len(findings):,} findings of the kinds {', '.join(kinds)} are proven"
+    text = f"{len(findings):,} findings of the kinds {', '.join(kinds)} are verified"
     return f"{text}; with a protection of their own: {', '.join(grave) or 'none of them'}."
 
 

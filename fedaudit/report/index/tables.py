@@ -79,6 +79,6 @@ def folder_of(entry: RunEntry) -> str:
 
 
 def counts(entry: RunEntry) -> str:
-    """Return how many findings a run has of each severity that is proven; a dash for none."""
+    """Return how many findings a run has of each severity that is verified; a dash for none."""
     totals = [entry.findings.get(level, 0) for level in SEVERITIES[:3]]
     return "/".join(f"{n:,}" for n in totals) if any(totals) else NONE

@@ -12,7 +12,7 @@ NOTE = (
     "Difference: now less before, with its 95 % interval. Worse: the one-sided p, adjusted over all"
     " numbers (Holm), is at most the policy's level. Seen from: how much worse it had to be, alone."
 )
-PROVEN = "Proven leaks that came out, by their masks; what was told apart is among the numbers."
+VERIFIED = "Verified leaks that came out, by their masks; what was told apart is among the numbers."
 
 
 def baseline_tables(comparison: BaselineComparison) -> list[Table]:
@@ -29,7 +29,7 @@ def baseline_tables(comparison: BaselineComparison) -> list[Table]:
             for leak in sorted(comparison.leaks, key=lambda leak: -leak.appeared)
         ),
         numeric=frozenset({"new", "gone", "stayed"}),
-        notes=(PROVEN,),
+        notes=(VERIFIED,),
     )
     rows = sorted(comparison.numbers, key=lambda change: (not change.worse, change.p))
     numbers = Table(
