@@ -50,6 +50,7 @@ class AttributionResult:
 
     clients: tuple[ClientScore, ...]
     limits: tuple[str, ...] = ()
+    """Whole sentences that name the method."""
     marks: Mapping[str, Score] = field(default_factory=dict)
     """What the final global model itself shows of every mark, from a method that asked it."""
 

@@ -66,7 +66,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
             *unchecked_caveats(resolved.federation),
             *copied_updates.caveats(resolved.federation),
             *(protocol.limits if protocol else ()),
-            *(f"{name}: {limit}" for name, result in results.items() for limit in result.limits),
+            *(limit for result in results.values() for limit in result.limits),
         ],
         seeds={"seed": request.seed, **({"design": plan.seed} if plan else {})},
         device=request.worker_options.device,

@@ -393,6 +393,7 @@ def test_the_other_methods_run_on_plaintext(run, tmp_path, base):
     for name in ("direct", "fldetector", "flforensics"):
         assert by_plugin[name] >= set(made.names)
         assert any(limit.startswith(name) for limit in document["limits"])
+        assert not any(limit.startswith(f"{name}: {name}") for limit in document["limits"])
     assert document["verdict"]["status"] == "inconclusive"  # it goes by the protocol alone
     assert "design" not in document["seeds"]
 
