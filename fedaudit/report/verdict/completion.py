@@ -23,7 +23,7 @@ and of those that nobody trained on; none of these is judged."""
 RULE = "completion"
 LIMIT = (
     f"no more gain than on held-out records, at p = {COMPLETION_LEVEL:g}; a leak of "
-    f"{COMPLETION_DETECTABLE:.0%} must have been seen with {COMPLETION_POWER:.0%}"
+    f"{COMPLETION_DETECTABLE:.0%} would be seen with {COMPLETION_POWER:.0%} probability"
 )
 StatusReason = tuple[str, str]
 
@@ -123,14 +123,18 @@ def _status_without_leak(
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"
         return "inconclusive", f"{text}: no leak would have been seen, because {why}."
-    power = f"a leak of {least.value:.1%} would have been seen with {COMPLETION_POWER:.0%}"
+    sure = f"with {COMPLETION_POWER:.0%} probability"
+    power = f"a leak of {least.value:.1%} would have been seen {sure}"
     if margin.scope.get("held_out") == RELATED_HELD_OUT:
         return "inconclusive", (
             f"{text}: {power}, but training saw other documents of the held-out records' groups."
         )
     if least.value > COMPLETION_DETECTABLE:
-        return "inconclusive", f"{text}: {power}, one of {COMPLETION_DETECTABLE:.0%} not surely."
-    return "pass", f"{text}, which may be nothing: {power}."
+        return (
+            "inconclusive",
+            f"{text}: {power}, one of {COMPLETION_DETECTABLE:.0%} might not have been.",
+        )
+    return "pass", f"{text}, which chance may explain: {power}."
 
 
 def _short(p: float) -> str:

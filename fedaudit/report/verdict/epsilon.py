@@ -39,7 +39,10 @@ def _judge(
     """Return the status of a claim, and the rest of the sentence "epsilon ... is claimed"."""
     odd, most = _highest_bound(rows, "shuffled"), _highest_bound(rows, "tuned")
     if odd is None or odd > 0:
-        return "inconclusive", f"; coins tossed anew prove {odd or 0:.3g}, and must prove 0."
+        return (
+            "inconclusive",
+            f"; with coins tossed anew the audit proves {odd or 0:.3g}, and must prove 0.",
+        )
     if most is not None and most > claimed:
         best = next(row for row in tuned_rows if row.value == most)
         return "fail", f", and refuted: it is at least {most:.3g} ({_bound_text(best)})."
@@ -55,12 +58,12 @@ def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
     """Return why the claim could not have been refuted; empty where it could."""
     cap = max((row.value or 0.0 for row in rows if row.metric == "epsilon_cap"), default=0.0)
     if cap <= claimed:
-        return f"so many canaries prove {cap:.3g} at most, whatever the model gives away."
+        return f"so few canaries can prove {cap:.3g} at most, whatever the model gives away."
     control = _highest_bound(rows, "noiseless")
     if control is None:
-        return "no training without noise was audited, so that nothing shows it."
+        return "no training without noise was audited, so nothing shows that the audit has any."
     if control <= claimed:
-        return f"of the same training without noise it proves {control:.3g} only."
+        return f"of the same training without noise the audit proves only {control:.3g}."
     return ""
 
 

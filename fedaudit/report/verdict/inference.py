@@ -52,8 +52,8 @@ def judge_guess(
 ) -> Judgement:
     """Return the status of one inference accuracy, and why."""
     limit = (
-        f"no more than base and guessing give, at p = {policy.level:g}, and less than "
-        f"{set_percent(policy.detectable)} above them for sure"
+        f"no more than base and guessing give, at p = {policy.level:g}, and surely less than "
+        f"{set_percent(policy.detectable)} above them"
     )
     return Judgement(*_judge(row, test, adjusted, policy), RULE, row, limit)
 

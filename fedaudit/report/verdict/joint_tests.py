@@ -96,8 +96,8 @@ def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
         f", more than {set_percent(policy.extraction)} of the targets" if policy.extraction else ""
     )
     limit = (
-        f"no leak proven at p = {policy.level:g}{allowed}; one of "
-        f"{set_percent(policy.max_leak)} must have been seen with {set_percent(policy.power)}"
+        f"no leak proven at p = {policy.level:g}{allowed}; a leak of "
+        f"{set_percent(policy.max_leak)} would be seen with {set_percent(policy.power)} probability"
     )
     judged_leaks: list[tuple[Leak, Judgement]] = []
     for leak in joint.leaks:

@@ -125,9 +125,9 @@ class Leak:
             return f"only a leak of {share:.1%} of them {sure}"
         unlimited = replace(self, answers=None)
         if self.answers is None or unlimited.detectable_share(level, policy.power) >= 1:
-            return "that is too little to see any leak by."
+            return "too few targets to see any leak."
         many = "1 answer is" if self.answers == 1 else f"{self.answers:,} answers are"
-        return f"{many} too few to see any leak by."
+        return f"{many} too few to see any leak."
 
     def _explained_by_held_out(self, level: float) -> bool:
         """Tell whether what came out would show a leak, were there no held-out records."""

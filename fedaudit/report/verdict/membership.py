@@ -82,8 +82,9 @@ def _judge(
 ) -> Judgement:
     status, reason = _status(tests, adjusted, bounds, policy, missing=missing, needed=needed)
     limit = (
-        f"no more told than chance gives at p = {policy.level:g}, and surely less than "
-        f"{set_percent(FPR + policy.detectable)} above what {FPR:.0%} of held-out records reach"
+        f"members told from held-out records no better than by chance, at p = {policy.level:g}, "
+        f"and surely less than {set_percent(FPR + policy.detectable)} of them above the score that "
+        f"{FPR:.0%} of held-out records reach"
     )
     return Judgement(status, reason, RULE, tests[0], limit)
 
@@ -115,8 +116,8 @@ def _status(
         return "inconclusive", f"{name}: how many records can be told is not known: {why}."
     high = max(row.high for row in at_rate if row.high is not None)
     summary = (
-        f"{name}: {rate.hits or 0:,} of {n:,} records are above what {FPR:.0%} of held-out ones "
-        f"reach, at most {high:.2%}"
+        f"{name}: {rate.hits or 0:,} of {n:,} records score above what {FPR:.0%} of held-out "
+        f"ones reach, at most {high:.2%}"
     )
     if high > FPR + policy.detectable:
         return "inconclusive", (

@@ -50,9 +50,9 @@ GAIN = asked((0.1, 0.5))
         ([*GAIN, *compared(0.001)], "fail", "+0.200 beyond held-out records' (p 0.001), and more"),
         ([*GAIN, *compared(COMPLETION_LEVEL)], "fail", "in common"),
         # Skill explains it, and a leak of the size that matters would have been seen.
-        ([*GAIN, *compared(0.011)], "pass", "a leak of 8.0% would have been seen with 90%"),
+        ([*GAIN, *compared(0.011)], "pass", "of 8.0% would have been seen with 90% probability"),
         ([*GAIN, *compared(0.5, 0.1)], "pass", "p 0.50"),
-        ([*GAIN, *compared(0.5, 0.11)], "inconclusive", "one of 10% not surely"),
+        ([*GAIN, *compared(0.5, 0.11)], "inconclusive", "one of 10% might not have been"),
         ([*GAIN, *compared(0.5, None)], "inconclusive", "no leak would have been seen"),
         ([*GAIN, *compared(0.5, held_out="related")], "inconclusive", "saw other documents"),
         ([*GAIN, *compared(0.001, held_out="related")], "fail", "in common"),

@@ -91,7 +91,7 @@ def test_two_targets_are_too_few_to_see_anything():
     found = verdict(judged(0, 2), [])
     assert found["status"] == "inconclusive"
     assert found["detectable"] == 1
-    assert "too little to see any leak" in found["reasons"][0]
+    assert "too few targets to see any leak" in found["reasons"][0]
     assert verdict_code({"verdict": found}) == 7
 
 
@@ -121,7 +121,7 @@ def test_a_single_answer_passes_nobody(answers, outcome):
     assert found["status"] == outcome
     if outcome == "inconclusive":
         assert found["detectable"] == 1
-        assert "1 answer is too few to see any leak by" in found["reasons"][0]
+        assert "1 answer is too few to see any leak" in found["reasons"][0]
 
 
 @pytest.mark.parametrize(("confidence", "outcome"), [(0.95, "pass"), (0.999, "inconclusive")])
@@ -338,7 +338,7 @@ def held_out(hits, n, **scope):
 
 def test_held_out_records_explain_only_what_would_have_been_a_leak():
     [reason] = verdict([*judged(0, 2, controls=2000), held_out(1, 1000)], [])["reasons"]
-    assert reason.endswith("that is too little to see any leak by.")
+    assert reason.endswith("too few targets to see any leak.")
 
 
 def test_what_came_out_of_held_out_records_as_well_is_explained():

@@ -27,7 +27,7 @@ def rows(ranks=0.4, tail=0.6, high=0.04, rate=0.01, **scope):
 @pytest.mark.parametrize(
     ("given", "status", "says"),
     [
-        (rows(), "pass", "2 of 200 records are above what 1% of held-out ones reach"),
+        (rows(), "pass", "2 of 200 records score above what 1% of held-out ones reach"),
         # Holm over two tests: 0.004 becomes 0.008, 0.006 becomes 0.012.
         (rows(ranks=0.004), "fail", "200 records can be told from held-out ones"),
         (rows(tail=0.004), "fail", "p = 0.008"),

@@ -277,7 +277,7 @@ def test_what_a_policy_asks_for_is_told_with_all_its_digits():
     policy = Policy(power=0.995, detectable=0.125, extraction=0.0025)
     [found] = judged(leak(0), policy, "leak")
     assert found.limit == (
-        "no leak proven at p = 0.01, more than 0.25% of the targets; one of 12.5% must have been "
-        "seen with 99.5%"
+        "no leak proven at p = 0.01, more than 0.25% of the targets; a leak of 12.5% would be seen "
+        "with 99.5% probability"
     )
     assert "(with 99.5% probability)" in found.reason
