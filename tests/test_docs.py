@@ -58,6 +58,19 @@ def test_names_to_import_are_there(page):
     assert not wrong
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_examples_import_is_there(page):
+    text = page.read_text("utf-8")
+    for module, names in re.findall(r"(?m)^ *from (fedaudit(?:\.\w+)+) import (\w.*)$", text):
+        path = ROOT.joinpath(*module.split("."))
+        code = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(
+            "utf-8"
+        )
+        for name in re.split(r",\s*", names):
+            there = rf"(?m)^(?:class |def |from .*|import .*|\s+)?\b{name}\b"
+            assert re.search(there, code), f"{page.name} imports {module}.{name}"
+
+
 def test_what_is_missing_is_found():
     assert missing("`engine/local.py:LocalEngine.generate`, `engine/`, `plugins/attacks/`") == []
     wrong = "`engine/local.py:LocalEngine.answer`, `engine/probing.py:ask`, `probes/`"
