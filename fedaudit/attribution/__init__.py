@@ -16,13 +16,12 @@
 * `pipeline`: Attribution from a federation's folder or from scores, to a report.
 * `plaintext`: The context of methods that need plaintext: a federation's rounds as they were
   stored.
-* `protocol`: FedAttr's protocol with all parties in one hand: sums, tests of estimates, the
+* `protocol`: FedAttr's protocol with all parties in one process: sums, tests of estimates, the
   decision.
 * `report`: An attribution as a report: rows, limits, verdict.
-* `request`: What `attribute --rounds` is asked, and what of it is found before any model is
+* `request`: The request of `attribute --rounds`, and its inputs, resolved before any model is
   loaded.
-* `scores`: The owner's scores on disk: what each mark's test found for every estimate of every
+* `scores`: The owner's scores on disk: the result of each mark's test of every estimate of every
   round.
-* `skewed_counts`: Tests with too few hits by chance for a z that is near to normal, as limits of a
-  report.
+* `skewed_counts`: Tests with too few expected hits for a nearly normal z, as limits of a report.
 """

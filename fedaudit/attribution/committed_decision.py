@@ -53,9 +53,10 @@ def decide_committed(
     shares: Shares | None,
     truth: Mapping[str, str],
 ) -> CommittedDecision:
-    """Return the decision over scores, with a file of published `commitments` if there is one.
+    """Return the decision over scores, in which only marks in the file `commitments` may flag.
 
-    `noted` is the SHA-256 that the server's ledger has of that file, if any.
+    Without a file, every mark may. `noted` is the SHA-256 of that file in the server's ledger, if
+    the ledger has one.
     """
     status = commitment.check_commitments(scores, commitments, noted) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha, shares=shares)

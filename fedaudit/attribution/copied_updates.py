@@ -1,7 +1,8 @@
 """Adapters that were stored more than once: rounds that are copies, clients that sent the same.
 
-Evidence adds up over rounds, so a round that is there twice would count twice. What the tensors
-hold is compared, so that a file saved anew, with other metadata or in another dtype, is the same.
+Evidence adds up over rounds, so a round that is stored twice would count twice. Adapters are
+compared by their tensors, so that a file counts as the same after it was saved again with other
+metadata or in another dtype.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,15 +21,18 @@ MOST_NAMED = 10
 
 
 def check_rounds(federation: Federation) -> None:
-    """Raise InputError where everybody's adapters of a round are those of an earlier one.
+    """Raise InputError if all clients' adapters of a round equal those of an earlier round.
 
-    No two rounds of training come out the same, number for number.
+    Two rounds of training never give exactly the same numbers.
     """
     checks.check_copied_rounds(_sent(federation), str(federation.path), "everybody's adapters")
 
 
 def caveats(federation: Federation) -> list[str]:
-    """Return limits where single clients sent what they had sent, or got, or somebody else sent."""
+    """Return limits for clients whose adapter equals one sent before, received, or sent by others.
+
+    Here "received" is the adapter that the client started the round from.
+    """
     sent, got = _sent(federation), _got(federation)
     limits = [*_repeated(sent, got), *_alike(sent, got)]
     if rounds := _unchanged(sent, got):
@@ -40,7 +44,7 @@ def caveats(federation: Federation) -> list[str]:
 
 
 def untested_rows(federation: Federation, threshold: float) -> Iterator[Measurement]:
-    """Yield a row without a number for each client that sent back what it got in all its rounds."""
+    """Yield a row without a value for each client that only ever returned its start adapter."""
     sent = _sent(federation)
     for client, rounds in _unchanged(sent, _got(federation)).items():
         if len(rounds) == sum(client in by_client for by_client in sent.values()):
@@ -78,13 +82,13 @@ def _got(federation: Federation) -> dict[int, str]:
 def _hash(federation: Federation, folder: str) -> str:
     path = federation.path / folder
     adapters.check(path)
-    # What the manifest says was compared with the file when the folder was opened.
+    # The manifest's hashes were compared with the files when the folder was opened.
     stated_hash = federation.manifest.files.get(f"{folder}/{adapters.WEIGHTS}")
     return adapters.tensors_sha256(path, stated_hash or sha256(path / adapters.WEIGHTS))
 
 
 def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> dict[str, list[int]]:
-    """Return the rounds in which a client sent back what it got, by client."""
+    """Return, by client, the rounds in which it sent back the adapter that it started from."""
     rounds: dict[str, list[int]] = {}
     for number, by_client in sent.items():
         for client, digest in by_client.items():
@@ -94,7 +98,7 @@ def _unchanged(sent: checks.Hashes, got: Mapping[int, str]) -> dict[str, list[in
 
 
 def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
-    """Yield a limit for clients that sent in a round what they had sent in an earlier one."""
+    """Yield a limit for clients that sent the same adapter in several rounds."""
     seen: dict[tuple[str, str], list[int]] = {}
     for number, by_client in sent.items():
         for client, digest in by_client.items():
@@ -109,7 +113,7 @@ def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
 
 
 def _alike(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
-    """Yield a limit for clients that sent the same as each other in a round."""
+    """Yield a limit for groups of clients that sent the same adapter in one round."""
     rounds: dict[str, list[int]] = {}
     for number, by_client in sent.items():
         groups: dict[str, list[str]] = {}

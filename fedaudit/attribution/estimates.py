@@ -1,8 +1,8 @@
 """Estimates on disk: all that the owner of a watermark gets from the server.
 
-A folder of its own, estimates.json and adapters: for each round the global adapter that it began
-with and, for each client that took part, that adapter moved by the client's estimated update. It
-does not say which sets were asked for: whoever knows the designs can solve for the updates.
+The folder holds estimates.json and adapters: for each round the global adapter that the round began
+with and, for each client that took part, that adapter plus the client's estimated update. The
+sets that were summed are left out, because whoever knows the designs can solve for the updates.
 """
 
 import json
@@ -26,7 +26,7 @@ NAME = "estimates.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEstimate:
-    """One client's estimated update of one round, as the adapter that it leads to."""
+    """One client's estimated update in one round, stored as start adapter plus update."""
 
     client: str
     adapter: str
@@ -58,16 +58,16 @@ class Estimates:
     clients: tuple[str, ...]
     """Everybody in the federation, whether they took part in a round or not."""
     weights: str = "size"
-    """The weights in the server's sums, "equal" or "size"; files older than "equal" say nothing."""
+    """The weights in the server's sums, "equal" or "size"; older files do not state them."""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """What each client's update weighs in sums by size, to two digits; empty otherwise."""
+    """The weight of each client's update in sums by size, to two digits; empty otherwise."""
     dimension: int
-    """Numbers in an update."""
+    """How many numbers an update has."""
     asked: str = ""
     """When the first sum was asked for, as the server says: ISO 8601 with a time zone."""
     rounds: tuple[RoundEstimates, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of every file that it names."""
+    """The SHA-256 of every adapter file named here."""
 
 
 def write(estimates: Estimates, folder: Path) -> None:
@@ -78,7 +78,7 @@ def write(estimates: Estimates, folder: Path) -> None:
 def read(folder: Path) -> Estimates:
     """Return the estimates in `folder`, fully checked.
 
-    Raises InputError for a folder that holds none, or whose files are missing or changed.
+    Raises InputError for a folder without estimates, or if files are missing or changed.
     """
     path = folder / NAME
     table = _table(path)

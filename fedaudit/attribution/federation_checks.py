@@ -14,7 +14,7 @@ lost in rounding."""
 
 
 Hashes = Mapping[int, Mapping[str, str]]
-"""By round, the SHA-256 of what there is of each client."""
+"""A SHA-256 for each client, by round."""
 
 
 def check_clients(clients: Sequence[str], where: str) -> None:
@@ -24,7 +24,7 @@ def check_clients(clients: Sequence[str], where: str) -> None:
 
 
 def check_round_numbers(numbers: Sequence[int], where: str) -> None:
-    """Raise InputError unless the numbers are of rounds, which begin at 1, each once."""
+    """Raise InputError unless the numbers are distinct round numbers from 1 on."""
     if repeated := sorted({n for n in numbers if numbers.count(n) > 1}):
         raise InputError(f"{where} has round {repeated[0]} twice.")
     if numbers and min(numbers) < 1:
@@ -48,7 +48,7 @@ def check_copied_rounds(hashes: Hashes, where: str, what: str) -> None:
 
 
 def check_masks(masks: Collection[float], where: str) -> None:
-    """Raise InputError for masks that no estimate can have: the report says how much they leak."""
+    """Raise InputError for impossible masks, since the report bounds the leakage by them."""
     if not all(isinstance(x, int | float) and 0 < x < math.inf for x in masks):
         raise InputError(f"{where} has no strength of its clients' masks.")
 
@@ -56,9 +56,9 @@ def check_masks(masks: Collection[float], where: str) -> None:
 def check_update(
     shares: Mapping[str, float], clients: Sequence[str], dimension: int, where: str
 ) -> None:
-    """Raise InputError unless each client's weight is positive and `dimension` an update's size.
+    """Raise InputError unless clients' weights are positive and `dimension` is a possible size.
 
-    Without `shares` the clients weigh alike.
+    `dimension` counts the numbers in an update. Without `shares` all clients have the same weight.
     """
     if any(not share > 0 for share in shares.values()) or (shares and set(clients) - set(shares)):
         raise InputError(f"{where}: its clients' weights must be positive, one for each.")

@@ -17,7 +17,7 @@ from fedaudit.metrics.replication import mean_estimate
 
 PROTOCOL = "fed_attr"
 PUBLISHED = "paper_rule"
-"""The paper's own rule on the same scores: Z above the threshold, whatever else is known."""
+"""The paper's own rule applied to the same scores: Z above the threshold, and nothing else."""
 NO_SCOPE: Mapping[str, object] = {}
 MARKED, INNOCENT = "marked", "innocent"
 
@@ -71,7 +71,7 @@ def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]
 
 
 def _untested_rows(decision: Decision, threshold: float) -> Iterator[Measurement]:
-    """Yield a row without a number for each client whose answers had nothing to test by a mark."""
+    """Yield a row without a value for each client whose answers had nothing to test for a mark."""
     untested: dict[str, list[ClientDecision]] = {}
     for test in decision.tests:
         if test.empty_rounds:
@@ -116,7 +116,7 @@ def error_rates(
     present: Sequence[str],
     truth: Mapping[str, str],
 ) -> Iterator[Measurement]:
-    """Yield tpr and fpr where the truth is known; nothing elsewhere."""
+    """Yield the true and false positive rates (tpr, fpr); nothing where the truth is unknown."""
     if not truth:
         return
     flag_counts: FlagCounts = count_flags(flagged, present, truth)
@@ -143,7 +143,7 @@ def error_rates(
 
 
 def calibration_rows(calibration: Calibration) -> Iterator[Measurement]:
-    """Yield how often simulated federations like this one flag innocent clients and marked ones."""
+    """Yield how often simulated federations like this one flag innocent and marked clients."""
     for point in calibration.points:
         scope = {"strength": point.strength}
         yield _simulated("innocent_flagged", point.accused, calibration.federations, scope)
@@ -164,8 +164,9 @@ def _simulated(metric: str, rate: Estimate, n: int, scope: Mapping[str, object])
 def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield the mean Z of marked clients under their own mark, and that of innocent clients.
 
-    An innocent client has no mark of its own: its strongest test is taken. The interval is by
-    Student's t over the clients of this federation, and holds at least what Z scatters by chance.
+    An innocent client has no mark of its own, so its strongest test is taken. The interval is
+    Student's t over the clients of this federation, and at least as wide as the scatter of Z by
+    chance implies.
     """
     if not truth:
         return
@@ -187,7 +188,7 @@ def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measur
 
 
 def query_rows(plan: SumPlan) -> Iterator[Measurement]:
-    """Yield the number of sums, the variance of an estimate, and what the sums give away."""
+    """Yield the number of sums, the variance of an estimate, and what the sums leak."""
     yield row(PROTOCOL, "queries", float(plan.queries))
     for number, round_exposure in plan.exposures().items():
         yield row(PROTOCOL, "sets", float(round_exposure.sets), {"round": number})
@@ -199,7 +200,7 @@ def query_rows(plan: SumPlan) -> Iterator[Measurement]:
 
 
 def leakage_rows(scores: Scores) -> Iterator[Measurement]:
-    """Yield, for each round, the bound on what the least masked estimate tells of its client."""
+    """Yield, for each round, the bound on the leakage of its least masked estimate, in bits."""
     for round_scores in scores.rounds:
         if round_scores.strength:
             weakest = min(round_scores.strength.values())
@@ -213,7 +214,7 @@ def leakage_rows(scores: Scores) -> Iterator[Measurement]:
 def suspicion_rows(
     plugin: str, result: AttributionResult, threshold: float
 ) -> Iterator[Measurement]:
-    """Yield another method's scores of each client, and its test of the global model."""
+    """Yield the scores that another method gives each client, and its tests of the global model."""
     for client_score in result.clients:
         scope = {
             "client": client_score.client,
@@ -233,7 +234,7 @@ def suspicion_rows(
 
 
 def flagged_clients(client_scores: Sequence[ClientScore]) -> dict[str, set[str]]:
-    """Return the clients that a method flags, each with the mark that it is flagged by."""
+    """Return the clients that a method flags, each with the mark that flagged it."""
     return {c.client: {c.mark} for c in client_scores if c.flagged}
 
 

@@ -10,12 +10,12 @@ MOST_NAMED = 20
 
 
 def caveats(scores: Scores) -> list[str]:
-    """Return what a reader must know of rounds and of single estimates without scores."""
+    """Return limits that tell a reader which rounds and single estimates have no scores."""
     return [*_rounds(scores), *_estimates(scores)]
 
 
 def _rounds(scores: Scores) -> list[str]:
-    """Return a limit where rounds between those that were scored have no scores."""
+    """Return a limit if rounds between the scored ones have no scores."""
     numbers = [0, *sorted(r.round for r in scores.rounds if r.round > 0)]
     gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high - low > 1]
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in gaps]

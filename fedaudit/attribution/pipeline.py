@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from fedaudit.report.document import Report
 
 MAX_CLEAN_TEXTS = 64
-"""At most so many held-out texts are given to a method that needs clean ones."""
+"""The most held-out texts that are given to a method that needs clean texts."""
 
 
 def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress) -> "Report":
-    """Attribute the marks of a federation, all parts of which are available."""
+    """Return the report of an attribution in a federation's folder, all parties in this process."""
     start_time = datetime.now(UTC)
     resolved = resolve_request(request)
     truth = truth_of(resolved.federation, resolved.marks)
@@ -108,10 +108,11 @@ def _plaintext_rows(
 
 
 def truth_of(federation: Federation, tested: Sequence[Mark]) -> dict[str, str]:
-    """Return which of the tested marks each client trained on, by id; empty for none of them.
+    """Return, by client, the id of the tested mark that it trained on; "" if it trained on none.
 
-    It is known of a simulation alone, and no client is returned elsewhere. Marks are the same if
-    their keys are, whatever they are called; ids count where the simulation's own are gone.
+    The truth is known only for a simulation; for any other federation the result has no clients.
+    Marks are the same if their keys are, whatever their ids; ids are compared only where the
+    simulation's own file of marks is gone.
     """
     manifest = federation.manifest
     if not manifest.config:
@@ -128,7 +129,7 @@ def truth_of(federation: Federation, tested: Sequence[Mark]) -> dict[str, str]:
 
 
 def participants(federation: Federation) -> list[str]:
-    """Return the clients that took part in some round."""
+    """Return the clients that took part in at least one round."""
     took = {client for r in federation.manifest.rounds for client in r.participants}
     return [c.id for c in federation.manifest.clients if c.id in took]
 

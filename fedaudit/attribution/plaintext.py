@@ -38,7 +38,7 @@ def attribute(
     seed: int,
     progress: Callable[[str], Progress],
 ) -> dict[str, AttributionResult]:
-    """Return what each method says of the federation's clients, by the method's name."""
+    """Return each method's result for the federation's clients, by the method's name."""
     if not names:
         return {}  # and load no model
     with plaintext_rounds(
@@ -60,7 +60,7 @@ def attribute(
 
 
 def check(method: Attributor, federation: Federation) -> None:
-    """Raise InputError where a method needs updates that the federation's folder does not have."""
+    """Raise InputError if a method needs updates that the federation's folder does not have."""
     for record in federation.manifest.rounds[1:] if method.plaintext else ():
         if any(client not in record.clients for client in record.participants):
             raise InputError(
@@ -121,7 +121,7 @@ def _round_record(federation: Federation, aggregator: Aggregator, record: Round)
 def _adapter_scorer(
     federation: Federation, marks: Sequence[Mark], pool: DetectionPool
 ) -> Callable[[Sequence[Path]], list[Scores]]:
-    """Return a function that tests adapters, as many at a time as there are processes."""
+    """Return a function that scores adapters, divided among the worker processes."""
     base = federation.manifest.base
 
     def score_adapters(chosen: Sequence[Path]) -> list[Scores]:

@@ -1,4 +1,4 @@
-"""FedAttr's protocol with all parties in one hand: sums, tests of estimates, the decision."""
+"""FedAttr's protocol with all parties in one process: sums, tests of estimates, the decision."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ Watcher = Callable[[str], Progress]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolResult:
-    """What FedAttr's protocol came to: its decision, and what the report says of it."""
+    """The outcome of FedAttr's protocol: its decision, and the rows and limits for the report."""
 
     decision: Decision
     status: CommitmentCheck | None
@@ -90,9 +90,10 @@ def run_protocol(
 
 
 def _noted_commitments(resolved: ResolvedRequest, run: str) -> str:
-    """Return the SHA-256 that the ledger has of the commitments in the federation's folder.
+    """Return the SHA-256 in the ledger of the commitments in the federation's folder.
 
-    It is empty where others are compared: of these the ledger says nothing.
+    The result is empty if no commitments are used or another file's, which the ledger does not
+    cover.
     """
     path, folder = resolved.commitments, resolved.federation.path
     if path is None or path.resolve() != (folder / commitments.NAME).resolve():
@@ -129,7 +130,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _time_measurements(scores: Scores, sum_seconds: float, plan: SumPlan) -> Iterator[Measurement]:
-    """Yield the seconds of each step, and their share of the simulation's where that is known."""
+    """Yield the seconds of each step, and their ratio to the simulation's time if it is known."""
     training = simulation_report.duration(plan.federation)
     for step, seconds in (("sums", sum_seconds), ("scoring", scores.seconds)):
         yield measurements.row(measurements.PROTOCOL, "seconds", round(seconds, 2), {"step": step})

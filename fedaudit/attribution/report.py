@@ -45,12 +45,11 @@ def decided_report(
     """Return the report of a decision over scores alone.
 
     With a file of published `commitments`, marks that are not among them flag nobody. With the
-    server's `log` of sums, the decision knows what each estimate holds of other clients, and the
-    report says what each client itself adds to its scores. Pass `sets_known` without a log to
-    verify such a report where the log is not at hand: the rows that do not follow from the sets
-    come out the same.
-    `federations` like this one are simulated of each strength of a mark, as many as take some
-    seconds unless they are given.
+    server's `log` of sums, the decision knows how much of each other client's update an estimate
+    holds, and the report says what each client itself adds to its scores. Pass `sets_known` without
+    a log to verify such a report without the log: the rows that do not depend on the sets come out
+    the same. `federations` is how many federations like this one are simulated for each strength of
+    a mark; by default, as many as take some seconds.
     """
     combinations = known_designs.read_log(log, scores.run) if log else {}
     shares = known_designs.estimate_shares(scores, combinations, scores.weights) if log else None
@@ -105,7 +104,7 @@ def _decided_files(
 
 
 def scores_limits(scores: Scores, status: CommitmentCheck | None, federations: int) -> list[str]:
-    """Return the limits of a decision over scores that hold whatever the sets of its sums were."""
+    """Return the limits of a decision over scores that do not depend on the sets of its sums."""
     return [
         *_shared_sets_caveats(scores),
         *commitment.key_caveats(scores, status, opened=False),
@@ -125,7 +124,7 @@ def simulated_rows(
     unopened: int,
     progress: Progress = no_progress,
 ) -> Iterator[Measurement]:
-    """Yield what so many simulated federations of each strength say of this one's settings."""
+    """Yield the error rates of these settings in `federations` simulated for each strength."""
     if federations:
         yield from rows.calibration_rows(
             calibrate(
@@ -141,7 +140,7 @@ def simulated_rows(
 
 
 def simulation_caveats(scores: Scores, federations: int) -> list[str]:
-    """Return a limit where no federations like this one were simulated."""
+    """Return a limit if no federations like this one were simulated."""
     if federations or not simulated_federations(scores, 1):
         return []
     return [
@@ -158,7 +157,7 @@ def commitments_row(status: CommitmentCheck | None) -> list[dict[str, Any]]:
 
 
 def _shared_sets_caveats(scores: Scores) -> list[str]:
-    """Return a limit that says which rounds' estimates share their sets, where some do."""
+    """Return a limit that names the rounds whose estimates share their sets, if there are any."""
     rounds = {r.round: r.sets for r in scores.rounds if r.protocol == SHARED}
     if not rounds:
         return []
@@ -171,7 +170,7 @@ def _shared_sets_caveats(scores: Scores) -> list[str]:
 
 
 def file_row(path: Path, records: int, unit: str) -> dict[str, Any]:
-    """Return the report's row for a file that holds no documents: so many of a `unit`."""
+    """Return the report's row for a file without documents, which counts `records` of a `unit`."""
     row = {"path": str(path), "sha256": sha256(path), "records": records}
     return {**row, "annotation": None, "unit": unit}
 
@@ -179,7 +178,7 @@ def file_row(path: Path, records: int, unit: str) -> dict[str, Any]:
 def protocol_limits(
     decision: Decision, plan: SumPlan | None = None, *, sets_known: bool = False
 ) -> list[str]:
-    """Return what the decision cannot tell."""
+    """Return the limits of the decision and, with a `plan`, those of its sums."""
     limits = list(_list_assumptions(decision, sets_known=sets_known))
     if not decision.flagged:
         limits.append(
@@ -215,7 +214,7 @@ def protocol_limits(
 
 
 def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
-    """Yield what the p-values assume."""
+    """Yield the assumptions behind the p-values."""
     if any(not t.nulls for t in decision.tests):
         yield (
             "where a mark has no null marks, p-values hold if scores by chance are standard normal "

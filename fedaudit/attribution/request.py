@@ -1,4 +1,4 @@
-"""What `attribute --rounds` is asked, and what of it is found before any model is loaded."""
+"""The request of `attribute --rounds`, and its inputs, resolved before any model is loaded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,7 +29,7 @@ from fedaudit.system.files import existing_path, sha256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionRequest:
-    """What `attribute --rounds` was asked to do."""
+    """The arguments of `attribute --rounds`."""
 
     rounds: Path
     watermark: Path | None = None
@@ -50,7 +50,7 @@ class AttributionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """What a request is about, after everything was found."""
+    """The inputs that a request names, found and checked."""
 
     federation: Federation
     path: Path
@@ -69,7 +69,7 @@ def check_methods(names: Sequence[str]) -> None:
 
 
 def resolve_request(request: AttributionRequest) -> ResolvedRequest:
-    """Return what is attributed, after every check that needs no model.
+    """Return the federation, marks and commitments of a request, after all checks without a model.
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
     """
@@ -107,7 +107,7 @@ def name_of(request: AttributionRequest, resolved: ResolvedRequest) -> str:
 
 
 def settings_of(request: AttributionRequest, resolved: ResolvedRequest) -> dict[str, Any]:
-    """Return the settings of a run, as its report and its id have them."""
+    """Return the settings of a run, as stated in its report and hashed in its id."""
     return {
         "rounds": str(request.rounds),
         "run": estimation.identity(resolved.federation),

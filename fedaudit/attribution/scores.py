@@ -1,4 +1,4 @@
-"""The owner's scores on disk: what each mark's test found for every estimate of every round."""
+"""The owner's scores on disk: the result of each mark's test of every estimate of every round."""
 
 import json
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from fedaudit.system.files import atomic_text, check_version, read_json
 
 SCHEMA_VERSION = "1.0"
 LARGEST_COUNT = 2**63
-"""Things that a test looks at."""
+"""The largest number of things that a test may count."""
 LARGEST = 1_000.0
-"""The largest score, in standard deviations: a decision computes a law that is as wide as the
+"""The largest score, in standard deviations: a decision computes a distribution as wide as the
 scores, in time that grows with their square. Marked clients had 8 to 17 in trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundScores(DesignSettings):
-    """One round: by mark, the score of the global adapter and that of every client's estimate."""
+    """One round: by mark, the scores of the global adapter and of every client's estimate."""
 
     round: int
     reference: Mapping[str, Score]
@@ -48,23 +48,23 @@ class Scores:
     marks: Mapping[str, str]
     """The plugin of each mark, by id."""
     tests: Mapping[str, str] = field(default_factory=dict)
-    """A few digits that tell each mark and its settings from others, by id."""
+    """A few digits that identify each mark and its settings, by id."""
     commitments: Mapping[str, str] = field(default_factory=dict)
     """The commitment of each mark that has a salt, by id, as its owner's file gives it."""
     asked: str = ""
-    """When the first sum was asked for, as the estimates say."""
+    """When the first sum was asked for, as stated in the estimates."""
     device: str = ""
-    """Where the models were asked, and in which numbers: "cpu float32"."""
+    """The device and dtype that the models ran with, for example "cpu float32"."""
     dimension: int
     weights: Mapping[str, float] = field(default_factory=dict)
-    """What each client's update weighs in sums; empty where they weigh the same."""
+    """The weight of each client's update in the sums; empty where all weigh the same."""
     rounds: tuple[RoundScores, ...] = ()
     seconds: float = 0.0
-    """What asking and testing took, over all rounds."""
+    """The time for the models' answers and their tests, over all rounds."""
 
 
 def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
-    """Return s = F(global + D) - F(global) by round, of the rounds that a client took part in."""
+    """Return s = F(global + D) - F(global) for each round that a client took part in."""
     return {
         r.round: r.clients[client][mark].z - r.reference[mark].z
         for r in scores.rounds
@@ -73,9 +73,10 @@ def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float
 
 
 def empty_rounds(scores: Scores, client: str, mark: str) -> tuple[int, ...]:
-    """Return the rounds in which a client's answers had nothing to test by a mark.
+    """Return the rounds in which a client has no score, because a test had nothing to count.
 
-    Nor is there a score where the answers of the global adapter had nothing.
+    The score is a difference, so either test may be the empty one: that of the client's estimate
+    or that of the global adapter.
     """
     return tuple(
         r.round
@@ -154,7 +155,7 @@ def _check_masks(scores: Scores, path: Path) -> None:
         where = f"{path}: round {record.round}"
         check_settings(record, len(record.clients), where)
         masks = (record.strength, record.effective)
-        # Neither is known of scores by an earlier version.
+        # Scores by an earlier version state neither.
         if any(masks) and any(set(table) != set(record.clients) for table in masks):
             raise InputError(f"{where} has no strength of its clients' masks.")
         checks.check_masks([*record.strength.values(), *record.effective.values()], where)

@@ -1,4 +1,4 @@
-"""Tests with too few hits by chance for a z that is near to normal, as limits of a report."""
+"""Tests with too few expected hits for a nearly normal z, as limits of a report."""
 
 from math import isclose, sqrt
 
@@ -6,7 +6,7 @@ from fedaudit.api.watermark import Score
 from fedaudit.attribution.scores import Scores
 
 MIN_EXPECTED = 10.0
-"""The fewest hits by chance at which a count is near enough to normal."""
+"""The fewest expected hits by chance at which a count is taken as normal."""
 
 
 def caveats(scores: Scores) -> list[str]:
@@ -14,7 +14,7 @@ def caveats(scores: Scores) -> list[str]:
     limits = []
     for mark in scores.marks:
         tests = [t[mark] for r in scores.rounds for t in (r.reference, *r.clients.values())]
-        # By chance so many count for the mark, or against it where that is less.
+        # The expected count of hits by chance, or of misses if that is smaller.
         expected = [
             test.n * min(test.chance, 1 - test.chance) for test in tests if _is_binomial(test)
         ]
@@ -28,7 +28,7 @@ def caveats(scores: Scores) -> list[str]:
 
 
 def _is_binomial(score: Score) -> bool:
-    """Tell whether z is that of a count against its chance: then alone it says how skewed z is."""
+    """Tell whether z is that of a binomial count: only then does the count show its skewness."""
     variance = score.n * score.chance * (1 - score.chance)
     if variance <= 0:
         return False

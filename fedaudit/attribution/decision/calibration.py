@@ -1,8 +1,8 @@
-"""How often a federation's own settings accuse an innocent client, and find a marked one.
+"""How often a federation's own settings flag an innocent client, and find a marked one.
 
-Federations like the one that was scored are simulated: its clients, rounds, designs and weights,
-with scores by chance from its null marks. No client is marked at first; then one is, as strongly as
-`STRENGTHS` say, and each other estimate holds a random share of its update in every round.
+Federations like the scored one are simulated: they have its clients, rounds, designs and weights,
+and chance scores drawn from its null marks. First no client is marked; then one is, with each of
+`STRENGTHS`, and each other estimate holds a random share of its update in every round.
 """
 
 from collections import Counter
@@ -28,21 +28,21 @@ STRENGTHS = (0.0, 6.0, 8.0, 10.0, 14.0, 20.0)
 FEDERATIONS = 100
 """Simulated federations of each strength, for a report."""
 MOST_TESTS = 200
-"""Clients times marks up to which a report simulates federations unless it is told to: about ten
-seconds at 30."""
+"""The most tests (clients times marks) at which a report simulates federations by default: about
+ten seconds at 30."""
 MIN_DETECTION_RATE = 0.9
 """The share of federations in which a strength must be found to be reported as found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerEstimate:
-    """Results over federations whose marked client has one strength."""
+    """Results over the simulated federations with one strength of the marked client."""
 
     strength: float
     accused: Estimate
     """Federations in which an innocent client was flagged."""
     published: Estimate
-    """The same by the paper's rule, Z above the threshold."""
+    """Federations in which the paper's rule, Z above the threshold, flags an innocent client."""
     caught: Estimate | None
     """Federations in which the marked client was flagged; None where nobody is marked."""
 
@@ -52,13 +52,12 @@ class Calibration:
     """Results over simulated federations, by strength and by client."""
 
     federations: int
-    """Of each strength."""
+    """How many federations were simulated for each strength."""
     points: tuple[PowerEstimate, ...]
     innocent: Mapping[str, int]
-    """By client: the federations of all strengths in which it was innocent and took part."""
+    """By client: how many federations, of all strengths, it took part in as an innocent client."""
     accused: Mapping[str, Estimate]
-    """By client: of the federations of all strengths in which it was innocent, those in which it
-    was flagged."""
+    """By client: the share of those federations in which it was flagged."""
 
 
 def calibrate(
@@ -74,9 +73,9 @@ def calibrate(
 ) -> Calibration:
     """Return the results of decisions on simulated federations of each strength.
 
-    `sets_known` says whether the decision knows how much of other clients each estimate holds,
-    `unopened` how many more marks count as tests, as for `decide`.
-    Raises UsageError for less than one federation, or without scores to simulate them from.
+    `sets_known` says whether the decision knows how much of other clients' updates each estimate
+    holds; `unopened` is how many further marks count as tests, as for `decide`.
+    Raises UsageError for less than one federation, or without scores to simulate from.
     """
     import numpy as np
 
@@ -128,7 +127,7 @@ def calibrate(
 def simulated_federations(scores: Scores, asked: int | None) -> int:
     """Return how many federations of each strength a report simulates: `asked`, or a default.
 
-    It is 0 without scores to simulate them from.
+    The result is 0 without scores to simulate from.
     """
     if not scores.marks or not any(r.clients for r in scores.rounds):
         return 0
@@ -138,17 +137,17 @@ def simulated_federations(scores: Scores, asked: int | None) -> int:
 
 
 def least_share(strength: float, shown: float, share: float) -> float | None:
-    """Return the share of marked documents that shows with `strength`, as far as Z grows with it.
+    """Return the share of marked documents that gives a Z of `strength`, if Z grows in proportion.
 
-    `shown` is the Z of a client of which `share` is known. None where that is more than all
-    documents, or where the client shows nothing.
+    `shown` is the Z of a client whose `share` of marked documents is known. The result is None if
+    it would exceed 1, or if `shown` is not positive.
     """
     needed = strength / shown * share if shown > 0 else None
     return needed if needed is not None and needed <= 1 else None
 
 
 def least_found(lines: Sequence[PowerEstimate]) -> float | None:
-    """Return the least strength that is found, as are all above it; None without one."""
+    """Return the least strength from which every strength is found; None if there is none."""
     good = None
     for line in reversed(lines):
         if line.caught is None or line.caught.value < MIN_DETECTION_RATE:
@@ -185,10 +184,11 @@ def _federation(
 def _redraw_sets(
     round_scores: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
 ) -> tuple[RoundScores, dict[str, dict[str, float]] | None]:
-    """Return the round with newly drawn shared sets, and what its estimates hold of each client.
+    """Return the round with newly drawn shared sets, and each client's share in its estimates.
 
-    Estimates by shared sets are of one system, and so are drawn together. With pairs, or where no
-    sets are found, the round stays as it was, and each client's estimate is drawn on its own.
+    Estimates from shared sets depend on one system of sets, and so are drawn together. With pairs,
+    or if no sets are found, the round stays as it was and the shares are None: then each client's
+    estimate is drawn on its own.
     """
     rule = round_scores.rule(len(round_scores.clients))
     c = shared_sets_distribution.draw_matrix(rule, rng) if rule else None
@@ -209,7 +209,7 @@ def _redraw_sets(
 def _draw_shares(
     round_scores: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
 ) -> dict[str, dict[str, float]]:
-    """Return how much each client's estimate holds of every other one, each drawn on its own."""
+    """Return the share of each other client's update in each estimate, drawn independently."""
     shares = {}
     for client in sorted(round_scores.clients):
         names = other_participants(round_scores, client)

@@ -1,4 +1,4 @@
-"""What Z takes from other clients' marked documents: from scores and what is known of the sets."""
+"""How much of Z comes from other clients' marked documents, by the scores and any known sets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ClientMark = tuple[str, str]
 """A client and a mark."""
 Shares = Mapping[int, Mapping[str, Mapping[str, float]]]
-"""How much of each other client's update an estimate holds, by round, target and other client."""
+"""The share of each other client's update in an estimate, by round, target and other client."""
 
 
 def client_leak_distributions(
@@ -29,7 +29,7 @@ def client_leak_distributions(
     evidence_by_mark: "Mapping[str, Mapping[str, MarkEvidence]]",
     responses: "Sequence[DetectorResponse]",
 ) -> "dict[str, tuple[LeakDistribution, ...]]":
-    """Return the distributions of what a client's Z takes from others, under each of the marks."""
+    """Return the distributions of the part of a client's Z that others add, under each mark."""
     if not evidence_by_mark:
         return {}
     from fedaudit.metrics.attribution import contamination
@@ -60,9 +60,10 @@ def contamination_hypotheses(
     shares: Shares,
     error: float,
 ) -> "Iterator[tuple[str, ContaminationHypotheses, bool]]":
-    """Yield what each client's Z takes from the others under a mark, where the sets are known.
+    """Yield each client with what others may add to its Z under a mark, where the sets are known.
 
-    And whether every group of clients that may be marked was tried: of many there are too many.
+    The last entry is whether every group of clients that may be marked was tried: many clients form
+    too many groups.
     """
     import numpy as np
 
@@ -103,7 +104,7 @@ def _round_shares_of_mark(
     evidence_by_client: "Mapping[str, MarkEvidence]",
     shares: Mapping[str, Mapping[str, float]],
 ) -> "MixedScores":
-    """Return what a round's estimates hold of each other, and how its clients show a mark."""
+    """Return the clients' shares in each other's estimates of a round, and their scores."""
     import numpy as np
 
     from fedaudit.metrics.attribution.group_contamination import MixedScores
@@ -141,7 +142,7 @@ def _shown_score(
 
 
 def _strength(scores: Scores) -> float:
-    """Return the strength of masks, rho, of a middling estimate."""
+    """Return the strength of masks, rho, of a typical estimate."""
     values = [value for r in scores.rounds for value in r.strength.values()]
     return median(values) if values else 1.0
 
@@ -176,9 +177,10 @@ def _others_marks(
 def _hiding_probabilities(
     rounds: Sequence[RoundScores], groups: "Sequence[Group]", weights: Mapping[str, float]
 ) -> "list[npt.NDArray[np.float64]]":
-    """Return by round how likely the members of each group hide each share of their mark.
+    """Return, by round, how likely it is that a group's members hide each share of their mark.
 
-    Over several rounds that evens out: it counts where two of a group were together in one alone.
+    Over several rounds the hidden shares average out, so they count only where two members of a
+    group were together in a single round.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
 """The decision: each client's scores of all rounds as one statistic, and who is flagged by it.
 
-A client's null hypothesis is that it is innocent and that the others are as observed: its Z
-then comes of chance, and of what its estimates hold of marked clients' updates.
+A client's null hypothesis is that it is innocent and that the others are as observed: its Z then
+comes from chance, and from marked clients' updates in its estimates.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from fedaudit.metrics.attribution import stouffer
 ALPHA = 0.01
 """The chance that any innocent client of a federation is flagged."""
 OMITTED_GROUPS_ALPHA_SHARE = 0.1
-"""The share of alpha that pays for leaving out groups of marked clients, where sets are known."""
+"""The share of alpha that is spent on leaving out groups of marked clients, if sets are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +29,18 @@ class ClientVerdict:
     p_value: float
     """The probability that an innocent client has a Z this high."""
     level: float
-    """The level that Holm compares the p-value with."""
+    """The level that Holm's procedure compares the p-value with."""
     flagged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientDecision:
-    """One client under one mark."""
+    """The test of one client for one mark, with its result."""
 
     client: str
     mark: str
     scores: tuple[float, ...]
-    """s of each round that it took part in."""
+    """The score s of each round that the client took part in."""
     rounds: tuple[int, ...]
     z: float
     needed: float
@@ -50,7 +50,7 @@ class ClientDecision:
     detectable: float
     """The mean Z that is flagged with 90 % probability where nobody else shows the mark."""
     nulls: int
-    """The number of null marks that Z is compared with; 0 where it is taken for standard normal."""
+    """The number of null marks that Z is compared with; 0 if Z is taken as standard normal."""
     p_value: float
     """The probability that an innocent client has a Z this high."""
     adjusted: float
@@ -61,22 +61,22 @@ class ClientDecision:
     running_z: tuple[float, ...]
     """Z after each of its rounds."""
     settled_round: int | None
-    """The round after which one could have stopped at the stated error; None if there is none."""
+    """The round after which testing could have stopped at the stated error; None if none."""
     tail_degrees: float = inf
-    """Degrees of freedom of Student's t that null marks' Z have the tails of; infinite: normal."""
+    """The degrees of freedom of Student's t that fit the tails of null marks' Z; inf for normal."""
     empty_rounds: tuple[int, ...] = ()
-    """Rounds in which there was nothing to test: with any, Z is none and the client not flagged."""
+    """Rounds with nothing to test: if there are any, the client has no Z and is not flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Every client that took part under every mark, and those that never did."""
+    """The tests of all clients that took part, for all marks, and the clients that never did."""
 
     tests: tuple[ClientDecision, ...]
     absent: tuple[str, ...] = ()
 
     def strongest_test(self, client: str) -> ClientDecision | None:
-        """Return the strongest test against a client, of those that had something to test."""
+        """Return the strongest test against a client among those that had something to test."""
         tests = [t for t in self.tests if t.client == client and not t.empty_rounds]
         return max(tests, key=lambda t: (t.flagged, -t.p_value, t.z), default=None)
 
@@ -97,7 +97,7 @@ class Decision:
 
 
 def check_limits(threshold: float, alpha: float) -> None:
-    """Raise UsageError for a threshold that is no number from 0 on, or an error not in 0..0.5."""
+    """Raise UsageError unless `threshold` is a number of at least 0 and `alpha` is in 0..0.5."""
     if not (isfinite(threshold) and threshold >= 0):
         raise UsageError(f"The threshold tau must be a finite number from 0 on, not {threshold}.")
     if not 0 < alpha < 0.5:
@@ -115,9 +115,9 @@ def verdicts(
 ) -> dict[ClientMark, ClientVerdict]:
     """Return the verdict of `decide` on each client and mark, without the fields for a report.
 
-    `unopened` marks count as tests of every client, whatever they would show. p-values above
-    `up_to` (`alpha` at least) are only bounded from below, which is faster and flags the same
-    clients.
+    Each of the `unopened` marks counts as a test of every client, whatever its result would be.
+    p-values above `up_to` (at least `alpha`) are only bounded from below, which is faster and flags
+    the same clients.
     """
     check_limits(threshold, alpha)
     pairs = [(client, mark) for client in _present(scores) for mark in scores.marks]
@@ -150,15 +150,16 @@ def decide(
     shares: Shares | None = None,
     unopened: int = 0,
 ) -> Decision:
-    """Flag a client for a mark by Holm's adjusted p-value, at most `alpha`, and by Z.
+    """Return the decision: a client is flagged if Holm's adjusted p-value and Z both say so.
 
-    Z must exceed `threshold`, and so many of its standard deviations by chance. Someone innocent
-    is then flagged in a federation with a chance of `alpha` at most, whatever the number of clients
-    and marks, if p-values are right. `alpha` is also the error at which a client's running Z has
-    settled, for all clients and marks together, however often one looks. `unopened` marks, of which
-    nothing is known, count as tests of every client: whoever has more keys than are shown chose
-    among them. Raises ValueError for
-    scores that are not finite, UsageError for what `check_limits` refuses.
+    The adjusted p-value must be at most `alpha`; Z must exceed `threshold`, and `threshold` times
+    its standard deviation by chance. If p-values are right, the probability that any innocent
+    client of a federation is flagged is then at most `alpha`, for any number of clients and marks.
+    `alpha` is also the error at which a client's running Z has settled, for all clients and marks
+    together, however often one looks. Each of the `unopened` marks, of which nothing is known,
+    counts as a test of every client, because an owner with more keys than are shown may have chosen
+    among them. Raises ValueError for scores that are not finite, UsageError for what `check_limits`
+    refuses.
     """
     by_pair = verdicts(scores, threshold=threshold, alpha=alpha, shares=shares, unopened=unopened)
     further = unopened * len(_present(scores))
@@ -203,7 +204,10 @@ def _present(scores: Scores) -> list[str]:
 
 
 def _needed_z(least: float, z: float, *, flagged: bool) -> float:
-    """Return what Z must exceed, on the same side of Z as p says: `least` is found by search."""
+    """Return what Z must exceed: `least`, kept on the side of Z that agrees with `flagged`.
+
+    `least` is found by a numerical search, which may end on the wrong side.
+    """
     return min(least, nextafter(z, -inf)) if flagged else max(least, z)
 
 
@@ -216,7 +220,7 @@ def _stopping_round(
 
 @dataclass(frozen=True, slots=True)
 class FlagCounts:
-    """How many clients are flagged of the marked ones and of the innocent ones."""
+    """How many of the marked and of the innocent clients are flagged."""
 
     true_positives: int
     positives: int
@@ -227,10 +231,10 @@ class FlagCounts:
 def count_flags(
     flagged: Mapping[str, Collection[str]], present: Sequence[str], truth: Mapping[str, str]
 ) -> FlagCounts:
-    """Return how many clients of each kind took part and were flagged; `truth` names their mark.
+    """Return how many marked and innocent clients took part, and how many of them were flagged.
 
-    `flagged` has the marks that each flagged client is flagged by; "" stands for any. A client
-    that is flagged only by another client's mark is not caught.
+    `truth` has each client's true mark; `flagged` has the marks that flag each client, where ""
+    stands for any. A client that is flagged only by another client's mark is not a true positive.
     """
     positives = [client for client in present if truth.get(client)]
     negatives = [client for client in present if not truth.get(client)]

@@ -1,4 +1,4 @@
-"""What estimates hold of other clients, and what each client itself adds to its scores.
+"""The shares of other clients in estimates, and what each client itself adds to its scores.
 
 For whoever knows the sets of the sums: see docs/estimator.md.
 """
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 CONTRIBUTION = "contribution"
-"""The metric of what a client itself adds to its scores."""
+"""The metric for what a client itself adds to its scores."""
 
 NOT_IDENTIFIABLE = "the estimates of its rounds do not tell its update from those of others"
 
 
 def read_log(path: Path, run: str) -> dict[int, list[Combination]]:
-    """Return what the estimates of each round of a run are made of, by the server's log of sums.
+    """Return, by round, the combinations of sums that give the estimates, from the server's log.
 
-    Raises InputError for the log of another run, for a round that was asked for by two designs, and
-    for sets that cannot be read.
+    Raises InputError for the log of another run, for a round with two designs, and for sets that
+    cannot be read.
     """
     combinations: dict[int, list[Combination]] = {}
     for entry in sums_log.asked_entries(sums_log.read(existing_path(path, "file"), run)):
@@ -67,7 +67,7 @@ def _combinations(entry: Mapping[str, Any]) -> list[Combination]:
 
 
 def _check_own_share(combinations: Iterable[Combination]) -> None:
-    """Raise ValueError for an estimate that does not hold its own client's update once."""
+    """Raise ValueError for an estimate that does not hold its own client's update exactly once."""
     for combination in combinations:
         if not isclose(combination.client_shares().get(combination.target, 0.0), 1, abs_tol=1e-6):
             raise ValueError(f"The sets give no estimate of {combination.target}.")
@@ -80,10 +80,10 @@ def _sets(sets: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 def estimate_shares(
     scores: Scores, estimates: Mapping[int, Sequence[Combination]], weights: Mapping[str, float]
 ) -> dict[int, dict[str, dict[str, float]]]:
-    """Return what each scored estimate holds of each other client, by round and target.
+    """Return the share of each other client's update in each scored estimate, by round and target.
 
-    `estimates` are of every scored round, `weights` what updates are multiplied by in its sums.
-    Raises InputError for a round, or a client's estimate in it, that they lack.
+    `estimates` are those of every scored round; `weights` are what updates are multiplied by in the
+    sums. Raises InputError if a scored round or a client's estimate in it is missing.
     """
     return {r.round: _round_shares(r, estimates, weights) for r in scores.rounds}
 
@@ -106,9 +106,9 @@ def _round_shares(
 
 
 def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
-    """Yield what each client adds to its Z for each mark, with an interval of 95 %.
+    """Yield what each client adds to its Z for each mark, with a 95 % interval.
 
-    `shares` are what each scored estimate holds of the others (`estimate_shares`).
+    `shares` are the shares of other clients in each scored estimate (`estimate_shares`).
     """
     from fedaudit.metrics.attribution.contributions import contributions
 
@@ -138,7 +138,7 @@ def contribution_rows(scores: Scores, shares: Shares) -> Iterator[Measurement]:
 def _share_matrix(
     round_scores: RoundScores, shares: Mapping[str, Mapping[str, float]], clients: Sequence[str]
 ) -> "np.ndarray":
-    """Return how much each estimate of a round holds of every client, (estimates, clients)."""
+    """Return the share of every client in each estimate of a round, (estimates, clients)."""
     import numpy as np
 
     rows = [
@@ -149,7 +149,7 @@ def _share_matrix(
 
 
 def _score_differences(round_scores: RoundScores, mark: str) -> "tuple[np.ndarray, np.ndarray]":
-    """Return a round's differences from the global model: of the mark, and of its null marks."""
+    """Return a round's score differences from the global model: of the mark and its null marks."""
     import numpy as np
 
     start = round_scores.reference[mark]

@@ -17,7 +17,7 @@ def other_participants(round_scores: RoundScores, client: str) -> list[str]:
 def coefficient_distribution(
     round_scores: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
 ) -> "Mixture":
-    """Return what is known of how much a client's estimate holds of the others, by `names`."""
+    """Return the distribution of the shares of the clients `names` in a client's estimate."""
     from fedaudit.metrics.attribution.mixture import Mixture
 
     weight = weights.get(client, 1.0)

@@ -1,10 +1,10 @@
-"""What an innocent client's Z is by chance, and what it may hold of marked clients' updates.
+"""The null distribution of an innocent client's Z: chance, and marked clients' updates.
 
-The paper takes an innocent client's scores for standard normal and independent. They are not where
-models say much the same in every round: a key that happens to suit what a client says suits it each
-time. And a score is a difference of two z, with up to twice the variance of one. The scores
-under null marks repeat and differ in the same way, so they show how far Z then goes. They do not
-show what comes of other clients' marked documents: see `metrics.attribution.contamination` and,
+The paper takes an innocent client's scores as standard normal and independent. They are neither if
+models answer much the same in every round: a key that happens to suit a client's answers suits them
+each time. Also, a score is a difference of two z, with up to twice the variance of one. Scores
+under null marks repeat and differ in the same way, so they show how far Z may go by chance. They do
+not show the effect of other clients' marked documents: see `metrics.attribution.contamination` and,
 where the sets are known, `metrics.attribution.known_contamination`.
 """
 
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NullDistribution:
-    """The differences of scores under every null mark, (rounds, null marks); empty for none.
+    """The null distribution of Z, from score differences under null marks, (rounds, null marks).
 
-    Without any, Z by chance is taken for standard normal, as in the paper.
+    Without null marks, Z by chance is taken as standard normal, as in the paper.
     """
 
     null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
     leak_distributions: "Sequence[LeakDistribution | ContaminationHypotheses]" = ()
-    """What Z may take from other clients: each is tried; the one with the largest p counts."""
+    """What other clients may add to Z: each is tried, and the one with the largest p counts."""
     without_sets: "Sequence[LeakDistribution]" = ()
-    """What Z may take where nothing is known of the sets, as a second test beside the first."""
+    """The same computed without knowledge of the sets, for a second test beside the first."""
     tail_degrees: float = math.inf
-    """The degrees of freedom that the tails of null marks' Z have, over the clients."""
+    """The degrees of freedom that fit the tails of null marks' Z over all clients."""
 
     @property
     def marks(self) -> int:
-        """How many null marks there are."""
+        """The number of null marks."""
         return len(self.null[0]) if len(self.null) else 0
 
     @property
     def degrees_of_freedom(self) -> float:
-        """The degrees of freedom of Student's t by chance; 0 for the standard normal law."""
+        """The degrees of freedom of Student's t for Z by chance; 0 for the standard normal."""
         return min(self.marks, self.tail_degrees)
 
     @cached_property
     def spread(self) -> float:
-        """The standard deviation of Z by chance, taken for 1 where it is less."""
+        """The standard deviation of Z by chance, at least 1."""
         return max(1.0, stouffer.null_spread(self.null)) if len(self.null) else 1.0
 
     @property
@@ -71,7 +71,7 @@ class NullDistribution:
         return np.asarray(total / math.sqrt(len(self.null)))
 
     def p_value(self, z: float) -> float:
-        """Return how often an innocent client's Z is as high, or a bound on that."""
+        """Return how often an innocent client's Z is at least `z`, or an upper bound on that."""
         if self.leak_distributions:
             p = self._largest_tail(self.leak_distributions, z)
             if self.without_sets:  # the smaller one of two p-values, by Bonferroni
@@ -99,20 +99,20 @@ class NullDistribution:
         return _crossing(self.p_value, low, high, level)
 
     def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
-        """Return the mean Z that is flagged with probability `power`, by chance alone."""
+        """Return the mean Z that is flagged with probability `power`, if only chance is added."""
         return replace(self, leak_distributions=()).critical_value(
             level, threshold
         ) + self.spread * stouffer.normal_quantile(1 - power)
 
     def floor(self, threshold: float) -> float:
-        """Return `threshold` standard deviations by chance, and no less than `threshold`."""
+        """Return `threshold` times the standard deviation of Z by chance, at least `threshold`."""
         return max(threshold, threshold * self.spread)
 
     def standard(self, scores: Sequence[float]) -> list[float]:
         """Return Z after each round, as the standard normal quantile of the same p-value.
 
-        By chance alone: what comes from other clients' marked documents is not considered. The
-        tails are those of all rounds together.
+        Only chance is considered, not other clients' marked documents. The tails are those of all
+        rounds together.
         """
         running = stouffer.running_z(scores)
         if not len(self.null):
@@ -128,7 +128,7 @@ class NullDistribution:
 
 
 def _crossing(p_value: Callable[[float], float], low: float, high: float, level: float) -> float:
-    """Return where a p-value that falls from `low` to `high` is `level`."""
+    """Return the point between `low` and `high` at which a falling p-value equals `level`."""
     from scipy.optimize import brentq
 
     return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
@@ -137,9 +137,9 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
 def null_distributions(
     scores: Scores, pairs: Iterable[ClientMark]
 ) -> dict[ClientMark, NullDistribution]:
-    """Return the distribution of each pair's Z by chance alone: by its own null marks.
+    """Return the distribution of each pair's Z by chance alone, from its own null marks.
 
-    Its tails are those of all the clients named.
+    The tails are estimated over all the clients named.
     """
     import numpy as np
 
@@ -160,10 +160,10 @@ def null_distributions(
 def _with_tails(
     chances: Mapping[ClientMark, NullDistribution],
 ) -> dict[ClientMark, NullDistribution]:
-    """Return the distributions with the tails that null marks' Z have over all clients, by mark.
+    """Return the distributions with tails fitted, for each mark, to null marks' Z of all clients.
 
-    A client that shows nothing under any null mark, as where there was nothing to test, says
-    nothing of tails.
+    A client whose scores are 0 under every null mark, for example because there was nothing to
+    test, is no evidence about tails.
     """
     import numpy as np
 
@@ -190,10 +190,10 @@ def innocent_distributions(
 ) -> dict[ClientMark, NullDistribution]:
     """Return each pair's distribution of Z if its client is innocent, the others as observed.
 
-    For pairs whose p-value is above `up_to` by chance alone, or under one of them, the others are
-    not computed: they only make p-values greater. `shares` are what estimates hold of other
-    clients, where the sets are known; then `error` is the chance that what explains a Z is left
-    out.
+    Once a pair's p-value exceeds `up_to`, by chance alone or with one of the leak distributions,
+    further ones are not computed: they could only raise it. `shares` are the shares of other
+    clients in estimates, where the sets are known; then `error` is the chance that the explanation
+    of a Z is left out.
     """
     chances = null_distributions(scores, z)
     evidence_by_mark = _shown_marks(scores, z, chances)
@@ -231,12 +231,12 @@ def _add_known_leaks(
     error: float,
     up_to: float,
 ) -> tuple[list[ClientMark], set[ClientMark]]:
-    """Add what Z may take from others where the sets are known.
+    """Add what other clients may contribute to Z where the sets are known.
 
-    Return the pairs to be tested without the sets, too, and those of them for which that is a
-    second test. Where more clients may be marked than groups can be made of, the right group may be
-    missing: what can be said without the sets must then explain a Z as well. In a single round the
-    sets tell so little that either test may find what the other does not.
+    Return the pairs that must also be tested without the sets, and those among them for which this
+    is a second test. If too many clients may be marked to try every group, the right group may be
+    missing, so the explanation without the sets must be tried as well. In a single round the sets
+    carry so little information that either test may find what the other does not.
     """
     left_open: list[ClientMark] = []
     second: set[ClientMark] = set()
@@ -257,7 +257,7 @@ def _add_known_leaks(
 def _shown_marks(
     scores: Scores, z: Mapping[ClientMark, float], chances: Mapping[ClientMark, NullDistribution]
 ) -> "dict[str, dict[str, MarkEvidence]]":
-    """Return by mark how each client shows it."""
+    """Return, by mark, the evidence that each client shows it."""
     from fedaudit.metrics.attribution.marked_groups import MarkEvidence
 
     evidence_by_mark: dict[str, dict[str, MarkEvidence]] = {mark: {} for _, mark in z}

@@ -1,7 +1,7 @@
 """A bundle: what an accused client's expert needs to compute a decision again, in one folder.
 
-The estimates, the opened marks, the published commitments, the scores and the report, under fixed
-names, and bundle.json with the SHA-256 of every file.
+It holds the estimates, the opened marks, the published commitments, the scores and the report,
+under fixed names, and bundle.json with the SHA-256 of every file.
 """
 
 import json
@@ -61,7 +61,7 @@ class BundleParts:
     opened_marks: Sequence[str] = ()
     """The marks that are opened; empty for all."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of the marks' plugins that were set anew when the scores were made."""
+    """Options of the marks' plugins that were overridden when the scores were made."""
 
 
 def make(parts: BundleParts, out: Path) -> Bundle:
@@ -89,9 +89,9 @@ def make(parts: BundleParts, out: Path) -> Bundle:
 
 
 def _check_commitments(parts: BundleParts) -> None:
-    """Raise InputError unless the report was decided with commitments just if there are some.
+    """Raise InputError unless the report used commitments exactly if the bundle has some.
 
-    A decision that did not know of them counted none of the unopened ones as tests.
+    A decision without the commitments would not have counted the unopened ones as tests.
     """
     committed = report_file.read(parts.report)["run"]["config"]["committed"]
     if parts.commitments:
@@ -122,7 +122,7 @@ def _write(
 
 
 def _check_settings(opened: Sequence[Mark], scores: Scores, parts: BundleParts) -> None:
-    """Raise InputError for a mark that was scored with other settings: nobody could repeat it."""
+    """Raise InputError for a mark that was scored with other settings: its scores would differ."""
     for mark in opened:
         if scores.tests.get(mark.id, digits := settings_digits(mark)) != digits:
             raise InputError(
@@ -132,17 +132,17 @@ def _check_settings(opened: Sequence[Mark], scores: Scores, parts: BundleParts) 
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Yield all that is below `folder` and is no folder itself, as paths within it."""
+    """Yield everything below `folder` that is not a folder itself, as paths relative to it."""
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir():
             yield path.relative_to(folder).as_posix()
 
 
 def read(folder: Path) -> Bundle:
-    """Return the bundle in `folder`, once every file that it names or needs is there.
+    """Return the bundle in `folder`, after checking that every file it names or needs exists.
 
-    Raises InputError for a folder that holds none, lacks a file, or does not name one that every
-    bundle has. Hashes are compared elsewhere.
+    Raises InputError for a folder without a bundle, for a missing file, and for a bundle.json that
+    does not name a file that every bundle has. Hashes are compared elsewhere.
     """
     path = folder / NAME
     table = read_json(path, f"{folder} is no bundle; `fedaudit attribute bundle` makes one.")

@@ -1,7 +1,8 @@
 """Which keys a decision may trust: those committed to beforehand, and how many there were.
 
-Whoever can choose a key after seeing the answers finds one that accuses anybody. A key committed to
-before cannot be chosen so; one of many committed keys can, so all of them count as tests.
+Whoever can choose a key after seeing the answers can find one that accuses anybody. A key that was
+committed to beforehand cannot be chosen like that, but one of many committed keys can, so all of
+them count as tests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +52,7 @@ def public_commitments(marks: Sequence[Mark]) -> Commitments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentCheck:
-    """The tested marks compared with published commitments; None stands for no commitments."""
+    """The result of comparing tested marks with published commitments."""
 
     path: Path
     published: Commitments
@@ -61,17 +62,17 @@ class CommitmentCheck:
     asked: str = ""
     """When the first sum was asked for, as the estimates say."""
     replaced: bool = False
-    """Whether the ledger notes that the file was another one when the first sum was asked for."""
+    """Whether the ledger has another hash of the file, from when the first sum was asked for."""
 
     @property
     def late(self) -> bool:
-        """Whether the commitments say that they were made when a sum had been asked for."""
+        """Whether the commitments are dated no earlier than the first request for a sum."""
         made_at, asked_at = files.parse_time(self.published.made), files.parse_time(self.asked)
         return made_at is not None and asked_at is not None and made_at >= asked_at
 
     @property
     def committed(self) -> frozenset[str]:
-        """The tested marks that were committed to beforehand, as far as the files say."""
+        """The tested marks that were committed to beforehand, according to the files."""
         return frozenset() if self.late or self.replaced else self.matching
 
     @property
@@ -81,12 +82,12 @@ class CommitmentCheck:
 
     @property
     def unopened(self) -> int:
-        """Published commitments without a tested mark: keys that may have been tried."""
+        """How many published commitments have no tested mark: their keys may have been tried."""
         return len(self.published.commitments) - len(self.matching)
 
 
 def check(path: Path, marks: Iterable[str]) -> None:
-    """Raise InputError for a file that holds no commitments, or none of any of these marks."""
+    """Raise InputError for a file without commitments, or with none for any of these marks."""
     published_ids = {c.id for c in files.read(path).commitments}
     if not published_ids & (names := set(marks)):
         listing = ", ".join(sorted(names))
@@ -98,7 +99,7 @@ def check(path: Path, marks: Iterable[str]) -> None:
 def check_commitments(scores: Scores, path: Path, noted: str = "") -> CommitmentCheck:
     """Return the marks of scores, compared with the commitments in `path`.
 
-    `noted` is the SHA-256 that a ledger has of the file, when the first sum was asked for.
+    `noted` is the file's SHA-256 that a ledger noted when the first sum was asked for.
     """
     published = files.read(path)
     digests = {c.id: c.sha256 for c in published.commitments}
@@ -114,7 +115,7 @@ def check_commitments(scores: Scores, path: Path, noted: str = "") -> Commitment
 
 
 def withhold_uncommitted(decision: Decision, status: CommitmentCheck | None) -> Decision:
-    """Return a decision in which uncommitted marks flag nobody."""
+    """Return the decision, changed so that uncommitted marks flag nobody."""
     if status is None:
         return decision
     tests = tuple(
@@ -127,10 +128,10 @@ def withhold_uncommitted(decision: Decision, status: CommitmentCheck | None) -> 
 def drop_threshold(
     rows: Sequence[Measurement], before: Decision, after: Decision, status: CommitmentCheck | None
 ) -> list[Measurement]:
-    """Return the rows, without the threshold where it does not count.
+    """Return the rows of Z, without the value to exceed where exceeding it flags nobody.
 
-    That is so for marks that are not committed, and for clients that are flagged `before` the
-    unopened commitments are counted but not `after`: it can then not be told.
+    This concerns marks that are not committed, and clients that were flagged `before` the unopened
+    commitments were counted as tests but not `after`, for which that value is not known.
     """
     if status is None:
         return list(rows)
@@ -153,7 +154,7 @@ def _client_mark(measurement: Measurement) -> tuple[object, object]:
 
 
 def commitment_counts(scores: Scores, status: CommitmentCheck | None) -> Iterator[Measurement]:
-    """Yield how many marks were tested and, where commitments are known, which are committed."""
+    """Yield how many marks were tested and, with published commitments, which are committed."""
     yield row(PROTOCOL, "marks", float(len(scores.marks)))
     if status is None:
         return
@@ -163,7 +164,7 @@ def commitment_counts(scores: Scores, status: CommitmentCheck | None) -> Iterato
 
 
 def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool) -> list[str]:
-    """Return what a reader must know of the keys; `opened` if the marks themselves were read."""
+    """Return the limits that concern the keys; `opened` says if the marks themselves were read."""
     count = len(scores.marks)
     description = (
         f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
@@ -205,7 +206,7 @@ def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str])
 
 
 def _describe_dates(status: CommitmentCheck) -> str:
-    """Return what the files say of when the commitments were made and the first sum asked for."""
+    """Return in words when the commitments were made and the first sum asked for, by the files."""
     if not status.published.made:
         return "the published commitments do not say when they were made"
     statement = f"the published commitments say that they were made at {status.published.made}"

@@ -1,4 +1,4 @@
-"""The commitments of a bundle, compared with the published ones, its marks and its decision."""
+"""The commitments of a bundle, compared with the published ones, the marks and the decision."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class CommitmentFiles:
     """Where commitments are read from; None where there are none."""
 
     bundled: Path | None
-    """The bundle's own, whatever its owner put there."""
+    """The bundle's own commitments, which its owner chose."""
     published: Path | None
-    """What somebody else received before training."""
+    """The commitments that another party received before training."""
 
     @property
     def trusted(self) -> Path | None:
@@ -33,10 +33,10 @@ class CommitmentFiles:
 def compare_commitments(
     files: CommitmentFiles, marks: Sequence[Mark], scores: Scores, *, committed: bool
 ) -> Iterator[Check]:
-    """Yield how commitments stand to what was published, to a decision, and to opened marks.
+    """Yield checks of the commitments against published ones, the decision and the opened marks.
 
     `committed` says whether the decision was made with commitments. Raises InputError for files
-    that hold none.
+    without commitments.
     """
     yield _compare_published(files)
     if files.trusted and not committed:
@@ -75,7 +75,7 @@ def _digests(commitments: Commitments) -> dict[str, str]:
 
 
 def _differences(bundled: Mapping[str, str], published: Mapping[str, str]) -> str:
-    """Return how many commitments are lacking, new or others, in words; empty for none."""
+    """Return in words how many commitments are missing, new or changed; empty for none."""
     counts = {
         "lacking": len(set(published) - set(bundled)),
         "not published": len(set(bundled) - set(published)),
@@ -87,7 +87,7 @@ def _differences(bundled: Mapping[str, str], published: Mapping[str, str]) -> st
 def _check_marks(
     marks: Sequence[Mark], scores: Scores, published: Mapping[str, Commitment], path: Path | None
 ) -> Iterator[Check]:
-    """Yield whether each opened mark is the one that was committed to, and tested."""
+    """Yield whether each opened mark is the one that was committed to and tested."""
     digests = commitment.commitment_digests(marks)
     opened = {mark.id for mark in marks}
     for mark, plugin in scores.marks.items():

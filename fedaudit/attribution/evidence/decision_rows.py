@@ -1,4 +1,4 @@
-"""Rows of a decision, checked as far as they follow from the scores without the sets of sums."""
+"""Rows of a decision, checked against the scores as far as possible without the sets of sums."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,15 +14,15 @@ from fedaudit.metrics.attribution import stouffer
 
 Row = Mapping[str, Any]
 OF_A_TEST = {"client", "mark"}
-"""The scope of a client's Z over all rounds, under the mark that speaks most against it."""
+"""The scope of a client's Z over all rounds, under the mark with its strongest test."""
 
 
 def check_without_sets(
     report: Row, again: Row, scores: Scores, public: Path | None
 ) -> Iterator[Check]:
-    """Yield what can be told of a decision that knew the sets, for whoever does not.
+    """Yield the checks of a decision made with the sets that are possible without the sets.
 
-    `again` is a report of the same scores by a decision that did not know them.
+    `again` is a report of the same scores by a decision without the sets.
     """
     why = "no bundle has it: give it with --log"
     yield Check(state="not checked", kind="decision", name="with the server's log of sums", why=why)
@@ -37,7 +37,7 @@ def check_without_sets(
 
 
 def check_statistics(report: Row, scores: Scores, clients: Sequence[str]) -> Iterator[Check]:
-    """Yield Z of each of some clients, with every digit."""
+    """Yield whether the report's Z of each of `clients` follows from the scores, bit for bit."""
     rows = [row for row in report["measurements"] if _is_statistic(row)]
     for client in clients:
         stated = [row for row in rows if row["scope"]["client"] == client]
@@ -56,12 +56,12 @@ def flagged_clients(report: Row) -> list[str]:
 
 
 def state_of(same: bool) -> State:
-    """Return the state of something that was compared."""
+    """Return "same" or "differs", the state of a comparison."""
     return "same" if same else "differs"
 
 
 def _needs_sets(row: Row) -> bool:
-    """Return whether a row depends on what estimates hold of other clients."""
+    """Return whether a row depends on the shares of other clients in estimates."""
     return row["metric"] == CONTRIBUTION or _is_statistic(row) or _is_p_value(row)
 
 
@@ -71,12 +71,12 @@ def _is_statistic(row: Row) -> bool:
 
 
 def _is_p_value(row: Row) -> bool:
-    """Return whether a row is a p-value of such a Z, before Holm or after it."""
+    """Return whether a row is a p-value of a client's Z over all rounds, Holm-adjusted or not."""
     return row["metric"] == "p_value" and _is_of_a_test(row, set(row["scope"]) - {"adjusted"})
 
 
 def _is_of_a_test(row: Row, names: Collection[str]) -> bool:
-    """Return whether a row is the protocol's, of one client and one mark."""
+    """Return whether a row is the protocol's, for one client and one mark."""
     values = (row["scope"].get(name) for name in OF_A_TEST)
     return (
         row["plugin"] == PROTOCOL
@@ -86,7 +86,7 @@ def _is_of_a_test(row: Row, names: Collection[str]) -> bool:
 
 
 def _flagging(report: Row) -> list[Row]:
-    """Return the Z that exceed what they must; a mark that cannot flag has nothing to exceed."""
+    """Return the rows of Z above the value needed to flag; marks that cannot flag have no value."""
     rows = (row for row in report["measurements"] if _is_statistic(row))
     return [
         row
@@ -96,7 +96,7 @@ def _flagging(report: Row) -> list[Row]:
 
 
 def _statistic(scores: Scores, row: Row) -> tuple[float | None, int]:
-    """Return Z of the client and the mark that a row names, and over how many rounds."""
+    """Return Z of the client and the mark in a row's scope, and its number of rounds."""
     client, mark = row["scope"]["client"], row["scope"]["mark"]
     if mark not in scores.marks:
         return None, 0
@@ -105,9 +105,10 @@ def _statistic(scores: Scores, row: Row) -> tuple[float | None, int]:
 
 
 def _check_tests(old: Sequence[Row], new: Sequence[Row], scores: Scores) -> Check:
-    """Return whether each client that took part has one Z and its p-values, and the Z is right.
+    """Return whether each client that took part has one correct Z, and p-values for it.
 
-    Which mark speaks most against it, and what Z must exceed, does depend on the sets.
+    Which mark has a client's strongest test, and what Z must exceed, is not checked: both depend on
+    the sets.
     """
     shapes = [
         [
@@ -125,7 +126,7 @@ def _check_tests(old: Sequence[Row], new: Sequence[Row], scores: Scores) -> Chec
 
 
 def _check_findings(report: Row) -> Check:
-    """Return whether findings are of those whom the report's own rows flag, and say the same."""
+    """Return whether the findings agree with the report's own rows in clients and numbers."""
     config = report["run"]["config"]
     adjusted = {
         (row["scope"]["client"], row["scope"]["mark"]): row["value"]
@@ -146,7 +147,7 @@ def _check_findings(report: Row) -> Check:
 
 
 def _check_limits(report: Row, scores: Scores, public: Path | None) -> Check:
-    """Return whether a report states all limits that hold whatever the sets are."""
+    """Return whether a report states all limits that do not depend on the sets."""
     config = report["run"]["config"]
     committed = config["committed"] and public is not None
     status = commitment.check_commitments(scores, public) if committed and public else None

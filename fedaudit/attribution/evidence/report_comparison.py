@@ -15,19 +15,19 @@ from fedaudit.audit.verification.report import Check, verdict
 from fedaudit.system.files import sha256
 
 COMPARED_SECTIONS = ("measurements", "findings", "limits")
-"""Sections of a report that are compared with a new one if all of the decision can be."""
+"""Sections of a report that are compared with a new report if the decision can be repeated."""
 OTHER_SECTIONS = ("schema_version", "status", "seeds", "claims", "artifacts")
-"""Sections that say little in a decision's report."""
+"""Sections with little content in a decision's report."""
 Report = Mapping[str, Any]
 
 
 def compare_report(
     report: Report, scores: Scores, path: Path, public: Path | None, log: Path | None
 ) -> Iterator[Check]:
-    """Yield whether a report is about the scores in `path`, and says what follows from them.
+    """Yield whether a report is about the scores in `path`, and states what follows from them.
 
-    `public` has the commitments and `log` the sets that the decision was made with, if it was. A
-    decision that knew the sets is checked without the log as far as they do not matter.
+    `public` has the commitments and `log` the sets that the decision used, if it used any. Without
+    the log, a decision made with the sets is checked only in what does not depend on them.
     """
     config = report_file.settings(report)
     again = json.loads(json.dumps(_decide_again(config, scores, path, public, log)))
@@ -63,7 +63,7 @@ def _decide_again(
 
 
 def _check_completeness(scores: Scores, log: Path) -> Check:
-    """Return whether every estimate that the server's log of sums tells of was scored."""
+    """Return whether every estimate in the server's log of sums was scored."""
     targets = {
         (number, combination.target)
         for number, combinations in known_designs.read_log(log, scores.run).items()
@@ -84,7 +84,7 @@ def _compare_header(report: Report, again: Report, *, lacks_log: bool) -> Iterat
     yield _compare("settings", report_file.settings(report), again["run"]["config"])
     files, expected = _without_paths(report["data"]), _without_paths(again["data"])
     if lacks_log and len(files) == len(expected) + 1:
-        files = files[:-1]  # the log, which nobody here can compare
+        files = files[:-1]  # the log, which is not available for comparison
     why = "" if files == expected else "other files than the scores, commitments and log"
     yield Check(state=state_of(files == expected), kind="report", name="data", why=why)
     sections = set(report) ^ set(again)
@@ -100,9 +100,9 @@ def _compare(name: str, old: Report, new: Report) -> Check:
 
 
 def _without_paths(data: Sequence[Report]) -> list[dict[str, Any]]:
-    """Return a report's rows of files without their paths, which are of another machine.
+    """Return a report's rows of files without paths and units.
 
-    Nor with their units, which reports of earlier versions lack.
+    The paths are those of another machine, and reports of earlier versions have no units.
     """
     return [
         {key: value for key, value in row.items() if key not in ("path", "unit")} for row in data

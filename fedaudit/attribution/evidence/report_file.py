@@ -1,4 +1,4 @@
-"""A report of `attribute decide` on disk: what a bundle has, and a verification starts from."""
+"""A report of `attribute decide` on disk, as it is in a bundle and needed for a verification."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +9,9 @@ from fedaudit.attribution.decision.decision import check_limits
 from fedaudit.report import document
 
 DEFAULTS: Mapping[str, Any] = {"sets_known": False, "federations": 0}
-"""Settings that reports of earlier versions do not name, as they were then."""
+"""The values of settings that reports of earlier versions do not state."""
 MOST_FEDERATIONS = 100_000
-"""Simulated federations of a report that is verified, all of which are simulated again."""
+"""The most simulated federations in a report that can be verified: all are simulated again."""
 KINDS: Mapping[str, tuple[type, ...]] = {
     "threshold": (int, float),
     "alpha": (int, float),
@@ -42,5 +42,5 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def settings(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a report was decided with, those of an earlier version included."""
+    """Return the settings of a report's decision, with `DEFAULTS` for those it does not state."""
     return {**DEFAULTS, **report["run"]["config"]}

@@ -8,17 +8,17 @@ from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.audit.verification.report import Check
 
 SETTINGS = ("base", "aggregation", "clients", "asked", "dimension", "weights")
-"""What scores say of the federation."""
+"""Fields of scores that describe the federation."""
 MARK_SETTINGS = ("marks", "tests", "commitments")
-"""What scores say of each mark, beside what its tests gave."""
+"""Fields of scores that describe each mark, apart from the results of its tests."""
 TESTS = ("reference", "clients", "estimates")
-"""Fields of a round with lines of their own; the others are its settings."""
+"""Fields of a round that are compared in checks of their own; the other fields are its settings."""
 
 
 def compare_scores(old: Scores, new: Scores, opened: Sequence[str]) -> Iterator[Check]:
-    """Yield whether the scores `old` are those that were made anew with the `opened` marks.
+    """Yield whether the scores `old` equal `new`, which were computed again for the `opened` marks.
 
-    What marks that are not opened scored is not checked. The device and the seconds may differ.
+    Scores of marks that are not opened are not checked. The device and the seconds may differ.
     """
     yield _check_settings(old, new, opened)
     by_round = {record.round: record for record in old.rounds}
@@ -69,7 +69,7 @@ def _compare_round(
 
 
 def _devices(old: Scores, new: Scores) -> str:
-    """Return, if scores were made on another device, on which: their last digits may differ."""
+    """Return both devices in words if they differ: then the scores' last digits may differ."""
     if old.device == new.device:
         return ""
     return f"; made on {old.device or 'an unknown device'}, here {new.device}"

@@ -32,12 +32,13 @@ def verify_bundle(
     commitments: Path | None = None,
     progress: Progress = no_progress,
 ) -> Iterator[Check]:
-    """Check a bundle: files, commitments, scores, decision, Z of the flagged and of a client.
+    """Yield the checks of a bundle: files, commitments, scores, decision, and clients' Z.
 
-    `log` is the server's log of sums; a decision that was made with it cannot be checked without.
-    `commitments` are those that somebody received before training, without which the bundle's own
-    stand in for them. Scores are computed with the base model and compared bit for bit. Raises
-    InputError for a bundle that lacks something, UsageError for a client that nobody tested.
+    Z is checked for the flagged clients and for a client that is named. `log` is the server's log
+    of sums; without it, a decision that used it can be checked only in part. `commitments` are
+    those that another party received before training; without them, the bundle's own are used.
+    Scores are computed with the base model and compared bit for bit. Raises InputError for an
+    incomplete bundle, UsageError for a client that was not tested.
     """
     contents = bundle.read(folder)
     yield from _check_files(contents, folder)
@@ -82,7 +83,7 @@ def _check_files(contents: bundle.Bundle, folder: Path) -> Iterator[Check]:
 
 
 def _check_issued(marks: Sequence[Mark]) -> Iterator[Check]:
-    """Yield whether each opened mark is one that its plugin issues, and not one made up."""
+    """Yield whether each opened mark is one that its plugin can have issued, not a made-up one."""
     for mark, plugin in detection.watermark_plugins(marks):
         name = f"{mark.id} is one that {mark.name} issues"
         has_issued = plugin.has_issued(mark.secret)

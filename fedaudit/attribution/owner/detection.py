@@ -1,4 +1,4 @@
-"""Testing models for watermarks: all adapters of a round are asked together."""
+"""Testing models for watermarks: all adapters of a round answer together."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedaudit.config import registry
 
 MarkWatermarks = Sequence[tuple[Mark, Watermark]]
 Question = tuple[GenerationRequest, SamplingParams]
-"""What is asked, and how the answer is chosen."""
+"""A generation request, and the sampling parameters of its answer."""
 
 
 def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
@@ -21,7 +21,7 @@ def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
 
 
 def check_issued(marks: Sequence[Mark], path: Path) -> None:
-    """Raise InputError for a mark in `path` of which its plugin can tell that it is made up."""
+    """Raise InputError for a mark in `path` that its plugin can recognize as made up."""
     for mark, plugin in watermark_plugins(marks):
         if plugin.has_issued(mark.secret) is False:
             raise InputError(
@@ -31,7 +31,7 @@ def check_issued(marks: Sequence[Mark], path: Path) -> None:
 
 
 def detection_requests(engine: MultiTargetEngine, marks: MarkWatermarks) -> list[Question]:
-    """Return what a model is asked for all marks together, each question once."""
+    """Return the questions that a model is asked for all marks together, each once."""
     return list(dict.fromkeys(q for pair in marks for q in _questions(engine, *pair)))
 
 
@@ -45,7 +45,7 @@ def measure(
     marks: MarkWatermarks,
     progress: Progress = no_progress,
 ) -> list[dict[str, Score]]:
-    """Return the score of every mark for every adapter; None is the base.
+    """Return the score of every mark for every adapter; an adapter of None is the bare base.
 
     A question that several marks ask is asked once. Neither the order of the adapters nor that of
     the marks changes a score. Raises PluginError for a watermark without the null marks that it
@@ -80,7 +80,7 @@ def generate_answers(
     questions: Sequence[Question],
     progress: Progress = no_progress,
 ) -> list[dict[Question, Completion]]:
-    """Return every adapter's answers; questions of one length and decoding are asked together."""
+    """Return every adapter's answers; questions of equal length and decoding form a batch."""
     targets = [Target(name=str(path), adapter=str(path) if path else None) for path in adapters]
     answers: list[dict[Question, Completion]] = [{} for _ in targets]
     done = 0

@@ -1,8 +1,8 @@
-"""The owner's step of FedAttr: the key, the estimates, and nothing else.
+"""The owner's step of FedAttr: scoring estimates, with the key and the estimates as only inputs.
 
-A score is differential: the test of the global adapter moved by a client's estimated update, less
-the test of the global adapter itself, so that what the global model already carries counts for
-nobody (FedAttr, equation 7).
+A score is a difference: the test of the global adapter plus a client's estimated update, minus the
+test of the global adapter itself, so that a mark already in the global model is held against no
+client (FedAttr, equation 7).
 """
 
 import hashlib
@@ -35,11 +35,11 @@ def score(
     keep: Callable[[Scores], None] = lambda scores: None,
     progress: Progress = no_progress,
 ) -> Scores:
-    """Return the scores of every round of `estimates`; those that are `known` are not asked again.
+    """Return the scores of every round of `estimates`; rounds in `known` are not scored again.
 
-    A round whose estimates were made anew does not count as known.
-    `keep` gets the scores so far after every round, so that nothing is lost by an interruption.
-    Raises InputError when `known` are of another run or of other marks.
+    A round whose estimates have changed does not count as known. `keep` gets the scores so far
+    after every round, so that an interruption loses at most one round. Raises InputError if `known`
+    are of another run or of other marks.
     """
     scores = _resume_scores(estimates, marks, known)
     scores = replace(scores, device=_device(scores, pool.device()))
@@ -64,7 +64,7 @@ def score(
 
 
 def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores | None) -> Scores:
-    """Return scores without rounds, or with those of `existing` whose estimates are the same."""
+    """Return scores with the rounds of `existing` whose estimates are unchanged, if any."""
     scores = Scores(
         run=estimates.run,
         base=estimates.base.name,
@@ -92,7 +92,7 @@ def _resume_scores(estimates: Estimates, marks: Sequence[Mark], existing: Scores
 
 
 def _device(scores: Scores, device: str) -> str:
-    """Return the device of all scores, including those made earlier."""
+    """Return the device of all scores, including those computed earlier."""
     return device if not scores.rounds or scores.device == device else "several, or unknown"
 
 
@@ -106,9 +106,9 @@ def _digest(estimates: Estimates, record: RoundEstimates) -> str:
 
 
 def settings_digits(mark: Mark) -> str:
-    """Return four digits of a mark's SHA-256: one change in 65,536 goes unnoticed; no key is shown.
+    """Return four hex digits of a mark's SHA-256: one change in 65,536 is missed; no key is shown.
 
-    Settings that the mark does not name count with the plugin's defaults: they affect scores, too.
+    Settings that the mark leaves out enter with the plugin's defaults, as they affect scores too.
     """
     settings = table_of(registry.create("watermark", mark.name, mark.options))
     fields = {name: value for name, value in asdict(mark).items() if name != "salt"}

@@ -1,4 +1,4 @@
-"""What the owner of documents does with marks: plant a new one, test texts and models for all."""
+"""The owner's work with marks: planting a new one, testing texts and models for all of them."""
 
 import secrets
 from collections import Counter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
 PROMPT_EVERY = 10
-"""One in so many documents is a prompt where no prompts are named."""
+"""If no prompts are given, one in this many documents is used as a prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class IssuedWatermark:
 
     mark: Mark
     commitment: str
-    """What is published of it."""
+    """The mark's commitment, which the owner may publish."""
     count: int
     unread: Mapping[str, int]
-    """How often a field of the documents is not written with them, by name."""
+    """By name, how many documents had a field that is not written with the marked documents."""
 
 
 def make(
@@ -65,8 +65,8 @@ def make(
 ) -> IssuedWatermark:
     """Issue a mark, write the marked documents, and add the mark to the owner's file.
 
-    Raises InputError for files that are there already or hold nothing to mark; the owner's file is
-    written last, and never without the documents.
+    Raises InputError for output files that exist already and for input without anything to mark.
+    The owner's file is written last, and never without the documents.
     """
     plugin: Watermark = registry.create("watermark", request.plugin, request.options)
     marks = marks_file.read(request.watermark) if request.watermark.exists() else []
@@ -97,7 +97,8 @@ def make(
 def _seed(request: WatermarkRequest, marks: Sequence[Mark]) -> int:
     """Return the seed of a new mark.
 
-    Marks of a plugin that keeps its seed differ if they share it, so the file's seed is used again.
+    If the request has none and the plugin's marks in the file keep theirs, that seed is used again:
+    marks that share a seed differ.
     """
     if request.seed is not None:
         return request.seed
@@ -106,16 +107,19 @@ def _seed(request: WatermarkRequest, marks: Sequence[Mark]) -> int:
 
 
 def _salt(request: WatermarkRequest, index: int) -> str:
-    """Return 256 bits that hide a mark behind its commitment; a seed determines them."""
+    """Return a salt of 256 bits, which keeps a commitment from revealing its mark.
+
+    If the request has a seed, the salt follows from it.
+    """
     if request.seed is None:
         return f"{secrets.randbits(256):064x}"
     return commitments.seeded_salt(request.seed, index)
 
 
 def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
-    """Return what the owner of a file of marks may publish, and write it to `out`.
+    """Return the commitments that the owner of a file of marks may publish; write them to `out`.
 
-    A mark without a salt is given one, in the owner's file. Raises InputError where `out` is there.
+    A mark without a salt is given one in the owner's file. Raises InputError if `out` exists.
     """
     if out is not None and out.exists():
         raise InputError(f"{out} exists already; choose another place for the commitments.")
@@ -154,7 +158,7 @@ def check(
     dtype: str = "auto",
     progress: Progress = no_progress,
 ) -> list[tuple[str, Score]]:
-    """Return each mark's id with its score: of texts, of an adapter on the model, or of itself."""
+    """Return each mark's id with its score on texts, an adapter of the model, or the model."""
     marks = marks_file.read(path)
     tested = detection.watermark_plugins(
         [replace(m, options={**m.options, **options}) for m in marks]
@@ -171,7 +175,7 @@ def check(
 
 
 def _read(path: Path) -> Sequence[str]:
-    """Return the texts of a JSONL file, or the whole of any other as one text."""
+    """Return the texts of a JSONL file; any other file is one text."""
     if path.suffix == ".jsonl":
         return [document.text for document in corpus.read(path, template("fed_pii"))]
     try:

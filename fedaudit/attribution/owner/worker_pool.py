@@ -1,4 +1,4 @@
-"""Testing many adapters: in processes of their own on CPU, in this one on a GPU."""
+"""Testing many adapters: in worker processes on CPU, in this process on a GPU."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectionJob:
-    """The test of several adapters of one base, as it is sent to a worker process."""
+    """The task to test several adapters of one base, in the form sent to a worker process."""
 
     key: int
     base: str
@@ -42,7 +42,7 @@ class DetectionJob:
 
 
 class DetectionPool:
-    """Worker processes that keep their model; they start with the first job and end with `with`."""
+    """Worker processes that keep their model, from the first job to the end of the `with` block."""
 
     def __init__(self, worker_options: WorkerOptions) -> None:
         self.worker_options = worker_options
@@ -70,7 +70,7 @@ class DetectionPool:
         return self.worker_options.workers or len(os.sched_getaffinity(0))
 
     def device(self) -> str:
-        """Return where models are asked and in which numbers, for example "cpu float32"."""
+        """Return the device and dtype that models run with, for example "cpu float32"."""
         from fedaudit.engine.device import device_for, dtype_for
 
         device = device_for(self.worker_options.device)
@@ -79,9 +79,9 @@ class DetectionPool:
         )
 
     def run(self, jobs: Sequence[DetectionJob]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
-        """Yield every job's key with its scores as it is done.
+        """Yield the key and scores of each job when it is done.
 
-        A job's adapters are asked together, and its scores do not depend on the other jobs.
+        A job's adapters are tested together, and its scores do not depend on the other jobs.
         """
         if self.count() == 1:
             for job in jobs:
@@ -102,7 +102,7 @@ def run(job: DetectionJob, worker_options: WorkerOptions) -> list[dict[str, Scor
 
 @lru_cache(maxsize=1)
 def engine_for(base: str, sha256: str, worker_options: WorkerOptions) -> "LocalEngine":
-    """Return the engine of a base; raises InputError unless it is the one that was trained on."""
+    """Return the engine of a base; raises InputError unless the base has the hash `sha256`."""
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 

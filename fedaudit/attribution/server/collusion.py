@@ -8,9 +8,9 @@ from fedaudit.metrics.attribution.sum_leakage import SumLeakage
 
 
 def exposures(plan: SumPlan, colluders: Sequence[str]) -> dict[int, SumLeakage]:
-    """Return by round what the sums give away of the other clients.
+    """Return, by round, what the sums leak about the clients that do not collude.
 
-    Raises UsageError for somebody who is no client of the federation.
+    Raises UsageError for a name that is no client of the federation.
     """
     clients = [client.id for client in plan.federation.manifest.clients]
     for name in colluders:

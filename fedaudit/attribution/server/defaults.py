@@ -1,4 +1,4 @@
-"""The settings of a server that named none, or only some: the nearest that are possible."""
+"""The settings of a server that named none, or only some: the nearest possible ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,18 +7,18 @@ from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import subset_design
 
 LIMIT = 0.4
-"""The largest share of another client's update in an estimate, where none is named."""
+"""The default limit: the largest share of another client's update in an estimate."""
 
 FEWEST = 2
-"""No sum is over fewer clients than this, unless somebody names a lower threshold."""
+"""The default threshold: no sum is over fewer clients, unless a lower threshold is named."""
 
 DRAWS, ENOUGH = 4000, 0.005
-"""A limit is possible where more than this share of so many draws keeps it."""
+"""A limit is possible if more than the share ENOUGH of DRAWS random designs keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolSettings:
-    """A design: m, K, the limit and the threshold; and which of them somebody named."""
+    """The settings of a design: m, K, limit and threshold, and which of them were named."""
 
     others: int
     pairs: int
@@ -33,18 +33,18 @@ class ProtocolSettings:
 
 
 def nearest_settings(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
-    """Return the nearest settings that rounds of so many participants allow.
+    """Return the nearest settings that rounds with these `counts` of participants allow.
 
-    What was named stays; if it is impossible, drawing a design refuses it. Raises UsageError where
-    only sums over single clients would be possible.
+    Named settings are kept; if they are impossible, drawing a design refuses them. Raises
+    UsageError if only sums over single clients would be possible.
     """
-    if min(counts) < 3:  # drawing refuses that in any case
+    if min(counts) < 3:  # drawing refuses so few participants in any case
         return settings
     return _default_limit(_threshold(_default_others(settings, min(counts))), counts)
 
 
 def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
-    """Return the settings with as many others in a set as all rounds allow."""
+    """Return the settings with the number of other clients in a set that all rounds allow."""
     if "others" in settings.explicit:
         return settings
     least = settings.threshold if "threshold" in settings.explicit else FEWEST
@@ -70,8 +70,8 @@ def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings
 def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
     """Return the settings with a threshold that their sets reach.
 
-    It is lowered only where neither sets nor threshold were named: named sets below it are a
-    mistake, or need a named threshold.
+    The threshold is lowered only if neither sets nor threshold were named: named sets smaller than
+    the threshold are a mistake, or need a named threshold.
     """
     if settings.explicit & {"others", "threshold"} or settings.others >= settings.threshold:
         return settings
@@ -83,7 +83,7 @@ def _threshold(settings: ProtocolSettings) -> ProtocolSettings:
 
 
 def _default_limit(settings: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
-    """Return the settings with the lowest limit, not below theirs, that designs keep."""
+    """Return the settings with the lowest limit, at least their own, that designs can keep."""
     if "limit" in settings.explicit:
         return settings
     limit = max(_limit(count, settings) for count in set(counts))

@@ -1,4 +1,4 @@
-"""What an attribution would ask, take and give away, before anything is asked."""
+"""A preview of an attribution: its sums, costs and leakage, before anything is asked for."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,13 @@ FLOAT = 4
 """Bytes of a number in a sum."""
 
 TIMED_QUESTIONS = 16
-"""Questions that the base is asked to learn how long an answer takes."""
+"""How many questions the base is asked to measure the time of an answer."""
 
 
 def describe_plan(
     plan: SumPlan, marks: Sequence[Mark], worker_options: "WorkerOptions | None"
 ) -> list[str]:
-    """Return the plan in lines of text; no model of the federation is asked, only the bare base."""
+    """Return the plan in lines of text; only the bare base is run, no adapter of the federation."""
     numbers = sorted(plan.designs)
     if not numbers:
         return ["Every round has been asked for already: nothing would be asked."]
@@ -48,12 +48,12 @@ def describe_plan(
 
 
 def describe_choices(plan: SumPlan) -> list[str]:
-    """Return what was chosen in the place of defaults, and what an estimate holds of others."""
+    """Return lines on settings that replaced impossible ones, and on what the sums contain."""
     return [f"{line[0].upper()}{line[1:]}." for line in (*plan.notes, *describe_sums(plan))]
 
 
 def describe_sums(plan: SumPlan) -> Iterator[str]:
-    """Yield what the sums are of, and the most that an estimate holds of another client."""
+    """Yield lines on what is summed, and on the largest share of another client in an estimate."""
     if any(len(members) == 1 for number in plan.designs for members in plan.sets(number)):
         yield (
             "some sums are over a single client, whose update they show in the clear: that is not "
@@ -76,7 +76,7 @@ def describe_sums(plan: SumPlan) -> Iterator[str]:
 
 
 def _masks(plan: SumPlan, dimension: int) -> list[str]:
-    """Return how well each round's estimates are masked."""
+    """Return lines on how well each round's estimates are masked."""
     result = []
     for number, design in plan.designs.items():
         c = {e.target: masks.masks(e, plan.weights) for e in design.combinations}
@@ -115,7 +115,7 @@ def describe_exposure(plan: SumPlan) -> list[str]:
 
 
 def _addition(plan: SumPlan, dimension: int) -> float:
-    """Return the seconds that a sum over a set takes, tried on zeros."""
+    """Return the seconds that one sum over a set takes, measured on zeros."""
     import torch
 
     most = max(len(members) for design in plan.designs.values() for members in design.sets)
@@ -129,7 +129,7 @@ def _addition(plan: SumPlan, dimension: int) -> float:
 def _scoring(
     plan: SumPlan, marks: Sequence[Mark], worker_options: "WorkerOptions"
 ) -> tuple[float, int]:
-    """Return the seconds and the number of answers of all tests, tried on the bare base."""
+    """Return the seconds and the number of answers of all tests, as timed on the bare base."""
     from fedaudit.attribution.owner.worker_pool import engine_for
 
     base = plan.federation.manifest.base

@@ -1,7 +1,7 @@
 """The server's step of FedAttr: which sums to ask for, and the estimates that they give.
 
-It needs no watermark's key and no single client's update, only secure aggregation's sums. What it
-asked for stays with it, in a log.
+The server needs no watermark key and no single client's update, only the sums from secure
+aggregation. It keeps the sets that it asked for in a log, which it does not pass on.
 """
 
 import shutil
@@ -35,11 +35,11 @@ START = "global"
 
 
 def identity(federation: Federation) -> str:
-    """Return the identity of a federation, the same after every round."""
+    """Return the identity of a federation, which stays the same when rounds are added."""
     import hashlib
 
     manifest = federation.manifest
-    # The first round's result, too: two runs of one configuration may have begun alike.
+    # The first round's result is included: two runs of one configuration may have begun alike.
     weight_files = [federation.path / r.adapter / adapters.WEIGHTS for r in manifest.rounds[:2]]
     names = [client.id for client in manifest.clients]
     facts = [manifest.base.sha256, manifest.config_sha256, *map(sha256, weight_files), *names]
@@ -47,9 +47,9 @@ def identity(federation: Federation) -> str:
 
 
 def remaining_plan(plan: SumPlan, out: Path) -> SumPlan:
-    """Return the plan without the rounds that `out` has already, which are not asked for again.
+    """Return the plan without the rounds whose estimates are already in `out`.
 
-    Raises InputError for a folder of anything else than this federation's estimates.
+    Raises InputError if the folder holds anything but this federation's estimates.
     """
     existing = {r.round for r in _open_estimates(plan, out).rounds}
     designs = {n: design for n, design in plan.designs.items() if n not in existing}
@@ -66,10 +66,10 @@ def estimate(
 ) -> tuple[Estimates, float]:
     """Ask for the sums, write the estimates into `out`, and return them with the seconds it took.
 
-    Rounds that `out` has already are not asked for again; its rounds must be this federation's.
-    The log names every set that was ever asked for; a round is entered before it is asked for. It
-    is entered in the federation's ledger, too, which refuses a second design of a round, unless
-    `recorded` is false: estimates that are thrown away release nothing.
+    Rounds that `out` has already are not asked for again; they must be this federation's. The log
+    names every set that was ever asked for; a round is entered before its sums are asked for. The
+    round is also entered in the federation's ledger, which refuses a second design of a round,
+    unless `recorded` is false: estimates that are thrown away release nothing.
     """
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
@@ -81,7 +81,7 @@ def estimate(
     for done, number in enumerate(remaining_rounds):
         logs = sums_log.add_entry(logs, _entry(plan, number))
         sums_log.write(logs, log, estimates.run)
-        if recorded:  # after the log, from which an interrupted run is resumed
+        if recorded:  # after the log, because an interrupted run is resumed from the log
             logs = sums_log.add_entry(
                 logs, {**_entry(plan, number), "ledger": _append_to_ledger(plan, number)}
             )
@@ -136,7 +136,7 @@ def _open_estimates(plan: SumPlan, out: Path) -> Estimates:
 def _estimate_round(
     plan: SumPlan, number: int, out: Path
 ) -> tuple[RoundEstimates, dict[str, str], int]:
-    """Write one round's adapters; return its record, the hashes and the numbers in an update."""
+    """Write one round's adapters; return its record, the file hashes and the update's dimension."""
     federation = plan.federation
     shares = plan.weights
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
@@ -207,7 +207,7 @@ def _updates(plan: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
 
 
 def _sums(plan: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
-    """Yield a round's sums: those that were stored while it ran, or new ones of its updates."""
+    """Yield a round's sums: those stored while the round ran, or new ones over its updates."""
     federation, record = plan.federation, plan.federation.manifest.rounds[number]
     sets = plan.designs[number].sets
     if record.sums:
@@ -226,7 +226,7 @@ def _sums(plan: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
 def plaintext_updates(
     federation: Federation, aggregator: Aggregator, record: Round
 ) -> "dict[str, Update]":
-    """Return every participant's update; raises InputError where the folder has none."""
+    """Return every participant's update; raises InputError if the folder lacks one."""
     start = adapters.read(federation.path / start_adapter(federation, aggregator, record))
     if missing := [client for client in record.participants if client not in record.clients]:
         raise InputError(
@@ -250,7 +250,7 @@ def plaintext_updates(
 
 
 def update_dimension(plan: SumPlan) -> int:
-    """Return how many numbers an update of the federation's rule has."""
+    """Return how many numbers an update has under the federation's aggregation rule."""
     return sum(shape.numel() for shape in _shapes(plan).values())
 
 

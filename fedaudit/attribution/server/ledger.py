@@ -1,9 +1,9 @@
 """The server's ledger, in the federation's folder: which sets were asked for in each round, once.
 
-Estimates of one round by one design can be made again and tell nothing new; by another design they
-are new equations of the same updates. So a round has one design. Entries are chained by their
-hashes: a change, or a removal in the middle, is detected; a removal at the end is detected where a
-log of sums names the entry.
+If estimates of a round are made again by the same design, they reveal nothing new; by another
+design they are new equations in the same updates. So a round has one design. Entries are chained by
+hashes: a change, or a removal in the middle, is detected; a removal at the end is detected only
+where a log of sums names the entry.
 """
 
 import hashlib
@@ -45,20 +45,20 @@ class LedgerEntry:
     round: int
     run: str
     asked: str
-    """When, by the server's clock."""
+    """When the round was asked for, by the server's clock."""
     design: str
-    """The SHA-256 of every client's sets, or of those shared, and of the weights in their sums."""
+    """The SHA-256 of each client's sets, or of the shared sets, and of the weights in the sums."""
     seed: str
-    """The SHA-256 of the seed that they were drawn by."""
+    """The SHA-256 of the seed that the sets were drawn with."""
     secure_aggregation: str
     threshold: int
     others: int
     pairs: int
     limit: float
     sums: int
-    """Sums that the estimates are made of: 2 K for every estimate, or those that all share."""
+    """The number of sums behind the estimates: 2 K for each estimate, or those that all share."""
     exposure: Mapping[str, Any]
-    """What the round's sums give away together: sets, smallest, rank, determined, after."""
+    """What the round's sums leak together: sets, smallest, rank, determined, after."""
     strengths: Mapping[str, float]
     """rho of each client's estimate."""
     dimension: int
@@ -69,7 +69,7 @@ class LedgerEntry:
     hash: str = ""
     """The SHA-256 of everything else in this entry."""
     protocol: str = PAIRS
-    """How it was asked for; not written for pairs, because older ledgers have no protocol."""
+    """The protocol of the sets; not written for pairs, because older ledgers have no protocol."""
 
     def table(self) -> dict[str, Any]:
         """Return the entry as it is written."""
@@ -79,12 +79,12 @@ class LedgerEntry:
         return table
 
     def digest(self) -> str:
-        """Return the SHA-256 of this entry but for its hash."""
+        """Return the SHA-256 of this entry without its field `hash`."""
         return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
 
 
 def read(folder: Path) -> tuple[LedgerEntry, ...]:
-    """Return the entries of a federation's ledger, the chain checked; none without a ledger.
+    """Return the entries of a federation's ledger after checking the chain; none without a ledger.
 
     Raises InputError for a ledger that was changed.
     """
@@ -124,10 +124,10 @@ def _entry(line: str, number: int, path: Path) -> LedgerEntry:
 
 
 def first_request(federation: Federation, run: str) -> str:
-    """Return when a federation's first sum was asked for, as its files say; now if none was.
+    """Return when a federation's first sum was asked for, by its files; now if none was.
 
-    Stored sums were asked for while the federation ran, so that its start is what counts; it is
-    empty where nothing says it.
+    Stored sums were asked for while the federation ran, so its start time is returned for them, or
+    "" if no file states it.
     """
     if any(r.sums for r in federation.manifest.rounds):
         return simulation_report.start_time(federation)
@@ -142,7 +142,7 @@ def first_request(federation: Federation, run: str) -> str:
 def noted_commitments(folder: Path, run: str) -> str:
     """Return the SHA-256 of the commitments that lay in a federation's folder at the first sum.
 
-    It is empty where there is no ledger, or there were no commitments.
+    The result is empty without a ledger, or if there were no commitments.
     """
     noted = (entry.commitments for entry in read(folder) if entry.run == run)
     return next(filter(None, noted), "")
@@ -167,8 +167,8 @@ def design_of(plan: SumPlan, number: int) -> str:
 def check(plan: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEntry, ...]:
     """Return the ledger, after checking that no round was asked for with another design.
 
-    `logged` are the entries of a log of sums, which name those of the ledger. Raises InputError
-    for another design, and for a ledger that was changed or is of another run.
+    `logged` are the entries of a log of sums, which name entries of the ledger. Raises InputError
+    for another design, and for a ledger that was changed or belongs to another run.
     """
     path = plan.federation.path / NAME
     entries = read(plan.federation.path)
@@ -192,9 +192,10 @@ def check(plan: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEn
 def append_entry(
     plan: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
 ) -> LedgerEntry:
-    """Return a round's entry, appended to the ledger if it is missing, before it is asked for.
+    """Return a round's entry, appended to the ledger if missing, before its sums are asked for.
 
-    Raises InputError as `check`, and where the ledger cannot be written: then nothing is asked.
+    Raises InputError as `check` does, and if the ledger cannot be written, so that no sum is asked
+    for without an entry.
     """
     folder = plan.federation.path
     with locked(folder / f".{NAME}.lock", f"Another process writes to {folder / NAME}; wait."):
@@ -241,9 +242,10 @@ def _new(
 
 
 def resume_plan(plan: SumPlan, logged: Sequence[Any]) -> SumPlan:
-    """Return a plan of random seed with the sets that a log has for its rounds.
+    """Return the plan with the logged sets in place of newly drawn ones, for a random seed.
 
-    A round that was interrupted, or whose estimates were lost, is asked for again as it was.
+    A round that was interrupted, or whose estimates were lost, is asked for again with its old
+    sets.
     """
     designs = dict(plan.designs)
     for entry in logged:
@@ -263,7 +265,7 @@ def resume_plan(plan: SumPlan, logged: Sequence[Any]) -> SumPlan:
 
 
 def describe_releases(federation: Federation, again: Sequence[int]) -> list[str]:
-    """Return what was released before and now, and what that tells together."""
+    """Return lines on the earlier and the new releases, and on their leakage together."""
     entries = read(federation.path)
     lines = [
         f"Round {number} was asked for before with the same sets: its estimates come out the same, "
@@ -282,10 +284,11 @@ def describe_releases(federation: Federation, again: Sequence[int]) -> list[str]
 
 
 def composed_leakage(entries: Sequence[LedgerEntry]) -> dict[str, float]:
-    """Return by client the bound on what its estimates of all rounds tell, in bits.
+    """Return, by client, the bound in bits on the leakage of its estimates of all rounds.
 
     A round has one design, however often it was asked for, so its bound counts once; bounds of
-    different rounds add up (each is given the past). It is about the client's own estimates alone.
+    different rounds add up (each is given the past). The bound covers only the client's own
+    estimates.
     """
     total: dict[str, float] = defaultdict(float)
     for entry in entries:

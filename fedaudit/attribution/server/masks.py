@@ -1,4 +1,4 @@
-"""What an estimate holds of the updates of other clients than its own."""
+"""The shares of other clients' updates in a client's estimate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ class ForeignShare:
     """The part of one client's update in the estimate of another's."""
 
     value: float
-    """How many times the update; never negative."""
+    """The multiple of the update in the estimate, as an absolute value."""
     of: str
     target: str
     round: int
 
 
 def foreign_shares(estimate: Combination, weights: Mapping[str, float]) -> dict[str, float]:
-    """Return how much of each other client's update is in an estimate, where sums are weighted.
+    """Return the share of each other client's update in an estimate, given the weights in sums.
 
-    Clients that are in none of its sets are left out.
+    Clients that are in none of the estimate's sets are left out.
     """
     import numpy as np
 
@@ -64,10 +64,10 @@ def largest_foreign_share(
 
 
 def check(designs: Mapping[int, RoundDesign], weights: Mapping[str, float]) -> None:
-    """Raise InputError for an estimate whose masks are below the floor of equal weights.
+    """Raise InputError for an estimate whose masks are weaker than the floor for equal weights.
 
-    New designs never have such estimates; those of stored sums were drawn whatever the clients
-    weigh.
+    New designs never have such estimates; the designs of stored sums were drawn without regard to
+    the clients' weights.
     """
     for number, design in designs.items():
         least = design.floor

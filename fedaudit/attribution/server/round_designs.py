@@ -1,4 +1,4 @@
-"""What is asked for in one round, by either protocol: pairs of sets, or sets that all share."""
+"""The design of one round's sums, by either protocol: pairs of sets, or sets that all share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,23 +22,23 @@ VARIANCE_DRAWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignSettings:
-    """How a round's sets were drawn, for whoever decides; 0 where that is not known."""
+    """How a round's sets were drawn, as the decision needs to know; 0 for unknown settings."""
 
     protocol: str = PAIRS
     others: int = 0
-    """m of pairs of sets."""
+    """m, the other clients in a set, for pairs of sets."""
     pairs: int = 0
-    """K of pairs of sets."""
+    """K, the pairs of sets for each client."""
     limit: float = 0.0
-    """The most that an estimate may hold of another client's update."""
+    """The largest share of another client's update that an estimate may have."""
     sets: int = 0
     """How many sets a round's estimates share."""
     whole: bool = True
-    """Whether the set of all clients is one of them."""
+    """Whether the set of all clients is one of the shared sets."""
     threshold: int = 0
-    """The fewest clients whose sum may follow from theirs."""
+    """The fewest clients whose sum may follow from the sums over the shared sets."""
     ratio: float = 1.0
-    """The largest weight in their sums over the smallest."""
+    """The largest weight in the sums divided by the smallest."""
 
     def rule(self, participants: int) -> SharedSetsRule | None:
         """Return the rule that shared sets are drawn by; None for pairs."""
@@ -58,12 +58,12 @@ SETTINGS = tuple(DesignSettings.__dataclass_fields__)
 
 
 def settings_of(record: DesignSettings) -> dict[str, Any]:
-    """Return only the settings of a record that has further fields."""
+    """Return the design settings of a record, without its other fields."""
     return {name: getattr(record, name) for name in SETTINGS}
 
 
 def check_settings(record: DesignSettings, participants: int, where: str) -> None:
-    """Raise InputError for settings that are impossible with so many participants."""
+    """Raise InputError for settings that are impossible with this number of participants."""
     if record.protocol not in PROTOCOLS:
         raise InputError(f"{where} was asked for by an unknown protocol, {record.protocol!r}.")
     rule = record.rule(participants)
@@ -87,7 +87,7 @@ class PairDesign:
     limit: float
     participants: int
     tries: int = field(default=0, compare=False)
-    """Designs that were drawn, those that were rejected included."""
+    """How many designs were drawn, including rejected ones."""
 
     @property
     def others(self) -> int:
@@ -106,7 +106,7 @@ class PairDesign:
 
     @property
     def sum_count(self) -> int:
-        """Sums that the estimates are made of: 2 K for each."""
+        """The number of sums behind the estimates: 2 K for each."""
         return 2 * self.pairs * len(self.designs)
 
     @property
@@ -127,12 +127,12 @@ class PairDesign:
 
     @property
     def expected(self) -> float:
-        """The strength that masks have on average, before any draw is rejected."""
+        """The expected strength of masks, before any draw is rejected."""
         return subset_design.expected_strength(self.participants, self.others, self.pairs)
 
     @property
     def variance(self) -> float:
-        """The estimator's covariance over the others' own."""
+        """The estimator's covariance as a multiple of the other clients' own."""
         count, others, pairs = self.participants, self.others, self.pairs
         mean = subset_design.accepted_strength(
             count, others, pairs, limit=self.limit, draws=VARIANCE_DRAWS
@@ -144,7 +144,7 @@ class PairDesign:
         return [asdict(design) for design in self.designs]
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells these sets from others, whatever the order of the clients."""
+        """Return a table that identifies these sets, whatever the order of the clients."""
         return {"designs": sorted(self.table(), key=lambda d: str(d["target"]))}
 
     def from_table(self, table: Sequence[Mapping[str, Any]]) -> "PairDesign":
@@ -162,7 +162,7 @@ class PairDesign:
 
 @dataclass(frozen=True)
 class SharedDesign:
-    """Our design: a few sets of half the clients, which all estimates are made of."""
+    """Our design: a few sets of half the clients each, whose sums all estimates combine."""
 
     targets: tuple[str, ...]
     shared_sets: SharedSets
@@ -191,7 +191,7 @@ class SharedDesign:
 
     @property
     def sum_count(self) -> int:
-        """Sums that the estimates are made of, the same for all."""
+        """The number of sums behind the estimates, which all share."""
         return len(self.shared_sets.sets)
 
     @property
@@ -212,12 +212,12 @@ class SharedDesign:
 
     @property
     def expected(self) -> float:
-        """The strength of sets that weigh on all clients alike."""
+        """The strength of masks from sets that weigh on all clients alike."""
         return shared_sets.typical_strength(self.rule.participants, self.rule.queries)
 
     @property
     def variance(self) -> float:
-        """The estimator's covariance over the others' own, by the mean rho of the round."""
+        """The estimator's covariance as a multiple of the others' own, by the round's mean rho."""
         count = self.rule.participants
         return (
             fmean(shared_sets.masking_strengths(self.shared_sets.rows).tolist())
@@ -230,7 +230,7 @@ class SharedDesign:
         return {"sets": [list(members) for members in self.shared_sets.sets]}
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells these sets from others."""
+        """Return a table that identifies these sets."""
         return {"protocol": SHARED, **self.table()}
 
     def from_table(self, table: Mapping[str, Any]) -> "SharedDesign":

@@ -1,4 +1,4 @@
-"""Draws the sets that a round is asked for, by either protocol."""
+"""Draws the sets of clients whose sums a round asks for, by either protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,16 +13,18 @@ from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 Weights = Mapping[str, float]
 Kind = tuple[int, bool, float]
-"""A round's participants, whether everybody's sum is its own, the ratio of weights in sums."""
+"""A round's number of participants, whether the sum over all is the round's own, and the ratio of
+the largest to the smallest weight in sums."""
 
 
 def kinds(
     manifest: Manifest, numbers: Sequence[int], relative_weights: Weights, shares: Weights | None
 ) -> dict[int, Kind]:
-    """Return what decides on each round's shared sets.
+    """Return the properties that determine how each round's shared sets are drawn.
 
-    `relative_weights` are the weights in the rounds' own sums over `shares`, those in the sums that
-    are asked for; `shares` is None where these were stored, whatever the clients weigh.
+    `shares` are the weights in the sums that are asked for, or None if those sums were stored,
+    whose sets do not depend on weights. `relative_weights` are the weights in the rounds' own sums
+    divided by `shares`.
     """
     return {number: _kind(manifest, number, relative_weights, shares) for number in numbers}
 
@@ -44,7 +46,7 @@ def _kind(
 def nearest(
     protocol: str, settings: ProtocolSettings, manifest: Manifest, round_kinds: Mapping[int, Kind]
 ) -> ProtocolSettings:
-    """Return the nearest settings to those wanted that every round allows."""
+    """Return the settings nearest to the given ones that every round allows."""
     counts = [len(manifest.rounds[number].participants) for number in round_kinds]
     if protocol != SHARED:
         return defaults.nearest_settings(settings, counts)
@@ -89,8 +91,8 @@ def shared(
 ) -> dict[int, RoundDesign]:
     """Return the sets that each round's estimates share.
 
-    Raises UsageError where a client's update follows from them and the round's own sum: drawing
-    again for that would make the distribution of the sets depend on the clients.
+    Raises UsageError if a client's update follows from the sums over these sets and the round's own
+    sum: drawing again in that case would make the distribution of the sets depend on the clients.
     """
 
     def draw_shared(number: int) -> SharedDesign:

@@ -10,7 +10,7 @@ from fedaudit.metrics.attribution import shared_rule, shared_sets_distribution
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 DIGITS = 4
-"""Decimals to which a ratio of weights is rounded, upwards: the owner gets it."""
+"""Decimals to which a ratio of weights is rounded upwards, because the owner gets to see it."""
 
 
 def ratio(weights: Mapping[str, float]) -> float:
@@ -24,7 +24,7 @@ def ratio(weights: Mapping[str, float]) -> float:
 def rules(
     settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
 ) -> dict[int, SharedSetsRule]:
-    """Return the rule of each round, of its participants, everybody's sum and ratio of weights."""
+    """Return each round's rule, from its number of participants, own sum and ratio of weights."""
     return {
         number: SharedSetsRule(
             participants=count,
@@ -43,7 +43,7 @@ def nearest(
 ) -> ProtocolSettings:
     """Return the nearest settings by which every round's sets can be drawn.
 
-    What was named stays; if it is impossible, drawing refuses it.
+    Named settings are kept; if they are impossible, drawing refuses them.
     """
     return _default_limit(_threshold(settings, min(count for count, _, _ in kinds.values())), kinds)
 
@@ -61,7 +61,7 @@ def _threshold(settings: ProtocolSettings, fewest: int) -> ProtocolSettings:
 def _default_limit(
     settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
 ) -> ProtocolSettings:
-    """Return the settings with the lowest limit, not below theirs, that all rounds' sets keep."""
+    """Return the settings with the lowest limit, at least their own, that all rounds' sets keep."""
     if "limit" in settings.explicit:
         return settings
     limit = max(_limit(rule) for rule in set(rules(settings, kinds).values()))

@@ -1,4 +1,4 @@
-"""The report that a whole simulation left in its folder: when it began, and how long it took."""
+"""The report that a complete simulation left in its folder: when it began, how long it took."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from fedaudit.federation.folder import Federation
 
 
 def start_time(federation: Federation) -> str:
-    """Return when a simulation began, ISO 8601; empty where its report does not say."""
+    """Return when a simulation began, in ISO 8601; empty if no report states it."""
     report = _read_report(federation)
     return str(report["run"]["started"]) if report else ""
 
 
 def duration(federation: Federation) -> float:
-    """Return the seconds that a simulation took; 0 where its report does not say."""
+    """Return the seconds that a simulation took; 0 if no report states them."""
     report = _read_report(federation)
     return float(report["budget"]["seconds"] or 0.0) if report else 0.0
 
@@ -27,7 +27,7 @@ def _read_report(federation: Federation) -> dict[str, Any] | None:
         return None
     try:
         report = read(path)
-    except InputError:  # somebody else's report, or a broken one, says nothing of it
+    except InputError:  # a foreign or broken report does not count
         return None
     run = report["run"]
     return report if run["command"] == "simulate" and run["resumed_from"] is None else None

@@ -1,4 +1,4 @@
-"""What a server asks secure aggregation for: designs for every participant of every round."""
+"""The plan of the sums to ask for: designs for every participant of every round."""
 
 import math
 import secrets
@@ -22,14 +22,14 @@ from fedaudit.metrics.attribution.combinations import Members
 from fedaudit.metrics.attribution.sum_leakage import SumLeakage, sum_leakage
 
 WEIGHTINGS = ("equal", "size")
-"""The updates in a sum: as they are, or each times its client's weight over the mean."""
+"""How updates enter a sum: as they are, or multiplied by their client's weight over the mean."""
 LEAST_SHARE = 1e-12
-"""The least weight over the mean that is still added up: smaller ones are lost in rounding."""
+"""The least weight over the mean that a sum can include: smaller ones are lost in rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumPlan:
-    """What the server will ask for: by round, what its participants' estimates are made of."""
+    """The sums that the server will ask for, as a design for the estimates of each round."""
 
     federation: Federation
     aggregator: Aggregator
@@ -42,24 +42,24 @@ class SumPlan:
     designs: Mapping[int, RoundDesign]
     weighting: str = "equal"
     weights: Mapping[str, float]
-    """What each client's update is multiplied by in the sums."""
+    """The factor of each client's update in the sums."""
     notes: tuple[str, ...] = ()
     """Notes on settings that replaced impossible ones."""
 
     @property
     def queries(self) -> int:
-        """Sums that the estimates are made of."""
+        """The number of sums behind the estimates of all rounds."""
         return sum(design.sum_count for design in self.designs.values())
 
     def sets(self, number: int) -> list[Members]:
-        """Return a round's distinct sets, the round's own sum last: the server knows it too."""
+        """Return a round's distinct sets; last that of its own sum, which the server knows too."""
         everybody = tuple(sorted(self.federation.manifest.rounds[number].participants))
         return [s for s in self.designs[number].sets if s != everybody] + [everybody]
 
     def exposures(
         self, rounds: Sequence[int] | None = None, colluders: Sequence[str] = ()
     ) -> dict[int, SumLeakage]:
-        """Return what each round's series of sums gives away; of all rounds without `rounds`.
+        """Return the leakage of each round's series of sums, for `rounds` or else for all rounds.
 
         `colluders` are clients who tell the server their updates.
         """
@@ -67,7 +67,7 @@ class SumPlan:
         return {number: self._exposure(number, colluders) for number in chosen}
 
     def _exposure(self, number: int, colluders: Sequence[str]) -> SumLeakage:
-        """Return a round's exposure; its own sum is always of weighted updates."""
+        """Return a round's exposure; the round's own sum is always over weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
         weights = client_weights(self.federation.manifest)
         if self.weights == weights:
@@ -102,11 +102,12 @@ class ProtocolConfig:
 def draw_sum_plan(
     federation: Federation, protocol_config: ProtocolConfig, *, secret: bool = False
 ) -> SumPlan:
-    """Draw the designs; nothing is asked yet.
+    """Return a plan with newly drawn designs; no sum is asked for yet.
 
-    `secret` draws them by a seed that nobody can guess, where neither `protocol_config` nor the
-    federation has one: whoever gets the estimates must not know the sets. Raises UsageError for a
-    missing round or an impossible design, InputError for a federation without updates or sums.
+    With `secret`, a seed that nobody can guess is used if neither `protocol_config` nor the
+    federation has one, because whoever gets the estimates must not know the sets. Raises UsageError
+    for a missing round or an impossible design, InputError for a federation without updates or
+    sums.
     """
     fed_manifest = federation.manifest
     seed = (
@@ -122,7 +123,7 @@ def draw_sum_plan(
         client_weights(fed_manifest),
     )
     shares = weights if weighting == "size" else dict.fromkeys(weights, 1.0)
-    # Stored sums are of sets that were drawn whatever the clients weigh.
+    # The sets of stored sums were drawn without regard to the clients' weights.
     design_shares = None if _has_stored_sums(fed_manifest) else shares
     secure = _secure(manifest.chosen_plugin(fed_manifest, "secure_aggregation"), protocol_config)
     chosen = _select_rounds(fed_manifest, protocol_config.rounds)
@@ -161,8 +162,8 @@ def draw_sum_plan(
 def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:
     """Return the protocol of `protocol_config`, or the one that the federation was run with.
 
-    Raises UsageError for an unknown protocol, for settings of the other one, and for a protocol
-    that differs from that of stored sums.
+    Raises UsageError for an unknown protocol, for settings of the other protocol, and for a
+    protocol that differs from that of stored sums.
     """
     run_protocol = manifest.sum_queries(fed_manifest).protocol or PAIRS
     protocol = protocol_config.protocol or run_protocol
@@ -186,12 +187,12 @@ def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:
 
 
 def _has_stored_sums(fed_manifest: Manifest) -> bool:
-    """Return whether sums were stored while the federation ran: there can be no others."""
+    """Return whether sums were stored while the federation ran; then no others can be asked for."""
     return any(r.sums for r in fed_manifest.rounds)
 
 
 def _weighting(fed_manifest: Manifest, weighting: str) -> str:
-    """Return how the sums are weighted: the stored ones, or those that are asked for now."""
+    """Return the weighting of the sums, be they stored or asked for now."""
     if weighting and weighting not in WEIGHTINGS:
         raise unknown_name_error("weighting", weighting, WEIGHTINGS)
     if not _has_stored_sums(fed_manifest):
@@ -208,7 +209,7 @@ def _weighting(fed_manifest: Manifest, weighting: str) -> str:
 def _settings(
     fed_manifest: Manifest, protocol_config: ProtocolConfig, threshold: int
 ) -> ProtocolSettings:
-    """Return m, K or Q, limit and threshold: what was named, or the federation's."""
+    """Return m, K or Q, limit and threshold: as named, or else the federation's."""
     queries = manifest.sum_queries(fed_manifest)
     named_values = {
         "others": protocol_config.others,
@@ -242,7 +243,7 @@ def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregat
 
 
 def _secure(plugin: ChosenPlugin | None, protocol_config: ProtocolConfig) -> SecureAggregation:
-    """Return the secure aggregation that answers: the federation's own, or one for its updates."""
+    """Return the secure aggregation to ask: the federation's own, or a new one over its updates."""
     name = protocol_config.secure or (plugin.name if plugin else "") or "ideal"
     options = dict(plugin.options) if plugin and name == plugin.name else {}
     secure: SecureAggregation = registry.create(
@@ -275,15 +276,15 @@ def _select_rounds(fed_manifest: Manifest, numbers: Sequence[int]) -> list[int]:
 
 
 def client_weights(fed_manifest: Manifest) -> dict[str, float]:
-    """Return what each client's update is multiplied by in sums: 1 where all weigh the same.
+    """Return the factor of each client's update in sums: 1 if all clients have the same weight.
 
-    Raises InputError for a weight that is no positive finite number: a sum tells nothing of such
-    a client.
+    Raises InputError for a weight that is no positive finite number, since a sum would carry no
+    information about such a client.
     """
     weights = {client.id: client.weight for client in fed_manifest.clients}
     if light := [client for client, weight in weights.items() if not 0 < weight < math.inf]:
         raise InputError(f"{light[0]} has no positive weight: no sum tells anything of its update.")
-    most = max(weights.values())  # divided by before adding: a sum of weights may overflow
+    most = max(weights.values())  # weights are divided by it first, or their sum may overflow
     mean = fmean(weight / most for weight in weights.values())
     shares = {client: weight / most / mean for client, weight in weights.items()}
     if none := [client for client, share in shares.items() if share < LEAST_SHARE]:

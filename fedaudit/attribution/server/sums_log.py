@@ -1,4 +1,4 @@
-"""The server's log of sums: every set that was ever asked for, and the seed. It stays with it."""
+"""The server's log of sums, which it keeps to itself: every set it ever asked for, and the seed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def read(log: Path, run: str) -> list[Any]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Return whether `entry` has those fields of a log's round that are read here."""
+    """Return whether `entry` has the fields of a round's entry that are read."""
     return (
         isinstance(entry, dict)
         and type(entry.get("round")) is int
@@ -36,10 +36,10 @@ def _is_entry(entry: Any) -> bool:
 
 
 def add_entry(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:
-    """Return the log with `entry` added; an entry of the same round and sets is kept once.
+    """Return the log with `entry` added; an entry with the same round and sets is kept once.
 
-    Sets that were entered for a round, but not asked for before the run was interrupted, go once
-    the round was asked for by others.
+    If a run was interrupted after its sets were entered but before their sums were asked for, that
+    entry is dropped once the round was asked for with other sets.
     """
     new = json.loads(json.dumps(entry))
     sets = ("round", "designs")
@@ -50,9 +50,9 @@ def add_entry(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:
 
 
 def asked_entries(logs: Sequence[Any]) -> list[Any]:
-    """Return a log without what was only entered for rounds that the ledger has by other sets.
+    """Return a log without unasked entries of rounds that the ledger has with other sets.
 
-    A round is entered in the log first, then in the ledger, and asked for after that.
+    A round is entered in the log first, then in the ledger, and its sums are asked for after that.
     """
     asked_rounds = {e["round"] for e in logs if e.get("ledger")}
     return [e for e in logs if e.get("ledger") or e["round"] not in asked_rounds]
