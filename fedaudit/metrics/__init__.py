@@ -8,24 +8,23 @@
   figure 4).
 * `calibration`: How sure a score is: probabilities learnt from labelled scores.
 * `combinatorics`: Binomial coefficients that are too large for floats.
-* `counterfactual`: Counterfactual memorization: what a model gives with some data, less what it
-  gives without.
+* `counterfactual`: Counterfactual memorization: a model's output with some training data, less that
+  without.
 * `document_frequency`: Document frequency: in how many training texts a string stands (FedPII,
   section 5.4, figure 8).
-* `expected`: What a number of samples finds, from the probability of finding each target.
+* `expected`: The number of targets that samples find, from the probability of finding each target.
 * `extraction`: Which PII strings the outputs of a model give away (FedPII, section 4.1).
 * `intervals`: Intervals: a rate never travels without one.
-* `log_probabilities`: Probabilities that are given as natural logarithms, since they may be too
-  small for a float.
+* `log_probabilities`: Probabilities given as natural logarithms, since they may be too small for a
+  float.
 * `memorization`: Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL
   memorization).
 * `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.
-* `persons`: How many people an attack exposes, from the strings of each that it finds.
-* `replication`: One number measured with several seeds: the mean, with an interval for both kinds
+* `persons`: How many people an attack exposes, by the strings of each person that it finds.
+* `replication`: One number measured with several seeds: its mean, with an interval for both sources
   of chance.
-* `significance`: Tests of whether more came out of a model than its base and guessing explain.
-* `spot_check`: Spot checks: how likely a random sample holds at least one of the answers that are
-  forged.
+* `significance`: Tests of whether a model gives away more than its base and guessing explain.
+* `spot_check`: Spot checks: how likely a random sample contains at least one forged answer.
 * `surprisal`: How surprising a set of hits is when each string has a chance of its own.
 * `text_similarity`: How useful an answer is: Rouge-L, BLEU and accuracy, in English and Chinese.
 """

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from fedaudit.api.scripts import HAN
 
 K1, B = 1.2, 0.75
-"""Lucene's defaults: how soon a repeated word stops counting, and how much length counts."""
+"""Lucene's defaults: K1 saturates the count of a repeated word, B normalizes for length."""
 
 _TOKEN = re.compile(f"([{HAN}]+)|[^\\W_{HAN}]+")
 
 
 def tokens(text: str) -> list[str]:
-    """Return lower-case words; of Chinese, every pair of neighbouring characters."""
+    """Return the lower-case words of a text; for Chinese, all pairs of neighbouring characters."""
     words = []
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text).lower()):
         word = match[0]
@@ -32,10 +32,10 @@ def nearest_documents(
 ) -> list[tuple[int, ...]]:
     """Return the indices of the k best documents of every query, the best first.
 
-    BM25 with Lucene's idf ln(1 + (N - df + 0.5) / (df + 0.5)), k1 1.2, b 0.75; a word that a query
-    repeats counts as often. Of equal documents the first comes first. A document without a word
-    of the query is not returned, unless everything is: all documents for every query, ranked, if
-    k is None or there are no more than k. Raises ValueError for k below 1.
+    BM25 uses Lucene's idf ln(1 + (N - df + 0.5) / (df + 0.5)), k1 = 1.2 and b = 0.75; a word that a
+    query repeats counts that many times. Ties are ordered by index. If k is None or there are at
+    most k documents, all are returned, ranked; otherwise documents without a word of the query are
+    left out. Raises ValueError for k below 1.
     """
     if k is not None and k < 1:
         raise ValueError("k must be at least 1.")
@@ -56,9 +56,9 @@ def _index(documents: list[list[str]]) -> Any:
 
 
 def _bm25s() -> Any:
-    """Return the library.
+    """Return the library bm25s, imported with JAX limited to the CPU.
 
-    Where JAX is installed it calls it on import, and JAX would take three quarters of a GPU's
+    On import, bm25s calls JAX where that is installed, and JAX would take three quarters of a GPU's
     memory, in every process.
     """
     os.environ.setdefault("JAX_PLATFORMS", "cpu")

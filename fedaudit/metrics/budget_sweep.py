@@ -2,11 +2,12 @@
 
 
 class BudgetCurve:
-    """How many prefixes, in the order of asking, each target needs to be found.
+    """The number of prefixes, in the order of asking, after which each target is first found.
 
-    Sample i of a prompt depends on the seed, the prompt and i alone. So the answers to a smaller
-    budget, or to fewer samples a prefix, are among those of the larger run: `needed[s][n - 1]` is
-    exactly the budget at which a run of its own with `n` samples a prefix first finds s.
+    Sample i of a prompt depends only on the seed, the prompt and i. So the answers of a run with a
+    smaller budget, or with fewer samples per prefix, are among those of the larger run:
+    `needed[s][n - 1]` is exactly the budget at which a separate run with `n` samples per prefix
+    first finds s.
     """
 
     def __init__(self, samples: int) -> None:
@@ -16,8 +17,8 @@ class BudgetCurve:
     def add(self, target: str, *, start: int, draw: int, copies: int = 1) -> None:
         """Count draw number `draw` of a prompt that stands for `copies` equal prefixes.
 
-        They are the prefixes `start`, `start + 1`, ... of the order. With n samples each, prefix
-        `start + k` has the draws from k n to (k + 1) n - 1.
+        These are the prefixes `start`, `start + 1`, ... in the order of asking. With n samples
+        each, prefix `start + k` has the draws from k n to (k + 1) n - 1.
         """
         budgets = self.needed.setdefault(target, [float("inf")] * self.samples)
         if start >= max(budgets):
@@ -27,7 +28,7 @@ class BudgetCurve:
                 budgets[n - 1] = min(budgets[n - 1], start + copy + 1)
 
     def merge(self, curve: "BudgetCurve") -> None:
-        """Merge in the curve of another part of the same order."""
+        """Merge in the curve of another part of the same sequence of prefixes."""
         for target, budgets in curve.needed.items():
             ours = self.needed.setdefault(target, [float("inf")] * self.samples)
             ours[:] = map(min, ours, budgets)

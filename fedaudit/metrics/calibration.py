@@ -21,7 +21,7 @@ class LabelledScores:
     scores: tuple[float, ...]
     truths: tuple[bool, ...]
     groups: tuple[str, ...]
-    """What belongs together and is resampled together."""
+    """The group of each string; strings of one group are resampled together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,9 @@ def resampled_probabilities(
 ) -> Floats:
     """Return (DRAWS, scores) probabilities, each row learnt from groups drawn with replacement.
 
-    A draw in which all are true, or none is, has their rate for every score, with half a string
-    more of each (Jeffreys). The order of `labelled` does not matter.
+    If all strings of a draw are true, or none is, its probability for every score is the rate of
+    true strings, with half a string added to each class (Jeffreys). The order of `labelled` does
+    not matter.
     """
     rng = np.random.default_rng(seed)
     members: dict[str, list[int]] = {}

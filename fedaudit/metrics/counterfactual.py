@@ -1,4 +1,4 @@
-"""Counterfactual memorization: what a model gives with some data, less what it gives without."""
+"""Counterfactual memorization: a model's output with some training data, less that without."""
 
 import math
 
@@ -6,10 +6,10 @@ from fedaudit.api.estimates import Estimate
 
 
 def drawn_chance(count: int) -> Estimate:
-    """Return the chance that an audit draws a string at least once, of which it drew `count`.
+    """Return the chance that an audit draws a string at least once, given `count` draws of it.
 
-    The value, 1 or 0, is right on average; the interval is that of Garwood (1936) for the mean of
-    a Poisson number, of which `count` was drawn.
+    The value, 1 or 0, is unbiased; the interval follows from Garwood's (1936) for the mean of a
+    Poisson variable of which `count` was observed.
     """
     from scipy.special import chdtri
 

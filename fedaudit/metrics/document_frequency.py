@@ -1,7 +1,7 @@
 """Document frequency: in how many training texts a string stands (FedPII, section 5.4, figure 8).
 
-Of what a model still says after its training data were masked, many strings stand in no text that
-it was trained on: they were guessed, or known from pre-training.
+If a model was trained on masked data, many of the strings that it still produces stand in no
+training text: it guessed them, or knew them from pre-training.
 """
 
 import math
@@ -19,10 +19,10 @@ from fedaudit.metrics.combinatorics import log_choose
 Codes = npt.NDArray[Any]
 
 SIZES = (8, 4, 3, 2, 1)
-"""Lengths of the pieces by which strings are looked for; a string uses the longest it has."""
+"""Lengths of the pieces used to search for strings; each string uses the longest that fits."""
 
 CHUNK = 2_000_000
-"""Characters that are searched at once, about."""
+"""About how many characters are searched at once."""
 
 _FACTOR, _BITS = np.uint64(0x9E3779B97F4A7C15), 22
 
@@ -32,12 +32,13 @@ def document_frequency(
     documents: Sequence[str],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, int]:
-    """Return in how many of `documents` each of `strings` stands, as part of a word too.
+    """Return in how many of `documents` each of `strings` stands, be it within a word.
 
-    Every string is indexed by one of its pieces, the one that fewest strings share. The hashes of
-    all pieces of the text are looked up at once (Karp & Rabin 1987), and where one is indexed its
-    strings are searched for, so that the result is exact: time grows with the text and with what
-    is found, hardly with the strings. Raises ValueError for an empty string, which is everywhere.
+    Every string is indexed by one of its pieces, the one that the fewest strings share. The hashes
+    of all pieces of the text are looked up at once (Karp & Rabin 1987), and wherever a hash is
+    indexed, its strings are searched for, so that the result is exact. Time grows with the length
+    of the text and the number of matches, hardly with the number of strings. Raises ValueError for
+    an empty string, which stands in every document.
     """
     counts = dict.fromkeys(strings, 0)
     if "" in counts:
@@ -56,17 +57,17 @@ def document_frequency(
 
 
 def present_strings(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
-    """Return those of `strings` that stand in some of `documents`, as part of a word too."""
+    """Return those of `strings` that stand in any of `documents`, be it within a word."""
     return {string for string, count in document_frequency(strings, documents).items() if count}
 
 
 def absent_strings(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
-    """Return those of `strings` that stand in none of `documents`, not as part of a word either."""
+    """Return those of `strings` that stand in none of `documents`, not even within a word."""
     return {string for string, count in document_frequency(strings, documents).items() if not count}
 
 
 class _Pieces:
-    """Strings by the hash of the rarest piece of one size that each has."""
+    """An index of strings by the hash of each string's rarest piece of one size."""
 
     def __init__(self, size: int, strings: Sequence[str]) -> None:
         cut = {s: [s[i : i + size] for i in range(len(s) - size + 1)] for s in strings}
@@ -99,9 +100,9 @@ def frequency_rows(
 ) -> list[Measurement]:
     """Return the median document frequency, and the share of strings that stand in no document.
 
-    The median's 95 % interval is between two of the values, whatever their distribution (order
-    statistics: Hahn & Meeker 1991, section 5.2); the share's is Wilson's. Without strings both are
-    None, with the reason.
+    The median's 95 % interval lies between two of the values and holds for any distribution (order
+    statistics: Hahn & Meeker 1991, section 5.2); the share's is Wilson's. Without strings both rows
+    have no value, but a reason.
     """
     if not frequencies:
         return [
@@ -170,7 +171,7 @@ def _hashes(codes: Codes, size: int) -> Codes:
 def _median_rank(n: int) -> int:
     """Return the largest r for which the r-th lowest and highest of n enclose the median at 95 %.
 
-    That is P(Binomial(n, 1/2) < r) <= 2.5 %; 0 where n is too small for any (below 6).
+    That is the largest r with P(Binomial(n, 1/2) < r) <= 2.5 %; 0 if there is none (n below 6).
     """
     below, rank = 0.0, 0
     while rank < n / 2:

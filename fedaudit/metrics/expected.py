@@ -1,9 +1,9 @@
-"""What a number of samples finds, from the probability of finding each target.
+"""The number of targets that samples find, from the probability of finding each target.
 
-The targets found by one run are a sum of indicators that are not alike: its law is the Poisson
-binomial one (Poisson, 1837). Draws are spread over targets like balls over bins, so indicators of
-different targets are negatively associated (Joag-Dev and Proschan, 1983), and the sum scatters no
-more than if they were independent.
+The number of targets found by one run is a sum of indicators with different probabilities; if they
+were independent, it would be Poisson binomial (Poisson, 1837). Draws are spread over targets like
+balls over bins, so indicators of different targets are negatively associated (Joag-Dev and
+Proschan, 1983), and the variance of the sum is at most that of independent indicators.
 """
 
 import math
@@ -17,11 +17,11 @@ from fedaudit.metrics.intervals import Estimate, wilson
 Floats = npt.NDArray[np.float64]
 
 CERTAIN = 1e-9
-"""Probabilities nearer than this to 0 or 1 are taken as such in a law of sums."""
+"""Probabilities nearer than this to 0 or 1 are taken as 0 or 1 in the distribution of a sum."""
 
 
 def prefix_chains(strings: Sequence[str]) -> list[list[int]]:
-    """Return the indices of strings in groups: those of a group begin with its shortest."""
+    """Return the indices of strings in groups whose strings all begin with the group's shortest."""
     order = sorted(range(len(strings)), key=lambda index: strings[index])
     groups: list[list[int]] = []
     for index in order:
@@ -50,16 +50,17 @@ def prefix_layers(strings: Sequence[str]) -> list[list[int]]:
 def count_interval(
     probabilities: Floats, groups: Sequence[Sequence[int]], variance: float = 0.0
 ) -> tuple[int, int]:
-    """Return how many targets one run finds: an interval that holds nearly 95 % of runs.
+    """Return an interval for the number of targets that one run finds, of nearly 95 % coverage.
 
-    Beyond either end lie 2.5 % by mid-p (Lancaster, 1961), which counts half of the end itself:
-    coverage is then as often a little below 95 % as above, where quantiles always cover more.
-    `variance` is that of the expected number, where it is estimated itself: it is added as that of
-    a difference of two Poisson numbers (Skellam, 1946), which are whole as counts are.
+    Beyond either end lie 2.5 % by mid-p (Lancaster, 1961), which counts half of the probability of
+    the end itself: coverage is then as often a little below 95 % as above, where quantiles always
+    cover more. `variance` is the variance of the expected number if that is itself an estimate. It
+    is added as a difference of two Poisson variables (Skellam, 1946), which is whole as counts are.
 
-    `probabilities` are (targets,). Targets of a group are found together as far as they can
-    be (who finds the likelier one may find the other): exact for strings of which each begins with
-    the one before, and else wider than the truth. Groups are taken as independent.
+    `probabilities` have the shape (targets,). Targets of a group are taken as found together as far
+    as their probabilities allow (a run that finds the likelier one may find the other): this is
+    exact if each string begins with the one before it, and otherwise gives too wide an interval.
+    Groups are taken as independent.
     """
     singles = probabilities[[group[0] for group in groups if len(group) == 1]]
     tails = [singles[:, None]]
@@ -72,7 +73,7 @@ def count_interval(
 
 
 def _add_poisson_noise(law: Floats, variance: float) -> tuple[int, Floats]:
-    """Return the least number, and the law from there on, with a difference of Poissons added."""
+    """Return the distribution with a difference of Poissons added, after its least value."""
     from scipy.special import ive
 
     reach = math.ceil(8 * math.sqrt(variance) + 4) if variance > 0 else 0
@@ -80,7 +81,7 @@ def _add_poisson_noise(law: Floats, variance: float) -> tuple[int, Floats]:
 
 
 def _middle(law: tuple[int, Floats]) -> tuple[int, int]:
-    """Return the ends of the middle 95 % of a law that begins at a number, by mid-p."""
+    """Return the ends, by mid-p, of the middle 95 % of a distribution: (least value, shares)."""
     start, shares = law
     below = (np.cumsum(shares) - shares / 2) / shares.sum()
     inside = np.flatnonzero((below > 0.025) & (below < 0.975))
@@ -88,9 +89,9 @@ def _middle(law: tuple[int, Floats]) -> tuple[int, int]:
 
 
 def _laws(tails: Floats) -> Floats:
-    """Return rows of P(0), P(1), ... of counts with P(>= 1), P(>= 2), ... in `tails`, falling.
+    """Return a row P(0), P(1), ... for each count, from its falling tails P(>= 1), P(>= 2), ...
 
-    Certain hits are left out: they are counted separately.
+    Certain hits are left out, since they are counted separately.
     """
     sure = (tails >= 1 - CERTAIN).sum(axis=1, keepdims=True)
     padded_tails = np.pad(tails, ((0, 0), (1, 1)), constant_values=(1.0, 0.0)).copy()
@@ -101,7 +102,7 @@ def _laws(tails: Floats) -> Floats:
 
 
 def _sum_law(laws: Sequence[Floats]) -> Floats:
-    """Return the law of a sum of independent numbers, by products of Fourier transforms."""
+    """Return the distribution of a sum of independent counts, by products of Fourier transforms."""
     count = 1 << max(0, len(laws) - 1).bit_length()
     table = np.zeros((count, max(map(len, laws), default=1)))
     table[:, 0] = 1.0
@@ -120,9 +121,9 @@ def drawn_interval(
 ) -> tuple[float, float]:
     """Return bounds for the sum of weights times Poisson means, from the counts.
 
-    Fay and Feuer's gamma interval (1997); where all weights are equal it is Garwood's (1936). Each
-    end is passed with a probability of 1 - `level` at most. Of weights that are all 0 both are 0.
-    Shapes: (targets,), (targets,).
+    They are Fay and Feuer's gamma interval (1997), which for equal weights is Garwood's (1936). The
+    sum lies beyond each bound with a probability of at most 1 - `level`. If all weights are 0, both
+    bounds are 0. Shapes: (targets,), (targets,).
     """
     most = float(weights.max(initial=0.0))
     if most <= 0:
@@ -134,18 +135,18 @@ def drawn_interval(
 
 
 def _gamma(mean: float, variance: float, above: float) -> float:
-    """Return the number that a gamma variable exceeds with a probability."""
+    """Return the number that a gamma variable exceeds with the probability `above`."""
     from scipy.special import chdtri
 
     return variance / (2 * mean) * float(chdtri(2 * mean**2 / variance, above))
 
 
 def coverage(expected: tuple[float, float, float], n: int) -> Estimate:
-    """Return an expected share of n targets, with an interval for other targets of their kind.
+    """Return an expected share of n targets, with an interval that covers other such targets.
 
-    `expected` are hits (low, value, high): the interval is Wilson's, from that of the lower to that
-    of the higher. It is right or too wide for expected hits, whose variance is at most that of a
-    count.
+    `expected` are expected hits (low, value, high). The interval reaches from Wilson's lower bound
+    for `low` to Wilson's upper bound for `high`. It is right or too wide for expected hits, whose
+    variance is at most that of a count.
     """
     low, value, high = (min(max(hits, 0.0), float(n)) for hits in expected)
     bounds = wilson(low, n).low, wilson(high, n).high
@@ -153,10 +154,10 @@ def coverage(expected: tuple[float, float, float], n: int) -> Estimate:
 
 
 def samples_needed(log_miss: float, probability: float) -> int | None:
-    """Return how many samples a prefix find a target with a probability; None where none do.
+    """Return how many samples per prefix find a target with a probability; None if no number does.
 
     `log_miss` is the natural logarithm of the probability that one sample of every prefix misses
-    it. (n, p)-discoverable extraction (Hayes et al., arXiv:2410.19482) asks for this n.
+    the target. This n is that of (n, p)-discoverable extraction (Hayes et al., arXiv:2410.19482).
     """
     if not 0 < probability < 1:
         raise ValueError(f"{probability} is no probability between 0 and 1.")

@@ -26,7 +26,7 @@ def victim_exclusive(
 
 
 def prefix_disjoint(strings: Iterable[str], form: Disjointness = "prefix-free") -> list[str]:
-    """Return the strings that are left when none may begin another, sorted.
+    """Return the strings that are left when none may be a prefix of another, sorted.
 
     "prefix-free" drops every string that is a proper prefix of another one, because an output
     with the longer one would credit it by accident. "literal" is the paper's LCP(s_i, s_j) = 0:
@@ -60,7 +60,7 @@ class Matcher:
     def hits(self, output: str) -> Iterator[str]:
         """Yield every target that `output` begins with, the shortest first.
 
-        White space that leads an output is not part of it. Cost: one look-up for each distinct
+        Leading white space of an output is ignored. The cost is one look-up for each distinct
         target length, not one for each target.
         """
         text = output.lstrip()
@@ -82,7 +82,7 @@ def count_extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str,
 
 
 def by_label(strings: Iterable[str], labels: Mapping[str, str]) -> dict[str, int]:
-    """Return how many of `strings` carry each label, most first, then by name."""
+    """Return how many of `strings` carry each label, ordered by falling count, then by name."""
     counts: dict[str, int] = defaultdict(int)
     for string in strings:
         counts[labels[string]] += 1

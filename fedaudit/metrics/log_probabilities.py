@@ -1,13 +1,13 @@
-"""Probabilities that are given as natural logarithms, since they may be too small for a float."""
+"""Probabilities given as natural logarithms, since they may be too small for a float."""
 
 import math
 from collections.abc import Sequence
 
 
 def log_mean_exp(logs: Sequence[float]) -> float:
-    """Return the ln of the mean of probabilities that are given as ln; -inf where all are 0.
+    """Return ln of the mean of probabilities that are given as ln; -inf if all are 0.
 
-    Raises ValueError for none.
+    Raises ValueError for an empty sequence.
     """
     largest = max(logs)
     if largest == -math.inf:

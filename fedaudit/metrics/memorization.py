@@ -42,7 +42,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """All ratios of one model. `pairs[j, k]`: prefixes of j that drew a text of k."""
+    """All ratios of one model; `pairs[j, k]` is that of j's prefixes that drew a text of k."""
 
     pairs: dict[tuple[str, str], Rate]
     inter_of: dict[str, Rate]
@@ -60,9 +60,9 @@ def ratios(
 
     `sizes` are the clients' documents: the weights |D_j| / sum |D_i| of intra and inter. Total is
     the share of prefixes with any hit, a union: a prefix that hits two clients counts once.
-    Pairs and total have Wilson intervals. inter_of[j], a mean over clients hit by the same
-    prefixes, has the mean of their bounds, which is wide enough however they depend on each
-    other; intra and inter, weighted means over independent prefixes, have MOVER intervals
+    Pairs and total have Wilson intervals. inter_of[j] is a mean over clients hit by the same
+    prefixes, so its bounds are the means of theirs, which are wide enough for any dependence;
+    intra and inter, weighted means over independent prefixes, have MOVER intervals
     (Zou and Donner 2008). Raises ValueError for a prefix or hit of a client not in `sizes`.
     """
     rows = list(prefix_hits)
@@ -135,7 +135,7 @@ class Lengths:
     shortest: int | None
     longest: int | None
     short_share: float | None
-    """The share shorter than the detector's threshold: they cannot be found in anything."""
+    """The share of texts shorter than the detector's threshold, which can never be matched."""
 
 
 def length_summary(texts: Sequence[str], threshold: int = 50) -> Lengths:
@@ -148,6 +148,6 @@ def length_summary(texts: Sequence[str], threshold: int = 50) -> Lengths:
 
 
 def most_hit(hits: Iterable[tuple[str, int]], count: int = 10) -> list[tuple[tuple[str, int], int]]:
-    """Return the (client, suffix) pairs hit most, with how often; ties by client and suffix."""
+    """Return the `count` (client, suffix) pairs hit most, with their hits; ties by pair."""
     counted = Counter(hits).items()
     return sorted(counted, key=lambda item: (-item[1], item[0]))[:count]

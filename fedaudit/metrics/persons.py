@@ -1,4 +1,4 @@
-"""How many people an attack exposes, from the strings of each that it finds."""
+"""How many people an attack exposes, by the strings of each person that it finds."""
 
 import math
 from collections import defaultdict
@@ -10,28 +10,28 @@ from fedaudit.api.estimates import Estimate
 
 @dataclass(frozen=True, slots=True)
 class ExposedPersons:
-    """Who was exposed, by how many kinds of personal data each."""
+    """The exposed persons, with how many kinds of personal data exposed each."""
 
     kinds: Mapping[str, int]
     """How many kinds of data were found of each exposed person."""
     people: int
-    """People with at least one string that was looked for."""
+    """How many people have at least one string that was looked for."""
 
     @property
     def mean_kinds(self) -> float:
-        """Kinds of data of an exposed person on average; 0 where nobody is."""
+        """The mean number of kinds of data per exposed person; 0 if nobody is exposed."""
         return sum(self.kinds.values()) / len(self.kinds) if self.kinds else 0.0
 
     @property
     def most_kinds(self) -> int:
-        """Kinds of data of whoever is exposed most."""
+        """The number of kinds of data of the person exposed most; 0 if nobody is exposed."""
         return max(self.kinds.values(), default=0)
 
 
 def subjects(records: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
     """Return the subject of each string, from (subject, strings) of records.
 
-    Strings in the records of several subjects are left out: they are nobody's in particular.
+    Strings in the records of several subjects are left out, because they identify none of them.
     """
     holders: dict[str, set[str]] = defaultdict(set)
     for subject, strings in records:
@@ -43,7 +43,7 @@ def subjects(records: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
 def exposed(
     strings: Collection[str], labels: Mapping[str, str], subject_of: Mapping[str, str]
 ) -> ExposedPersons:
-    """Return who is exposed by `strings`, the found ones; `labels` has all that were sought."""
+    """Return the persons exposed by the found `strings`; `labels` has all that were looked for."""
     kinds: dict[str, set[str]] = defaultdict(set)
     for string in strings:
         if string in subject_of and string in labels:
@@ -55,9 +55,9 @@ def exposed(
 def expected_persons(chances: Mapping[str, float], subject_of: Mapping[str, str]) -> Estimate:
     """Return how many people are expected to be exposed, from the chance of each string.
 
-    The value takes a person's strings as independent. The bounds hold however they depend on each
-    other (Fréchet): somebody is exposed at least as often as by their likeliest string, and at most
-    as often as all of theirs together.
+    The value takes a person's strings as independent. The bounds hold for any dependence between
+    them (Fréchet): the chance that a person is exposed is at least that of their likeliest string,
+    and at most the sum over all their strings.
     """
     by_person: dict[str, list[float]] = defaultdict(list)
     for string, chance in sorted(chances.items()):

@@ -1,4 +1,4 @@
-"""One number measured with several seeds: the mean, with an interval for both kinds of chance."""
+"""One number measured with several seeds: its mean, with an interval for both sources of chance."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from statistics import fmean, stdev
 from fedaudit.api.estimates import Estimate
 
 LEVEL = 0.95
-"""Of the intervals."""
+"""The confidence level of the intervals."""
 
 
 def mean_estimate(values: Sequence[Estimate], *, same_records: bool) -> Estimate:
     """Return the mean over seeds of values that have intervals of their own.
 
-    Raises ValueError for none. The interval is `mean_margins`'.
+    The interval is that of `mean_margins`. Raises ValueError if there are no values.
     """
     if not values:
         raise ValueError("No values, no mean.")
@@ -38,14 +38,15 @@ def mean_margins(
 ) -> tuple[float, float | None] | None:
     """Return how far the 95 % interval of the mean over seeds reaches below and above it, if any.
 
-    Two margins make it: Student's t over the values, t(n - 1) s / sqrt(n), which holds what
-    training and chance move from seed to seed; and the values' own, which hold what records and
-    chance move within one. Of independent records the values show both, so that the wider counts:
-    t's, or the root of the sum of the squares of their own over n, for values that are alike by
-    luck. What the `same_records` do to all seeds alike no value shows: the mean of their own
-    margins is added to t's in squares. A value without an interval counts as the mean of the
-    others'. An interval with a low end and no high one is unbounded above: then so is the mean's,
-    and its upper margin is None. Values that are not finite have none.
+    There are two sources: Student's t over the values, t(n - 1) s / sqrt(n), covers the variation
+    between seeds, by training and chance; the values' own margins cover the variation within a
+    seed, by records and chance. If each seed has independent records, the values' scatter shows
+    both, so the wider margin counts: t's, or the root of the sum of the squares of their own over
+    n, in case the values are alike by luck. An effect of the `same_records` on all seeds alike does
+    not show in the scatter, so the mean of the values' own margins is added to t's in squares. A
+    value without an interval counts with the mean margin of the others. If an interval has a low
+    end and no high one, it is unbounded above: then so is the mean's, and its upper margin is None.
+    The result is None if a value is not finite.
     """
     from scipy.special import stdtrit
 

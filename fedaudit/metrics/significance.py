@@ -1,6 +1,6 @@
-"""Tests of whether more came out of a model than its base and guessing explain.
+"""Tests of whether a model gives away more than its base and guessing explain.
 
-Every p value here is one-sided (more than explained), exact unless it says otherwise, and never 0.
+Every p value here is one-sided (more than explained), exact unless stated otherwise, and never 0.
 """
 
 import math
@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 PERMUTATIONS = 99_999
-"""How often values are dealt out again where there is no formula: p has steps of 1 in 100,000."""
+"""How many random permutations are drawn if there is no formula: p has steps of 1 in 100,000."""
 
 CELLS = 4_000_000
-"""Random numbers that are drawn at once."""
+"""How many random numbers are drawn at once."""
 
 
 WIDEST = 200_000
-"""Numbers of hits that are summed over; where there are more, their law is normal."""
+"""The most possible numbers of hits to sum over exactly; above, the normal law is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,11 @@ def mcnemar(gained: float, lost: float) -> float:
 def stratified_p_value(strata: Sequence[Stratum]) -> float:
     """Return P(at least as many hits among the targets), given the hits of each stratum.
 
-    If what came out has nothing to do with who has a string, the hits of a stratum fall on its
-    targets and controls as a hypergeometric draw, one stratum independent of the others (Fisher's
-    exact test, stratified: Mantel and Haenszel's hypothesis, Cox 1970). A stratum without controls
-    says nothing and is left out. The p value is 1 where nothing is left.
+    Under the null hypothesis, whether a string comes out does not depend on whether it is a target.
+    The hits of a stratum then fall on its targets and controls as a hypergeometric draw,
+    independently of other strata (Fisher's exact test, stratified: Mantel and Haenszel's
+    hypothesis, Cox 1970). A stratum without controls carries no information and is left out. The
+    p value is 1 if no stratum is left.
     """
     informative = [s for s in strata if s.n and s.control_n and s.hits + s.control_hits]
     observed = sum(stratum.hits for stratum in informative)
@@ -75,8 +76,8 @@ def stratified_p_value(strata: Sequence[Stratum]) -> float:
 class _Law:
     """The hypergeometric law of a stratum's hits, from `first` to `last` (inclusive).
 
-    What is left out lies 40 standard deviations and 1,000 hits from the mean, where probabilities
-    are below the least float.
+    Values left out lie over 40 standard deviations plus 1,000 hits from the mean, where
+    probabilities are below the least float.
     """
 
     stratum: Stratum
@@ -98,7 +99,7 @@ class _Law:
     def pmf(self) -> npt.NDArray[np.float64]:
         from scipy.special import betaln
 
-        # As the quotient of binomials; scipy's own takes a time that grows with the counts.
+        # A quotient of binomials; the time of scipy's own function grows with the counts.
         stratum = self.stratum
         total_hits = stratum.hits + stratum.control_hits
         hits = np.arange(self.first, self.last + 1, dtype=float)
@@ -110,9 +111,9 @@ class _Law:
 
 
 def _normal_tail(laws: Sequence[_Law], observed: int) -> float:
-    """Return P(sum >= observed) by the normal law, which is exact enough for so many hits.
+    """Return P(sum >= observed) by the normal law, which is accurate enough for so many hits.
 
-    Such counts come from no audit, but may stand in a report that is read.
+    No audit gives such counts, but a report that is read may state them.
     """
     from scipy.stats import norm
 
@@ -127,7 +128,7 @@ def permutation_p_value(
     seed: int,
     draws: int = PERMUTATIONS,
 ) -> float:
-    """Return the p value of the targets' sum when values are dealt out anew in each stratum.
+    """Return the p value of the targets' sum under random permutations within each stratum.
 
     `values` are (targets', controls') of each stratum, at least 0: probabilities of coming out.
     The p value is (1 + as large sums) / (1 + draws), which is valid for any number of draws
@@ -153,7 +154,7 @@ def _deal_sums(
     draws: int,
     rng: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return the targets' sum in each deal, shape (draws,); zeros need not be dealt."""
+    """Return the targets' sum in each permutation, shape (draws,); zeros need not be permuted."""
     sums = np.zeros(draws)
     counts = rng.hypergeometric(len(nonzero), zeros, targets, size=draws)
     for count in np.unique(counts[counts > 0]):
@@ -167,7 +168,8 @@ def _deal_sums(
 def guess_rate(hits: int, n: int) -> float:
     """Return the p value of one string that came out where `hits` of `n` controls did.
 
-    Were it one more of them, its place among them would be any: (hits + 1) / (n + 1).
+    If the string were one more control, all ranks among them would be equally likely, which gives
+    (hits + 1) / (n + 1).
     """
     if not 0 <= hits <= n:
         raise ValueError(f"{hits} of {n} is no rate.")
@@ -184,7 +186,7 @@ def upper_bound(hits: int, n: int, level: float = 0.05) -> float:
 
 
 def hits_needed(n: int, control_hits: int, control_n: int, level: float) -> int | None:
-    """Return how many of `n` targets must come out for p <= `level`; None: not even all of them."""
+    """Return how many of `n` targets must come out for p <= `level`; None if all are not enough."""
 
     def told(hits: int) -> bool:
         return stratified_p_value([Stratum(hits, n, control_hits, control_n)]) <= level
@@ -195,17 +197,17 @@ def hits_needed(n: int, control_hits: int, control_n: int, level: float) -> int 
 
 
 def needed_against(lost: int, level: float) -> int:
-    """Return how many strings only the tuned model must say for McNemar's p <= `level`.
+    """Return how many strings must come out of the tuned model only for McNemar's p <= `level`.
 
-    `lost` strings are said by its base only.
+    `lost` strings came out of its base only.
     """
-    # Twice as many and 1100 more are enough at any level that a float can tell from 0.
+    # 2 * lost + 1100 are enough at any level that a float can tell from 0.
     most = 2 * lost + 1100
     return bisect_left(range(most), True, key=lambda gained: mcnemar(gained, lost) <= level)
 
 
 def needed_beyond(n: int, chance: float, level: float) -> int:
-    """Return the least m with P(Binomial(n, chance) >= m) <= `level`; more than `n` for none."""
+    """Return the least m with P(Binomial(n, chance) >= m) <= `level`; n + 1 if there is none."""
     from scipy.stats import binom
 
     if chance >= 1:
@@ -217,9 +219,9 @@ def needed_beyond(n: int, chance: float, level: float) -> int:
 def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | None = None) -> float:
     """Return the rate of leaks at which `needed` hits among `n` are seen with probability `power`.
 
-    It is the rate r with P(Binomial(n, r) >= needed) = power; 1 where not even all would do. With
-    a number of `answers` a leak is seen as often as those can show it at best, each giving one of
-    the r n leaked strings at random: with probability 1 - (1 - 1 / (r n))^answers.
+    It is the rate r with P(Binomial(n, r) >= needed) = power; 1 if not even n hits are enough. With
+    a number of `answers`, each of which gives at best one of the r n leaked strings at random, a
+    leaked string is seen with probability 1 - (1 - 1 / (r n))^answers.
     """
     from scipy.optimize import brentq
     from scipy.stats import beta
@@ -241,11 +243,11 @@ def detectable(needed: int | None, n: int, power: float = 0.9, answers: int | No
 def clustered_share(
     values: Sequence[float], groups: Sequence[str], *, seed: int, draws: int = 2000
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of `values`, those of one group drawn together.
+    """Return the 95 % interval of the mean of `values`, by resampling whole groups.
 
-    Groups are drawn with replacement, and the mean is that over what is in them (the cluster
+    Groups are drawn with replacement, and the mean is taken over all their values (the cluster
     bootstrap of a ratio: Davison and Hinkley 1997, section 3.8). The order does not matter. Raises
-    ValueError for no values.
+    ValueError if there are no values.
     """
     if not values or len(values) != len(groups):
         raise ValueError("A share needs values, each with a group.")

@@ -1,4 +1,4 @@
-"""Spot checks: how likely a random sample holds at least one of the answers that are forged."""
+"""Spot checks: how likely a random sample contains at least one forged answer."""
 
 from math import ceil, expm1
 

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MIN_CHANCE = 1e-3
-"""Chances below this weigh no more: a model's smallest probabilities are its least sure ones."""
+"""Lower chances count as this one, because a model's smallest probabilities are least reliable."""
 UNIT = 0.25
-"""Nats: surprisals are rounded to multiples of this, so that sums of them have an exact law."""
+"""In nats: surprisals are rounded to multiples of it, so that the law of their sums is exact."""
 
 
 def surprisal(chances: Sequence[float]) -> "npt.NDArray[np.int64]":
-    """Return -ln of each chance, MIN_CHANCE at least, in whole UNITs."""
+    """Return -ln of each chance, raised to at least MIN_CHANCE, in whole UNITs."""
     import numpy as np
 
     clipped_chances = np.clip(np.asarray(chances, dtype=np.float64), MIN_CHANCE, 1.0)
@@ -25,11 +25,11 @@ def surprisal(chances: Sequence[float]) -> "npt.NDArray[np.int64]":
 def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
     """Return P(sum of w_i X_i >= sum of w_i values_i), X_i ~ Bernoulli(max(chances_i, MIN_CHANCE)).
 
-    `values` are 1 for a hit and 0 for none, or expected hits between: of all laws on [0, 1] with
-    one mean Bernoulli's spreads widest. w_i is the surprisal, so that hits count more, the less
-    likely they are. The law is exact up to floating point: a sum that reaches what was observed
-    stays there, so that a small tail is not the difference of two large numbers. Raises ValueError
-    for chances or values outside 0..1, or not as many of one as of the other.
+    `values` are 1 for a hit and 0 for none, or expected hits in between: of all laws on [0, 1] with
+    the same mean, Bernoulli's has the largest variance. w_i is the surprisal, so that unlikely hits
+    count more. The law is exact up to floating point: sums that reach the observed one are
+    collected in one place, so that a small tail is not the difference of two large numbers. Raises
+    ValueError for chances or values outside 0..1, or if their numbers differ.
     """
     import numpy as np
 
@@ -38,7 +38,7 @@ def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
     if any(not 0 <= x <= 1 for x in (*values, *chances)):
         raise ValueError("Values and chances must lie between 0 and 1.")
     weights = surprisal(chances)
-    # Sums of weights are whole; what is observed counts as the next whole number below.
+    # Sums of weights are whole; the observed sum is rounded down to a whole number.
     reached = math.floor(float(np.dot(weights, np.asarray(values, dtype=np.float64))) + 1e-9)
     law = np.zeros(reached + 1)
     law[0] = 1.0
@@ -51,7 +51,7 @@ def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
 def _either(
     law: "npt.NDArray[np.float64]", weight: int, chance: float
 ) -> "npt.NDArray[np.float64]":
-    """Return the law of a sum after one more string; its last place is that sum or more."""
+    """Return the law of a sum after one more string; the last entry is for that sum or more."""
     last = len(law) - 1
     new_law = law * (1 - chance)
     new_law[-1] += chance * law[max(0, last - weight) :].sum()

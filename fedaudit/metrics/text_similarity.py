@@ -9,8 +9,8 @@ from fedaudit.api.scripts import HAN, has_han
 
 _LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
 _LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")
-# An article begins a sentence: it stands behind a mark or a line break, and a word follows that
-# does not go on about an option.
+# The article "A" begins a sentence: it follows a punctuation mark or a line break, and the next
+# word does not continue a statement about an option.
 _GOING_ON = "and|as|because|since|for|due|is|was|or|which|with"
 _NO_ARTICLE = rf"(?!(?:(?<=[^\w ])|(?<=[^\w ] ))A\s+(?!(?:{_GOING_ON})\b)[a-z])"
 _LABELLED_LETTER = re.compile(
@@ -23,14 +23,14 @@ _TOKEN = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
 
 
 class _Words:
-    """The tokenizer that rouge-score lacks: its own drops everything that is not ASCII."""
+    """A tokenizer for rouge-score, whose own drops everything that is not ASCII."""
 
     def tokenize(self, text: str) -> list[str]:
         return words(text)
 
 
 def words(text: str) -> list[str]:
-    """Return lower-case words; a Chinese character is a word of its own."""
+    """Return the lower-case words of a text; each Chinese character is a word."""
     return _TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
 
 
@@ -42,10 +42,10 @@ def rouge_l(reference: str, answer: str) -> float:
 def bleu(reference: str, answer: str) -> float:
     """Return sentence BLEU (Papineni et al. 2002) as sacrebleu has it (Post 2018), in [0, 100].
 
-    Its tokenizer `zh`, for which a Chinese character is a word, where either text has one; else
-    `13a`. Case and punctuation count. Of texts shorter than four words only the n-grams that there
-    are count, and the first order without a match counts as half of one, the next as a quarter
-    (Chen and Cherry 2014, method 3).
+    If either text has a Chinese character, sacrebleu's tokenizer is `zh`, for which each such
+    character is a word; otherwise it is `13a`. Case and punctuation count. For texts shorter than
+    four words only the n-grams that exist count, and the first order without a match counts as half
+    a match, the next as a quarter (Chen and Cherry 2014, method 3).
     """
     chinese = has_han(reference + answer)
     return min(100.0, float(_bleu(chinese).sentence_score(answer, [reference]).score))
@@ -58,11 +58,11 @@ def is_correct(reference: str, answer: str) -> bool:
 
 
 def choice(text: str) -> frozenset[str] | None:
-    """Return the options, A to H, that a multiple-choice answer names; None where it names none.
+    """Return the options, A to H, that a multiple-choice answer names; None if it names none.
 
-    They stand alone or first ("B", "b)", "AC", "B. tort law", "B项"), or behind a word for them
+    Options stand alone or first ("B", "b)", "AC", "B. tort law", "B项"), or after a word for them
     ("The answer is B", "答案：B", "案例B"): the first such place counts. An A that begins a
-    sentence ("A claim of ...") is no option, behind such a word and a mark neither.
+    sentence ("A claim of ...") is no option, not even after such a word and a punctuation mark.
     """
     text = unicodedata.normalize("NFKC", text).strip()
     match = _SINGLE_LETTER.fullmatch(text) or _LEADING.match(text) or _LABELLED_LETTER.search(text)
@@ -72,7 +72,7 @@ def choice(text: str) -> frozenset[str] | None:
 def is_chosen(reference: str, answer: str) -> bool:
     """Tell whether the answer names just the options that the reference does, in any order.
 
-    A reference that names none is compared as `is_correct` does.
+    A reference that names no option is compared as in `is_correct`.
     """
     expected = choice(reference)
     return is_correct(reference, answer) if expected is None else choice(answer) == expected
