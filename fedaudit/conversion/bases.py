@@ -1,4 +1,4 @@
-"""The base that adapters were trained on: named by the user, or by files and here."""
+"""The base that adapters were trained on: named by the user, or by files and found locally."""
 
 import shlex
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ CONFIG = "config.json"
 
 
 def choose(base: str, named: Iterable[str], source: Path) -> str:
-    """Return the base: the one given, or the one that all files name, if it is a local folder.
+    """Return the base: the user's `base`, or else the one that all files name, if it is local.
 
-    Either must name one, and only the user may name a model of the hub. Raises InputError where
-    the user has to.
+    The user or a file must name a base, and only the user may name a model of the hub. Raises
+    InputError if the user has to name it.
     """
     if base:
         return on_this_machine(base) or base
@@ -32,7 +32,7 @@ def choose(base: str, named: Iterable[str], source: Path) -> str:
 
 
 def describe(name: str) -> manifest.BaseModel:
-    """Return a base with its fingerprint, empty where the base itself is not on this machine.
+    """Return a base with its fingerprint, which is empty if the base is not on this machine.
 
     Raises InputError for a folder that holds no model in safetensors.
     """
@@ -55,7 +55,7 @@ def describe(name: str) -> manifest.BaseModel:
 def on_this_machine(name: str) -> str:
     """Return the absolute path of a base that is a local folder, or the built-in base's name.
 
-    Empty for any other.
+    The result is empty for any other base.
     """
     if name == nano.BASE:
         return name

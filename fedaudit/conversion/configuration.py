@@ -1,4 +1,4 @@
-"""An adapter's configuration: its file, or what the user says and its tensors show."""
+"""An adapter's configuration: its file, or the user's settings completed from its tensors."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _PREFIX, _A = "base_model.model.", ".lora_A.weight"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenConfig:
-    """What `--config` says of LoRA; 0 and empty where it is silent."""
+    """LoRA's settings as given by `--config`; 0 and empty if not given."""
 
     r: int = 0
     alpha: float = 0.0
@@ -28,7 +28,7 @@ class GivenConfig:
 
 
 def parse(text: str) -> GivenConfig | Mapping[str, Any]:
-    """Return what `--config` says: settings, or a whole configuration where it names a file.
+    """Return the settings in `--config`, or the whole configuration if it names a file.
 
     Raises UsageError for unknown settings.
     """
@@ -65,8 +65,8 @@ def complete(
 ) -> Mapping[str, Any]:
     """Return the configuration of an adapter that came without one.
 
-    Rank and targets follow from tensors with names. Raises InputError for what is still missing, or
-    differs from the tensors.
+    Rank and targets follow from tensors if these have names. Raises InputError for a setting that
+    is still missing, or that differs from the tensors.
     """
     if not isinstance(config, GivenConfig):
         return config
@@ -100,7 +100,7 @@ def complete(
 
 
 def _ranks(dump: StateDump) -> dict[str, int]:
-    """Return the rank of each module that LoRA is on, by the module's name in the base."""
+    """Return the rank of each module that LoRA adapts, by the module's name in the base."""
     ranks = {}
     for name, shape in dump.shapes.items():
         plain = adapters.canonical(name)

@@ -1,4 +1,4 @@
-"""Foreign folders where a command takes a federation: imported first, once."""
+"""Foreign folders given to a command in place of a federation: imported first, once."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ MODEL = "config.json"
 
 
 def may_be_foreign(folder: Path) -> bool:
-    """Tell whether importers are asked about a folder: it is no federation, model or adapter."""
+    """Tell whether a folder may be another framework's: it is no federation, model or adapter."""
     markers = (MODEL, adapters.CONFIG)
     return (
         folder.is_dir()
@@ -32,7 +32,7 @@ def may_be_foreign(folder: Path) -> bool:
 
 
 def check_native(folder: Path) -> None:
-    """Raise InputError for a foreign folder, of which an import at every place is another one."""
+    """Raise InputError for a foreign folder, since each import of it would have its own ledger."""
     if may_be_foreign(folder) and recognition.is_known(SourceFolder(folder)):
         raise InputError(
             f"{folder} is another framework's: import it once (`fedaudit import {folder} FED`) and "
@@ -45,9 +45,10 @@ def native_folder(
 ) -> Path:
     """Return `folder`, or the federation's folder that a foreign one is imported into.
 
-    A foreign folder is imported into a folder `imported/` below `below`, unless it is there
-    already, and `tell` gets a line that says so. `template` is that of its records, where it is not
-    the framework's. Raises InputError for a folder that no importer knows, saying what is in it.
+    A foreign folder is imported into a folder `imported/` below `below`, unless that was done
+    already, and `tell` gets a line that says so. `template` is the prompt template of its records,
+    if it differs from the framework's. Raises InputError for a folder that no importer knows, with
+    a description of its contents.
     """
     if not may_be_foreign(folder):
         return folder
@@ -73,6 +74,6 @@ def native_folder(
 
 
 def _digest(found_run: FoundRun, template: str) -> str:
-    """Return a hash of what the imported federation is made of, and of nothing else."""
+    """Return a hash of everything that determines the imported federation, and nothing else."""
     text = json.dumps([found_run.base, template, sorted(found_run.hashes().items())])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -23,7 +23,7 @@ MAX_ROUND = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """What `fedaudit import` was asked to do."""
+    """The arguments of `fedaudit import`."""
 
     source: Path
     out: Path
@@ -37,7 +37,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What was made of a folder."""
+    """The result of an import."""
 
     layout: str
     run: Path
@@ -48,7 +48,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """A run that was recognized, and what is in it."""
+    """A recognized run with its layout, contents and base."""
 
     layout: str
     run: SourceFolder
@@ -65,8 +65,8 @@ class FoundRun:
 def import_federation(request: ImportRequest) -> Imported:
     """Write the federation in a foreign folder as one of ours; the source stays as it is.
 
-    Raises InputError or UsageError, in one line, for an unknown layout, for what neither the files
-    nor the user have said, and for adapters that no audit could load.
+    Raises InputError or UsageError, with a message of one line, for an unknown layout, for
+    information that neither the files nor the user gave, and for adapters that no audit could load.
     """
     check_out(request.out)
     return write(find(request, recognition.open_source(request.source)), request)
@@ -97,7 +97,10 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
 
 
 def check_out(out: Path) -> None:
-    """Raise InputError unless a federation can be written to `out`, also over an earlier import."""
+    """Raise InputError unless a federation can be written to `out`.
+
+    Only the rounds of an import without a manifest may be there already.
+    """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; OUT is a folder.")
     if out.is_dir():
@@ -112,8 +115,8 @@ def _template(name: str) -> templates.PromptTemplate | None:
 
 
 def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
-    """Return the run in a foreign folder; nothing is written."""
-    configuration.parse(request.config), _template(request.template)  # before what takes time
+    """Return the run in a foreign folder, without writing anything."""
+    configuration.parse(request.config), _template(request.template)  # errors before slow steps
     importer, run = recognition.recognize(source, request.layout)
     federation = importer.read(run)
     _check(federation, run)
@@ -135,7 +138,7 @@ def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
 
 
 def _check(federation: ForeignFederation, run: SourceFolder) -> None:
-    """Raise InputError for rounds and clients that no folder of ours could have."""
+    """Raise InputError for rounds and clients that no federation's folder can have."""
     if not federation.rounds:
         notes = " ".join(federation.notes)
         raise InputError(f"{run.path} holds no round with a global adapter. {notes}".strip())
@@ -172,7 +175,7 @@ def _links(run: SourceFolder) -> list[str]:
 def _mean_fits(
     federation: ForeignFederation, out: Path
 ) -> Iterator[tuple[int, rederivation.MeanFit]]:
-    """Yield each round whose clients' adapters are all there, compared with its global one."""
+    """Yield the number and MeanFit of each round that has all its participants' adapters."""
     for round_ in federation.rounds:
         if not round_.clients or set(round_.participants or round_.clients) - set(round_.clients):
             continue
@@ -187,7 +190,7 @@ def _mean_fits(
 def mean_notes(
     fits: Mapping[int, rederivation.MeanFit], weights: Mapping[str, float]
 ) -> Iterator[str]:
-    """Yield which global adapters are the mean of their clients', and how far others are off."""
+    """Yield notes on which global adapters are a mean of the clients', and how far others are."""
     if not fits:
         return
     good = [number for number, fit in fits.items() if fit.is_mean(weights)]
@@ -252,7 +255,7 @@ def _round(round_: ForeignRound) -> manifest.Round:
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    """Order c2 before c10."""
+    """Return a sort key that puts c2 before c10."""
     head = name.rstrip("0123456789")
     return head, int(name[len(head) :] or 0), name
 

@@ -1,4 +1,4 @@
-"""Which layout a folder has, by what is in it."""
+"""Recognition of a folder's layout by its contents."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ SHOWN_NAMES = 3
 
 
 def open_source(path: Path) -> SourceFolder:
-    """Return a folder to import; raises InputError for what is none, or needs no import."""
+    """Return a folder to import; raises InputError for a file, or for a federation's folder."""
     if not path.exists():
         raise InputError(f"There is no folder {path}.{suggest_neighbour(path)}")
     if not path.is_dir():
@@ -27,10 +27,10 @@ def open_source(path: Path) -> SourceFolder:
 
 
 def recognize(source: SourceFolder, layout: str = "") -> tuple[Importer, SourceFolder]:
-    """Return the importer that knows a folder's layout, and the folder of the run that it knows.
+    """Return the importer that knows a folder's layout, and the folder of the run in it.
 
-    `layout` names the only importer that is asked. Raises InputError, saying what was seen, where
-    none knows it, several do, or it holds several runs.
+    With `layout`, only the importer of that name is tried. Raises InputError, with a description of
+    the folder, if no importer knows it, if several do, or if it holds several runs.
     """
     matches = list(_matches(source, layout))
     if len(matches) > 1:
@@ -55,7 +55,7 @@ def is_known(source: SourceFolder) -> bool:
 
 
 def why_unknown(source: SourceFolder, layout: str = "") -> str:
-    """Say what is in a folder that no importer knows, and what they know."""
+    """Return in words what is in a folder that no importer knows, and which layouts they know."""
     problem = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
     hint = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
     if adapters.CONFIG in source.files and not _is_adapter(source):
@@ -72,7 +72,7 @@ def why_unknown(source: SourceFolder, layout: str = "") -> str:
 
 
 def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence[str]]]:
-    """Return the importers that know a folder, generic ones only where no other does."""
+    """Return the importers that know a folder; generic ones only if no other does."""
     offered = registry.plugins("importer")
     if layout and layout not in offered:
         raise unknown_name_error("layout", layout, offered)
@@ -98,7 +98,7 @@ def _unknown_layout_error(source: SourceFolder, layout: str) -> InputError | Usa
 
 
 def _is_adapter(source: SourceFolder) -> bool:
-    """Tell whether a folder itself is one adapter of PEFT, saved either way."""
+    """Tell whether a folder itself is one PEFT adapter, in safetensors or pickled."""
     weights = (adapters.WEIGHTS, *adapters.PICKLED)
     return adapters.CONFIG in source.files and any(name in source.files for name in weights)
 

@@ -1,8 +1,8 @@
 """Whether a global adapter is the mean of its clients', and with which weights.
 
 With clients' adapters c_i, their plain mean m, D_i = c_i - m and a global adapter g, the distance
-of g from sum_i p_i c_i (sum_i p_i = 1) follows from the matrix <D_i, D_j>, the vector <D_i, g - m>
-and |g - m|^2 alone, so that tensors are read one by one.
+of g from sum_i p_i c_i (sum_i p_i = 1) depends only on the matrix <D_i, D_j>, the vector
+<D_i, g - m> and |g - m|^2. These add up over tensors, so tensors are read one by one.
 """
 
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CLOSE = 0.01
 """How far a global adapter may be from the mean, as a share of the clients' spread."""
 ROUNDING = {"float64": 1e-6, "float32": 1e-6, "float16": 2e-3, "bfloat16": 2e-2}
-"""And further, as a share of its own norm, by its dtype: means are rounded to it."""
+"""The further distance allowed, as a share of its norm, by dtype, to which means are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class MeanFit:
     size: float
     """|g - m|^2."""
     rounding: float
-    """What rounding may add to the distance."""
+    """The most that rounding may add to the distance."""
 
     def distance(self, weights: Mapping[str, float]) -> float:
-        """Return |g - sum_i p_i c_i|, p being these weights with a sum of 1."""
+        """Return |g - sum_i p_i c_i|, where p are the weights divided by their sum."""
         import numpy as np
 
         values = np.array([weights[client] for client in self.clients], dtype=np.float64)
@@ -48,7 +48,7 @@ class MeanFit:
 
     @property
     def spread(self) -> float:
-        """How far clients are from their mean: the root of the mean of |D_i|^2."""
+        """The clients' root mean square distance from their mean, sqrt(mean of |D_i|^2)."""
         return math.sqrt(float(self.gram.trace()) / len(self.clients))
 
     def is_mean(self, weights: Mapping[str, float]) -> bool:
@@ -56,7 +56,7 @@ class MeanFit:
         return self.distance(weights) <= CLOSE * self.spread + self.rounding
 
     def best(self) -> dict[str, float]:
-        """Return the weights, with a sum of 1, whose mean is nearest."""
+        """Return the weights, with a sum of 1, whose mean is nearest to the global adapter."""
         import numpy as np
 
         shift = np.linalg.pinv(self.gram, rcond=1e-9) @ self.products
@@ -65,7 +65,7 @@ class MeanFit:
 
 
 def fit(global_folder: Path, clients: Mapping[str, Path]) -> MeanFit | None:
-    """Compare a global adapter with clients'; return None where tensors' names or shapes differ.
+    """Return how a global adapter compares with the clients'; None if names or shapes differ.
 
     Each folder holds an adapter that has been checked.
     """
@@ -104,8 +104,9 @@ def fit(global_folder: Path, clients: Mapping[str, Path]) -> MeanFit | None:
 def weights_of(fits: Sequence[MeanFit]) -> dict[str, float]:
     """Return clients' weights under which as many rounds as possible are weighted means.
 
-    All weigh the same where that fits every round. Otherwise each round's best weights are put on
-    one scale by the clients that rounds share; a client whose weight no round tells weighs 1.
+    All clients get the same weight if that fits every round. Otherwise the best weights of each
+    round are put on one scale by means of the clients that rounds share; a client whose weight no
+    round determines gets 1.
     """
     everybody = sorted({client for f in fits for client in f.clients})
     equal = dict.fromkeys(everybody, 1.0)

@@ -1,4 +1,4 @@
-"""A folder to import as an importer sees it: its files, without links, and what they hold."""
+"""A folder to import as an importer sees it: its files, without links, and their contents."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -14,22 +14,22 @@ from fedaudit.system.files import read_json
 MAX_FILES, MAX_DEPTH = 200_000, 12
 """The most files below a folder, and the most folders in a file's path."""
 DUMPS = (".bin", ".ckpt", ".npz", ".pt", ".pth")
-"""Ends of the names of files that only a process with limits opens."""
+"""Endings of file names that are only opened in a process with limits."""
 NON_MODEL_PREFIXES = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
-"""Beginnings of the names of those that hold no model, and are never opened."""
+"""Beginnings of the names of such files without a model, which are never opened."""
 
 
 class SourceFolder(ForeignFolder):
     """A folder on disk; no link is followed, and nothing is written."""
 
     def __init__(self, path: Path, above: "SourceFolder | None" = None) -> None:
-        """List the files below `path`, but for those of fedaudit's own federations.
+        """List the files below `path`, except those of fedaudit's own federations.
 
-        If a folder `above` is given, its list is used.
+        If a folder `above` is given, the files are taken from its list.
         """
         self.path, self.name, self._above = path, path.resolve().name, above
         self.links: list[str] = []
-        """The links below it, which are not followed."""
+        """The links below the folder, which are not followed."""
         if above is None:
             self.files = tuple(sorted(self._walk()))
         else:
@@ -38,13 +38,13 @@ class SourceFolder(ForeignFolder):
             self.links = list(self._inner_names(above.links))
 
     def _inner_names(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield those of the names of a folder above that are of this one."""
+        """Yield the names in the list of a folder above that lie in this folder, relative to it."""
         for name in names:
             if name.startswith(self._inside):
                 yield name.removeprefix(self._inside)
 
     def _walk(self) -> Iterator[str]:
-        """Yield the regular files, and note links; a pipe or a device is no file of a layout."""
+        """Yield the regular files and note the links; pipes and devices are left out."""
         waiting, count = [(self.path, PurePosixPath())], 0
         while waiting:
             folder, below = waiting.pop()
@@ -67,17 +67,17 @@ class SourceFolder(ForeignFolder):
                     yield (below / child.name).as_posix()
 
     def file_path(self, name: str) -> Path:
-        """Return where one of the files is."""
+        """Return the path of one of the files; raises InputError for any other name."""
         if name not in self._file_names:
             raise InputError(f"{self.path} has no file {name}.")
         return self.path / name
 
     def below(self, name: str) -> "SourceFolder":
-        """Return a folder below this one, "" for itself."""
+        """Return the folder `name` below this one, or this one for ""."""
         return SourceFolder(self.path / name, self) if name else self
 
     def read_json(self, name: str) -> Any:
-        """Return what a JSON file holds."""
+        """Return the contents of a JSON file."""
         path = self.file_path(name)
         return read_json(path, f"There is no {path}.")
 
@@ -88,7 +88,7 @@ class SourceFolder(ForeignFolder):
         return dumps.read_table(self.file_path(name))
 
     def look(self, name: str) -> StateDump:
-        """Return what a file of torch.save or numpy.savez holds; one process opens all of them."""
+        """Return the contents of a torch.save or numpy.savez file; one process opens all files."""
         self.file_path(name)
         if self._above is not None:
             return self._above.look(self._inside + name)
@@ -112,6 +112,6 @@ class SourceFolder(ForeignFolder):
 
 
 def is_dump(name: str) -> bool:
-    """Tell whether a file by its name may hold a model as torch.save or numpy.savez write it."""
+    """Tell by a file's name whether it may hold a model saved by torch.save or numpy.savez."""
     last = PurePosixPath(name).name
     return last.endswith(DUMPS) and not last.startswith(NON_MODEL_PREFIXES)

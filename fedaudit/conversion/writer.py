@@ -18,7 +18,7 @@ from fedaudit.system.files import atomic, atomic_text, open_regular, read_json
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An adapter of the source, and the folder below the federation's that it becomes."""
+    """An adapter of the source, and its new folder below the federation's."""
 
     adapter: ForeignAdapter
     folder: str
@@ -26,7 +26,7 @@ class Move:
 
 @dataclass(slots=True)
 class Writer:
-    """Writes the adapters of one run; nothing but adapters, and nothing outside of `out`."""
+    """Writes the adapters of one run, and nothing else, into `out`."""
 
     run: SourceFolder
     out: Path
@@ -52,7 +52,7 @@ class Writer:
             check_written(self.out / move.folder, self.run.path / weights, named=named)
 
     def _config(self, adapter: ForeignAdapter) -> dict[str, Any]:
-        """Return the configuration that goes with an adapter, checked."""
+        """Return the checked configuration of an adapter."""
         if adapter.config:
             path = self.run.file_path(adapter.config)
             config = read_json(path, f"There is no {path}.")
@@ -100,7 +100,7 @@ class Writer:
             )
 
     def _shapes(self, move: Move) -> dict[str, tuple[int, ...]] | None:
-        """Return names and shapes for nameless arrays, in order; None where they have names."""
+        """Return names and shapes for arrays without names, in order; None if they have names."""
         if not self.run.look(move.adapter.weights).ordered:
             return None
         from fedaudit.engine.loading.adapter_shapes import adapter_shapes
@@ -109,7 +109,7 @@ class Writer:
 
 
 def moves(federation: ForeignFederation) -> Iterator[Move]:
-    """Yield where each adapter goes: the global one of a round, then its clients'."""
+    """Yield each adapter with its new folder: a round's global one, then its clients'."""
     for round_ in federation.rounds:
         folder = f"rounds/{round_.round:03d}"
         yield Move(round_.adapter, f"{folder}/global")
@@ -120,7 +120,8 @@ def moves(federation: ForeignFederation) -> Iterator[Move]:
 def check_written(folder: Path, source: Path, *, named: bool = True) -> None:
     """Raise InputError, naming the source, for an adapter that no audit could load.
 
-    Arrays that came without names have been compared with the base, ranks too.
+    Pass `named` as false for arrays that came without names: these have already been compared with
+    the base, including their ranks.
     """
     from fedaudit.engine.loading import loader, ranks
 

@@ -1,8 +1,9 @@
-"""What an adapter's configuration may say: an audit of anything else would be of another model.
+"""Checks of an adapter's configuration: its options must not make the audit one of another model.
 
 Some options of PEFT change the base's own weights as soon as an adapter is attached, so that "the
-base" would be another one; some import what they name, make layers of any size, or are not in the
-adapter's tensors. None of them is needed to load a LoRA adapter that was trained and saved.
+base" would be another model; some import a module they name, create layers of any size, or have an
+effect that the adapter's tensors do not show. None is needed to load a trained and saved LoRA
+adapter.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,10 +16,10 @@ from fedaudit.api.errors import InputError
 RANK, ALPHA, NAMES, LENGTH = 2**16, 2**20, 10_000, 10_000
 SHOWN_NAMES, SHOWN_CHARS = 3, 40
 EMPTY: tuple[Any, ...] = (None, False, "", [], {})
-"""Values that leave an option as if it were not there."""
+"""Values that have the same effect as leaving the option out."""
 
 STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
-"""Ways to draw A and B that leave the base as it is; the adapter's own take their place."""
+"""Ways to initialize A and B that do not change the base; the saved A and B then replace them."""
 
 UNUSED = (
     *("modules_to_save", "layer_replication", "trainable_token_indices", "use_qalora"),
@@ -88,7 +89,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 def check(config: Mapping[str, Any], path: Path) -> None:
     """Raise InputError, naming the option, for a configuration that no audit should load.
 
-    Options that PEFT does not have are passed over, as PEFT does (`unknown_option_caveats`).
+    Options that PEFT does not know are ignored here, as by PEFT (see `unknown_option_caveats`).
     """
     odd = [name for name in UNUSED if config.get(name)]
     if config.get("bias") not in (None, "none"):
@@ -116,7 +117,7 @@ def check(config: Mapping[str, Any], path: Path) -> None:
 
 
 def unknown_option_caveats(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence that names the options that are set and that the installed PEFT lacks."""
+    """Return a sentence that names the set options that the installed PEFT does not know."""
     import peft
 
     known = {field.name for field in fields(peft.LoraConfig)}

@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PICKLED = ("adapter_model.bin", "adapter_model.pt")
-"""Names of weights that other versions and trainers pickle."""
+"""Names of pickled files of weights, as other versions and trainers write them."""
 LONGEST = 2**20
-"""Bytes of a configuration; the largest that PEFT writes have some ten thousand."""
+"""The most bytes of a configuration; the largest that PEFT writes have some ten thousand."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 LARGEST = 1e6
-"""Far above every trained weight: answers would overflow, and be noise."""
+"""The largest weight, far above any trained one: beyond it, answers would overflow."""
 _ROOT = "base_model.model."
 _COPY = re.compile(r"^(?!.*(?:\.|^)lora_).*\.(?:weight|bias)$")
-"""Names of weights that are none of LoRA's: those of the base's layers."""
+"""Names of weights that belong to the base's layers, not to LoRA."""
 _LAYER = ".base_layer."
-"""What PEFT calls the base's layer within its own."""
+"""PEFT's name for the base's layer within its own layer."""
 _WRAPPED = re.compile(
     r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_checkpoint_wrapped_module|_orig_mod)\."
 )
-"""What FSDP, activation checkpointing and torch.compile leave in names."""
+"""Parts that FSDP, activation checkpointing and torch.compile leave in tensor names."""
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
 
 def check(folder: Path) -> Mapping[str, Any]:
-    """Return the adapter's configuration after a look that needs no torch.
+    """Return the adapter's configuration, after checks that do not need torch.
 
     Raises InputError for a missing or pickled adapter and for one that is not LoRA.
     """
@@ -108,7 +108,7 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
 def copies(folder: Path) -> dict[str, "torch.Tensor"]:
     """Return the base's own weights that PEFT saved beside the adapter, by their names in the base.
 
-    It does so of embeddings and output layers where the adapter is on them or the vocabulary grew.
+    PEFT saves embeddings and output layers if the adapter is on them or if the vocabulary grew.
     """
     from safetensors import safe_open
 
@@ -129,10 +129,11 @@ def fingerprint(folder: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def tensors_sha256(folder: Path, weights_sha256: str) -> str:  # noqa: ARG001, a key of the cache
-    """Return a SHA-256 of what an adapter's tensors hold: their names, shapes and numbers.
+    """Return a SHA-256 of the contents of an adapter's tensors: their names, shapes and numbers.
 
-    It is the same whatever order, metadata and dtype they are saved in. `weights_sha256` is that of
-    the file of weights, which is read once. Raises InputError as `read` does.
+    The hash does not depend on the order, metadata and dtype in which the tensors are saved.
+    `weights_sha256` is the hash of the file of weights, by which results are cached, so that the
+    file is read once. Raises InputError as `read` does.
     """
     import torch
 
@@ -155,7 +156,7 @@ def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], fold
 
 
 def resized_config(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an adapter's configuration with the rank that `tensors` have, and its old scaling."""
+    """Return an adapter's configuration with the rank of `tensors`, keeping its scaling."""
     rank = max(
         tensor.shape[0] for name, tensor in tensors.items() if name.endswith(".lora_A.weight")
     )
@@ -165,7 +166,7 @@ def resized_config(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dic
 
 
 def read_state(path: Path) -> dict[str, dict[str, "torch.Tensor"]]:
-    """Return what a server remembered in the file `path`; nothing when there is no such file."""
+    """Return the state that `write_state` saved in the file `path`; empty if there is no file."""
     if not path.is_file():
         return {}
     from safetensors.torch import load_file

@@ -1,7 +1,7 @@
 """Commitments to marks: published before training, so that no key can be chosen afterwards.
 
-A commitment is the SHA-256 of a mark with all that decides its test, and of a random salt. It tells
-nothing of the mark, and nobody can find another mark that has it.
+A commitment is the SHA-256 of a mark, of all settings that affect its test, and of a random salt.
+It reveals nothing about the mark, and nobody can find another mark with the same commitment.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ SCHEMA_VERSION = "1.0"
 NAME = "commitments.json"
 """The public file of commitments, in a federation's folder and elsewhere."""
 SCHEME = "fedaudit mark 1"
-"""What is hashed with a mark, so that no other text is ever taken for one."""
+"""A label that is hashed with each mark, so that no other hashed text can pass for a mark."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitment:
-    """What its owner publishes of a mark."""
+    """The public commitment to one mark."""
 
     id: str
     plugin: str
@@ -38,11 +38,11 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitments:
-    """commitments.json: public, and worth as much as the proof of when others have seen it."""
+    """commitments.json: public, and only as good as the proof of when others have seen it."""
 
     schema_version: str = SCHEMA_VERSION
     made: str = ""
-    """When, as the file says: ISO 8601 with a time zone. Nobody vouches for it."""
+    """When the file says it was made: ISO 8601 with a time zone. This is not verified."""
     commitments: tuple[Commitment, ...] = ()
 
 
@@ -50,7 +50,7 @@ def digest(mark: Mark, settings: Mapping[str, Any]) -> str:
     """Return the SHA-256 that commits to a mark, its id, its salt and all of its settings.
 
     `settings` are the plugin's options with the defaults spelled out. Raises ValueError for a mark
-    without a salt: a short secret could be found by trying.
+    without a salt, whose secret could be found by trying if it is short.
     """
     if not mark.salt:
         raise ValueError(f"The mark {mark.id} has no salt.")
@@ -66,19 +66,19 @@ def digest(mark: Mark, settings: Mapping[str, Any]) -> str:
 
 
 def canonical(table: Any) -> bytes:
-    """Return canonical JSON (sorted keys, no spaces, UTF-8) of the values that a reader gets."""
+    """Return canonical JSON (sorted keys, no spaces, UTF-8) of `table` as read back from JSON."""
     read_again = json.loads(json.dumps(table, allow_nan=False))
     text = json.dumps(read_again, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")
 
 
 def commitment(mark: Mark, settings: Mapping[str, Any]) -> Commitment:
-    """Return what may be published of a mark; raises as `digest`."""
+    """Return the public commitment to a mark; raises ValueError as `digest` does."""
     return Commitment(id=mark.id, plugin=mark.name, sha256=digest(mark, settings))
 
 
 def seeded_salt(seed: int, index: int) -> str:
-    """Return the salt of a mark whose secret follows from a seed: it is as secret as the seed."""
+    """Return the salt of a mark made from a seed; the salt is only as secret as the seed."""
     return hashlib.sha256(f"salt {seed} {index}".encode()).hexdigest()
 
 

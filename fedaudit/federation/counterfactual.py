@@ -1,4 +1,4 @@
-"""Federations that were trained again without some client: where they lie, and whose they are."""
+"""Counterfactual federations, trained again without some clients: their folders and origins."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,16 +9,16 @@ from fedaudit.federation.folder import Federation, is_federation, open_federatio
 from fedaudit.federation.manifest import Counterfactual
 
 FOLDER = "without"
-"""The folder of counterfactual federations, below that of the federation that they are of."""
+"""The folder of counterfactual federations, below the folder of the original federation."""
 
 
 def place_of(federation: Path, without: Iterable[str]) -> Path:
-    """Return where the federation is kept that was trained without these clients."""
+    """Return the folder of the counterfactual federation that was trained without these clients."""
     return federation / FOLDER / "+".join(without)
 
 
 def find_counterpart(federation: Federation, client: str) -> Federation | None:
-    """Return the federation without a client that is kept below this one, checked, or None."""
+    """Return the checked counterfactual federation without `client` below this one, or None."""
     path = place_of(federation.path, [client])
     if not is_federation(path):
         return None
@@ -28,7 +28,10 @@ def find_counterpart(federation: Federation, client: str) -> Federation | None:
 
 
 def check_origin(federation: Federation, variant: Federation) -> Counterfactual:
-    """Return what `variant` was trained without; InputError unless it is of this federation."""
+    """Return which clients `variant` was trained without.
+
+    Raises InputError unless `variant` is a counterfactual of `federation`.
+    """
     origin = manifest.counterfactual(variant.manifest)
     if origin is None:
         raise InputError(
@@ -44,7 +47,7 @@ def check_origin(federation: Federation, variant: Federation) -> Counterfactual:
 
 
 def _difference(federation: Federation, variant: Federation, origin: Counterfactual) -> str:
-    """Return what differs between two federations and must not; empty where nothing does."""
+    """Return the first thing that differs between two federations but must not, "" if none."""
     full, reduced = federation.manifest, variant.manifest
     if not full.config_sha256 or full.config_sha256 != origin.config_sha256:
         return "settings"

@@ -14,7 +14,7 @@ from fedaudit.system.files import sha256
 from fedaudit.system.names import check_inside
 
 DEPLOYED = "defense"
-"""The folder of what a defence deployed, with one folder for each client."""
+"""The folder of a defence's deployment, with one folder for each client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Federation:
 
 
 def name_rounds(numbers: Sequence[int]) -> str:
-    """Return what rounds there are, in order: "rounds 0 to 3", "rounds 5, 10 and 12 to 15"."""
+    """Return round numbers in words, in order: "rounds 0 to 3", "rounds 5, 10 and 12 to 15"."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][-1] + 1:
@@ -60,9 +60,9 @@ def name_rounds(numbers: Sequence[int]) -> str:
 
 
 def check_consecutive(federation: Federation) -> None:
-    """Raise InputError unless every round from 0 on is there, as attribution needs them.
+    """Raise InputError unless every round from 0 on is stored, as attribution needs.
 
-    A client's change is computed from the global adapter of the round before.
+    A client's update is computed from the global adapter of the round before.
     """
     numbers = [r.round for r in federation.manifest.rounds]
     if numbers != list(range(len(numbers))):
@@ -110,7 +110,7 @@ def _check_files(root: Path, manifest_: Manifest) -> None:
 
 
 def unchecked_caveats(federation: Federation | None) -> list[str]:
-    """Return in sentences what nobody could check: what a manifest names and has no hash of."""
+    """Return sentences on what could not be checked, for example files without a hash."""
     if federation is None:
         return []
     manifest_ = federation.manifest
@@ -146,14 +146,14 @@ def _other_bases(federation: Federation, folders: Sequence[str]) -> list[str]:
     for folder in dict.fromkeys(folders):
         try:
             config = adapters.check(federation.path / folder)
-        except InputError:  # a deployment's folder, or what is refused once it is read
+        except InputError:  # a deployment's folder, or an adapter that is refused when it is read
             continue
         named.add(str(config.get("base_model_name_or_path") or ""))
     return sorted(named - {"", federation.manifest.base.name})
 
 
 def recording_caveats(manifest_: Manifest) -> list[str]:
-    """Return in sentences what a recorded run says of itself; nobody has checked it."""
+    """Return sentences with what a recorded run states about itself, none of it checked."""
     recording = manifest_.recorded
     if recording is None:
         return []
@@ -168,7 +168,7 @@ def recording_caveats(manifest_: Manifest) -> list[str]:
 
 
 def _noise_caveat(noise: Mapping[str, Any]) -> str:
-    """Return what a strategy said of its differential privacy."""
+    """Return in words what a strategy stated about its differential privacy."""
     sigma, norm = noise.get("noise_multiplier"), noise.get("clipping_norm")
     text = f"{noise.get('mechanism')}: noise multiplier {sigma}, clipping norm {norm}"
     if (epsilon := noise.get("epsilon")) is None:
@@ -192,7 +192,7 @@ def _folders(below: Path) -> Iterator[Path]:
 
 
 def _root(path: Path) -> Path:
-    """Return the federation's folder where `path` is its `rounds` folder, by whatever name."""
+    """Return the folder above a federation's `rounds` folder (or a link to it), else `path`."""
     named = (path, Path(os.path.realpath(path)))  # realpath: a loop of links raises nothing
     return next((folder.parent for folder in named if _is_rounds(folder)), path)
 

@@ -1,4 +1,4 @@
-"""federation.json: what a federation says of itself, read and written without heavy imports."""
+"""federation.json: a federation's description of itself, read and written without heavy imports."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class ManifestClient:
     examples: int
     weight: float
     data: str = ""
-    """Its documents, below the federation's folder; simulations only."""
+    """The path of its documents within the federation's folder; simulations only."""
     watermark: str = ""
     """The mark whose documents it trained on; simulations only, where the truth is known."""
 
@@ -46,7 +46,7 @@ class Round:
     clients: Mapping[str, str] = field(default_factory=dict)
     """The adapter folder of each client whose update the server saw."""
     sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The file of each sum that secure aggregation gave the server, and whose it is."""
+    """The file of each sum that secure aggregation gave the server, with the clients summed."""
     loss: Mapping[str, float] = field(default_factory=dict)
     """The mean training loss of each participant, where the server saw its update."""
 
@@ -62,7 +62,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything federation.json says; `files` maps each file it names to its SHA-256."""
+    """The contents of federation.json; `files` maps each file named in it to its SHA-256."""
 
     schema_version: str = SCHEMA_VERSION
     status: Literal["running", "complete"] = "running"
@@ -72,7 +72,7 @@ class Manifest:
     aggregation: Mapping[str, Any]
     secure_aggregation: Mapping[str, Any] | None = None
     deployment: Mapping[str, Any] | None = None
-    """The defence (name, options) through which the model answers, where one does."""
+    """The defence (name, options) through which the model answers, if there is one."""
     template: Template
     seeds: Mapping[str, int]
     files: Mapping[str, str] = field(default_factory=dict)
@@ -80,22 +80,22 @@ class Manifest:
     """The simulation's settings; empty for a federation that was not simulated here."""
     config_sha256: str = ""
     imported: Mapping[str, Any] | None = None
-    """Where it came from, if another framework ran it: `layout`, `files`, `notes`. Only such a
-    federation may lack rounds."""
+    """The federation's origin, if another framework ran it: `layout`, `files`, `notes`. Only such
+    a federation may lack rounds."""
     recorded: Mapping[str, Any] | None = None
-    """What recorded it while it ran elsewhere: `framework`, `version`, `strategy`, `privacy` (what
-    a wrapper of differential privacy says of itself), `notes`."""
+    """How the federation was recorded while it ran elsewhere: `framework`, `version`, `strategy`,
+    `privacy` (as stated by a wrapper of differential privacy), `notes`."""
     counterfactual: Mapping[str, Any] | None = None
-    """Of what federation this is the counterfactual, and which of its clients it is without."""
+    """The original federation if this is a counterfactual, and the clients that are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
-    """What a counterfactual federation is: another one, trained without some of its clients."""
+    """The origin of a counterfactual federation, which was trained without some clients."""
 
     without: tuple[str, ...]
     config_sha256: str
-    """Of the other one's settings."""
+    """The SHA-256 of the original federation's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +133,13 @@ def chosen_plugin(manifest: Manifest, key: str) -> ChosenPlugin | None:
 
 
 def counterfactual(manifest: Manifest) -> Counterfactual | None:
-    """Return what a manifest is a counterfactual of; UsageError for a table that does not say."""
+    """Return the origin of a counterfactual's manifest, else None; UsageError if malformed."""
     table = manifest.counterfactual
     return None if table is None else build(Counterfactual, table, "counterfactual")
 
 
 def sum_queries(manifest: Manifest) -> SumQueries:
-    """Return the sums that were asked for; where every update is kept, a simulation's settings."""
+    """Return the sums that were asked for or, if every update is kept, a simulation's settings."""
     queries = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
     return build(
         SumQueries, _known_entries(SumQueries, {} if queries is None else queries), "queries"
@@ -147,7 +147,7 @@ def sum_queries(manifest: Manifest) -> SumQueries:
 
 
 def _known_entries(cls: type, table: Any) -> Any:
-    """Return those entries of a table that `cls` has."""
+    """Return the entries of a table that are fields of `cls`."""
     if not isinstance(table, Mapping):
         return table
     names = {f.name for f in fields(cls)}
@@ -187,7 +187,7 @@ def read(folder: Path) -> Manifest:
 
 
 def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return `table` with its lists of tables as records."""
+    """Return `table` with its clients and rounds as dataclasses."""
     result = dict(table)
     for key, cls in (("clients", ManifestClient), ("rounds", Round)):
         items = table.get(key)
@@ -200,7 +200,7 @@ def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _member_tuples(item: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """Return a client's or round's table with its lists of members as tuples."""
+    """Return a client's or round's table with the member lists of its sums as tuples."""
     sums = item.get("sums")
     if not isinstance(sums, dict):
         return item
@@ -215,7 +215,7 @@ def _member_tuples(item: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
 
 
 def _check(manifest: Manifest, path: Path) -> None:
-    """Refuse a manifest that contradicts itself or points outside its folder."""
+    """Raise InputError for a manifest that contradicts itself or points outside its folder."""
     ids = [client.id for client in manifest.clients]
     if len(set(ids)) != len(ids):
         raise InputError(f"{path} names a client twice.")
@@ -241,7 +241,7 @@ def _check(manifest: Manifest, path: Path) -> None:
 
 
 def _check_sums(finished: Round, path: Path) -> None:
-    """Refuse a sum over anybody but participants of its round, or over somebody twice."""
+    """Raise InputError for a sum over a non-participant of its round, or over a client twice."""
     for name, members in finished.sums.items():
         if strangers := set(members) - set(finished.participants):
             raise InputError(

@@ -20,14 +20,14 @@ FOLDER, LABEL = "sums", "sum"
 
 @dataclass(frozen=True, slots=True)
 class StoredSums:
-    """The sums of one round that were asked for while it ran; there can be no others."""
+    """The sums that were asked for while a round ran; no others can be had afterwards."""
 
     path: Path
     """The federation's folder."""
     round: "Round"
 
     def __call__(self, members: Members) -> "Update":
-        """Return the sum over `members`; raises InputError when nobody asked for it."""
+        """Return the sum over `members`; raises InputError if it was not asked for."""
         query = tuple(sorted(members))
         for name, stored_members in self.round.sums.items():
             if tuple(sorted(stored_members)) == query:
@@ -40,7 +40,7 @@ class StoredSums:
 
 
 def write(update: "Update", members: Members, number: int, folder: Path) -> str:
-    """Write one sum with its member list; returns the file's name, which tells nothing."""
+    """Write one sum with its member list; return the file's name, a hash of round and members."""
     from safetensors.torch import save_file
 
     label = _label(members, number)
@@ -71,5 +71,5 @@ def read(path: Path, members: Members, number: int) -> "Update":
 
 
 def _label(members: Members, number: int) -> str:
-    """Return what a file says of itself, in one entry: safetensors writes several in any order."""
+    """Return a file's metadata as one entry, because safetensors writes several in any order."""
     return json.dumps({"members": sorted(members), "round": number})

@@ -1,4 +1,4 @@
-"""The owner's file of marks: what finds the watermarks of its documents. It is secret."""
+"""The owner's file of marks, the keys that find the watermarks of its documents. It is secret."""
 
 import json
 from collections.abc import Mapping, Sequence
