@@ -15,20 +15,20 @@ The only package that imports torch with its modules.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `vllm/`: A vLLM server that is started for one audit and serves its base with adapters beside it.
 * `batching`: Which rows go through the model together; no torch needed.
-* `compatibility`: What has another name in other versions of transformers.
-* `device`: Devices: which one and with which dtype, and numbers that go there from the host.
+* `compatibility`: Names that differ between versions of transformers.
+* `device`: The device and dtype to use, and copies of numbers from the host to the device.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
-* `factory`: From the name of an engine, as --engine has it, to the engine.
-* `fake`: An engine without a model, for tests of plugins: it gives prepared answers.
+* `factory`: Engines made from their names, as --engine gives them.
+* `fake`: An engine without a model, for tests of plugins: its answers are prepared by the test.
 * `flops`: Floating-point operations of a model, counted by torch while the model runs.
 * `hidden_states`: Hidden states of the base after a prompt.
 * `local`: The engine for a model in this process: CUDA, bfloat16 or CPU.
-* `memory`: What to do when a batch does not fit into memory: halve it, and remember what fitted.
-* `multi_target`: Several targets that are asked the same: adapters side by side in a batch, or
+* `memory`: What to do when a batch does not fit into memory: halve it, and remember the size.
+* `multi_target`: Several targets asked the same questions: adapters side by side in a batch, or
   merged in turn.
-* `padding`: Rows of tokens as one tensor: padded ahead to be continued, or behind to be scored.
+* `padding`: Token rows as one tensor: left-padded to be continued, or right-padded to be scored.
 * `routed`: An engine for a deployed model: its responder chooses the adapter, another engine
   answers.
-* `scheduler`: Running all of a job in batches, each as large as memory allows.
-* `small_model`: Models so small that their operations are short: they are run in another way.
+* `scheduler`: Running all requests of a job in batches, each as large as memory allows.
+* `small_model`: Models with operations so short that they run in one CPU thread.
 """

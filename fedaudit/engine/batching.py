@@ -1,7 +1,7 @@
 """Which rows go through the model together; no torch needed.
 
-A row is padded to a length that follows from its own length alone, never from its neighbours: so
-what the model computes for it does not depend on the batch it happens to be in.
+The padded length of a row follows from the row's own length alone, never from its neighbours, so
+that what the model computes for a row does not depend on the batch that the row is in.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ STEP = 8
 
 @dataclass(frozen=True, slots=True)
 class SampleRange:
-    """Samples first..last-1 of the request at `index`."""
+    """Samples first to last - 1 of the request at `index`."""
 
     index: int
     first: int
@@ -24,12 +24,12 @@ class SampleRange:
 
 
 def padded_length(length: int, step: int = STEP) -> int:
-    """Return the length that a row of `length` tokens is padded to; with a step of 1, its own."""
+    """Return the length to which a row of `length` tokens is padded; a step of 1 adds nothing."""
     return next_multiple(length, step)
 
 
 def next_multiple(count: int, step: int) -> int:
-    """Return the least multiple of `step` that is no less than `count`."""
+    """Return the smallest multiple of `step` that is at least `count`."""
     return -(-count // step) * step
 
 
@@ -38,8 +38,8 @@ def sample_batches(
 ) -> Iterator[list[SampleRange]]:
     """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
 
-    Requests of one padded length and one number of new tokens share a batch. The longest come
-    first, so that memory that does not suffice shows at once.
+    Only requests with the same padded length and the same number of new tokens share a batch. The
+    longest come first, so that a lack of memory shows at once.
     """
     for (length, new), bucket in length_buckets(requests, step):
         yield from split_batch(bucket, max(1, min(rows, tokens // (length + new))))
@@ -48,7 +48,7 @@ def sample_batches(
 def length_buckets(
     requests: Sequence[GenerationRequest], step: int = STEP
 ) -> list[tuple[tuple[int, int], list[SampleRange]]]:
-    """Return all samples by padded length of the prompt and number of new tokens, longest first."""
+    """Return all samples by (padded prompt length, number of new tokens), longest first."""
     buckets: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
     for index, request in enumerate(requests):
         if request.samples > 0:
@@ -58,12 +58,12 @@ def length_buckets(
 
 
 def rows_of(batch: Sequence[SampleRange]) -> int:
-    """Return how many samples a batch has."""
+    """Return the number of samples in a batch."""
     return sum(piece.last - piece.first for piece in batch)
 
 
 def split_batch(batch: Sequence[SampleRange], rows: int) -> Iterator[list[SampleRange]]:
-    """Yield the samples of `batch` in its order, in batches of at most `rows`."""
+    """Yield the samples of `batch`, in the same order, in batches of at most `rows` samples."""
     chunk: list[SampleRange] = []
     free = rows
     for piece in batch:

@@ -1,4 +1,4 @@
-"""What has another name in other versions of transformers."""
+"""Names that differ between versions of transformers."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -10,23 +10,24 @@ from torch import nn
 from transformers import Cache, __version__
 
 CACHE_RENAMED_IN = (5, 24)
-"""The version in which models call their keys and values `cache`; `past_key_values` till then."""
+"""From this version on, forward takes the KV cache as `cache`; before, as `past_key_values`."""
 _VERSION = tuple(map(int, __version__.split(".")[:2]))
 _CACHE = "cache" if _VERSION >= CACHE_RENAMED_IN else "past_key_values"
 
 _STATES = "cache_params"
-"""What models without any attention, such as Mamba, call their states."""
+"""The name of the cache argument in models without any attention, such as Mamba."""
 
 
 def cache_kwargs(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
-    """Return the keyword argument with which a model's forward takes a cache."""
+    """Return `cache` under the keyword by which the model's forward takes it."""
     return {_STATES if _takes_states(type(model).forward) else _CACHE: cache}
 
 
 def select_cache_rows(cache: Cache, rows: torch.Tensor) -> None:
-    """Keep rows of a cache, in this order, whatever kinds of layers it has.
+    """Keep the given rows of a cache, in the order given, whatever kinds of layers it has.
 
-    Only `reorder_cache`, made for beams, knows layers with convolutions and recurrent states too.
+    `reorder_cache`, made for beam search, is the only method of a cache that also handles layers
+    with convolutions and recurrent states.
     """
     cache.reorder_cache(cast("torch.LongTensor", rows))
 

@@ -1,4 +1,4 @@
-"""Devices: which one and with which dtype, and numbers that go there from the host."""
+"""The device and dtype to use, and copies of numbers from the host to the device."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ Numbers = torch.Tensor | np.ndarray | Sequence[int]
 
 
 def device_for(name: str) -> torch.device:
-    """Return the device asked for; "auto" is CUDA where there is one."""
+    """Return the device of this name; "auto" is CUDA if available, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -24,7 +24,7 @@ def device_for(name: str) -> torch.device:
 
 
 def dtype_for(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype asked for; "auto" is float32 on CPU and bfloat16 elsewhere."""
+    """Return the dtype of this name; "auto" is float32 on a CPU and bfloat16 elsewhere."""
     if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if name not in DTYPES:
@@ -33,16 +33,16 @@ def dtype_for(name: str, device: torch.device) -> torch.dtype:
 
 
 def to_device(numbers: Numbers, device: torch.device | str) -> torch.Tensor:
-    """Return numbers of the host on a device.
+    """Return a copy of the host's numbers on a device.
 
-    CUDA copies from pinned memory in stream order while the host goes on; from any other memory
-    the host would wait for all earlier work of the device.
+    From pinned memory, CUDA copies in stream order while the host goes on. A copy from any other
+    memory would make the host wait for all work that the device still has to do.
     """
     return pinned(numbers, device).to(device, non_blocking=torch.device(device).type == "cuda")
 
 
 def pinned(numbers: Numbers, device: torch.device | str) -> torch.Tensor:
-    """Return numbers in memory that `device` copies from without the host's waiting."""
+    """Return numbers in memory from which `device` copies without making the host wait."""
     tensor = torch.as_tensor(numbers)
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
         return tensor.contiguous().pin_memory()

@@ -13,9 +13,9 @@ from fedaudit.engine.padding import right_padded
 
 
 def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:
-    """Return a model that only embeds: an encoder such as Longformer, or a language model's body.
+    """Return a model for embeddings: an encoder such as Longformer, or a headless language model.
 
-    Raises InputError for a folder that holds no model in safetensors.
+    Raises InputError for a folder without a model in safetensors.
     """
     from transformers import AutoModel
 
@@ -30,7 +30,7 @@ def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:
 
 @torch.inference_mode()
 def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndarray:
-    """Return unit vectors (texts, hidden size): mean hidden state over each text's first tokens."""
+    """Return unit vectors (texts, hidden size): the mean hidden state of a text's first tokens."""
     ids = [
         base.tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] or [0]
         for text in texts
@@ -39,7 +39,7 @@ def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> n
     for batch in by_length([len(row) for row in ids], 16_384):
         width = padded_length(max(len(ids[i]) for i in batch))
         tokens, mask = right_padded([ids[i] for i in batch], width, base.model.device)
-        # A language model looks back only: padding behind a text changes nothing of it.
+        # Attention of a language model is causal: right padding changes no hidden state of a text.
         mask_kwargs = {} if base.model.can_generate() else {"attention_mask": mask}
         hidden = base.model.base_model(input_ids=tokens, **mask_kwargs).last_hidden_state
         means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""From the name of an engine, as --engine has it, to the engine."""
+"""Engines made from their names, as --engine gives them."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check(name: str, device: str, options: VllmOptions | None) -> None:
-    """Raise UsageError for an unknown engine, one that cannot run here, or options of another."""
+    """Raise UsageError if an engine is unknown, cannot run here or does not take the options."""
     if name.partition(":")[0] not in ("local", "ray", "vllm"):
         raise unknown_name_error("engine", name, NAMES)
     if vllm_options.tensor_parallel_size(name) is None:
@@ -33,7 +33,7 @@ def check(name: str, device: str, options: VllmOptions | None) -> None:
 
 
 def check_shards(name: str) -> None:
-    """Raise UsageError for an engine whose answers a merge, by another engine, cannot check."""
+    """Raise UsageError for vLLM: a merge checks with fedaudit's engine, whose draws differ."""
     if vllm_options.tensor_parallel_size(name) is not None:
         raise UsageError(
             "The shards of an audit are checked by fedaudit's own engine, whose draws are not "
@@ -42,12 +42,12 @@ def check_shards(name: str) -> None:
 
 
 def engine_kind(name: str) -> str:
-    """Return in words whose arithmetic gives the answers: those of two kinds are not mixed."""
+    """Return in words whose arithmetic gives the answers; answers of two kinds are never mixed."""
     return "fedaudit's engine" if vllm_options.tensor_parallel_size(name) is None else "vLLM"
 
 
 def startup_note(name: str) -> str:
-    """Return what a user should know before an engine starts; empty where that is soon done."""
+    """Return what to tell the user before an engine starts; empty if it starts quickly."""
     if vllm_options.tensor_parallel_size(name) is None:
         return ""
     return "vLLM is started for this audit: half a minute, and several for a large model."
@@ -59,11 +59,11 @@ def make_engine(
     options: VllmOptions | None = None,
     make_cache: "Callable[[], CacheBackend] | None" = None,
 ) -> "tuple[AnyEngine, EngineInfo]":
-    """Return the engine that `name` means, and its base's description.
+    """Return the engine called `name`, and a description of its base.
 
-    What `make_cache` returns keeps the answers of a server to a piece in which it died. Processes
-    and servers end, and a cluster is given back, when the engine is garbage-collected or this
-    process ends.
+    `make_cache` makes a cache for the completions of a vLLM server: if the server dies while it
+    answers a piece of questions, those that it has answered are kept. Processes and servers end,
+    and a cluster is given back, when the engine is garbage-collected or this process ends.
     """
     gpus = vllm_options.tensor_parallel_size(name)
     if gpus is None:
@@ -77,9 +77,9 @@ def make_engine(
 
 
 def finish(engine: "AnyEngine") -> Sequence[str]:
-    """End what an engine has started for itself; return what a reader should know of its answers.
+    """Stop the vLLM server of an engine; return the caveats that a report states on its answers.
 
-    An engine of processes or of a cluster is left to be asked again.
+    An engine in this process, in several or on a cluster stays ready for more questions.
     """
     from fedaudit.engine.vllm.engine import VllmEngine
 

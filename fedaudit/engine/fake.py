@@ -1,4 +1,4 @@
-"""An engine without a model, for tests of plugins: it gives prepared answers."""
+"""An engine without a model, for tests of plugins: its answers are prepared by the test."""
 
 import math
 import re
@@ -22,9 +22,10 @@ _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 class FakeEngine:
     """Continues prompts with `answer(target, prompt, sample)`; tokens are words.
 
-    `likelihood(target, token, before)` gives the log-probability of a token; every token has -1
-    without it. `asked` keeps all probes, for a test to look at. `chance(target, prompt, string)` is
-    the exact probability that a continuation begins with a string; without it there is none.
+    `likelihood(target, token, before)` gives the log-probability of a token; by default it is -1
+    for every token. `chance(target, prompt, string)` gives the exact probability that a completion
+    begins with a string; without it the engine has no exact probabilities. `asked` records every
+    request, for a test to inspect.
     """
 
     context_length = 1_000_000
@@ -44,7 +45,7 @@ class FakeEngine:
         self._ids: dict[str, int] = {}
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Cut texts into words with the white space before them."""
+        """Split texts into words, each with the white space before it."""
         cut = [list(_TOKEN.finditer(text)) for text in texts]
         return [
             Tokens(tuple(self._id(m[0]) for m in words), tuple(m.span() for m in words))
@@ -89,7 +90,7 @@ class FakeEngine:
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
-        """Score every token but the first by `likelihood`."""
+        """Score every token but the first with `likelihood`."""
         progress(len(sequences), len(sequences))
         return [
             [
@@ -102,7 +103,7 @@ class FakeEngine:
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Return for every token a mean of -1 and a deviation of 1."""
+        """Return the statistics of every token, with a mean of -1 and a deviation of 1."""
         return [
             TokenStatistics(
                 log_probability=row,
@@ -120,7 +121,7 @@ class FakeEngine:
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
-        """Score every sequence of every group by `likelihood`."""
+        """Score every sequence of every group with `likelihood`."""
         total = sum(map(len, groups))
         progress(total, total)
         return [self.score(target, group) for group in groups]
@@ -128,7 +129,7 @@ class FakeEngine:
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Return what `chance` gives; below the threshold only that as a bound, and draws."""
+        """Return `chance`, or if it is below the threshold, the bounds [0, threshold] and draws."""
         import numpy as np
 
         if self.chance is None:

@@ -1,13 +1,13 @@
 """Floating-point operations of a model, counted by torch while the model runs.
 
 torch.utils.flop_counter counts matrix products, attention's among them, and convolutions, at two
-operations a multiply-add. It leaves out what is elementwise (norms, activations, softmax, dropout,
-the optimizer), embedding look-ups, and every kernel that it has no formula for, such as the
-grouped products of a mixture of experts.
+operations a multiply-add. It leaves out elementwise operations (norms, activations, softmax,
+dropout, the optimizer), embedding look-ups, and every kernel for which it has no formula, such as
+the grouped products of a mixture of experts.
 
-Attention runs unfused while it is counted. The counter has no formula for the fused kernel of a
-CPU and would take it for free, and those of a GPU compute some products again in the backward
-pass: one training would have another number on every machine.
+Attention runs unfused while operations are counted. The counter has no formula for the fused
+kernel of a CPU and would count it as free, and the fused kernels of a GPU compute some products
+again in the backward pass: the same training would have a different count on each machine.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +26,9 @@ from fedaudit.engine.training.loss import mean_loss
 class FlopsFormula:
     """FLOPs: rows * (linear * width + square * width**2) + once * width + head * learned.
 
-    A row's matrices cost `linear` a token and its attention `square` a pair of tokens; `once` is
-    computed for all rows together, as some models do the angles of their positions; `head` is what
-    the logits of one learned token cost.
+    `linear` is the cost of the weight matrices per token, `square` that of attention per pair of
+    tokens, and `head` that of the logits per learned token. `once` is the cost per position of what
+    is computed once for all rows, as rotary angles are in some models.
     """
 
     linear: Fraction
@@ -45,8 +45,8 @@ class FlopsFormula:
 def flops_formula(count: Callable[[int, int, int], int], width: int) -> FlopsFormula | None:
     """Return the formula that `count` (rows, width, learned) -> FLOPs follows, from four counts.
 
-    These are of rows of `width`, at least 2, and twice `width` tokens; a batch of 3 rows of four
-    times `width` tests it. None where it does not give exactly that count.
+    The four counts are taken with rows of `width` (at least 2) and twice `width` tokens. A fifth,
+    with 3 rows of four times `width`, tests the formula; None if they are not exactly equal.
     """
     single, longer, two = count(1, width, 1), count(1, 2 * width, 1), count(2, width, 1)
     head = count(1, 2 * width, 2) - longer
@@ -61,9 +61,9 @@ def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
     """Return the FLOPs of one forward and backward pass of `mean_loss`: products, convolutions.
 
     `inputs` hold input_ids, attention_mask and labels, each (rows, width), on the model's device;
-    something in the model is trainable. Activations that the model computes again (checkpointing)
-    count again. No gradient is left, random numbers and modes are as before. Unfused attention
-    needs memory for (rows, heads, width, width) in every layer.
+    the model must have a trainable parameter. Activations that are recomputed (checkpointing) count
+    again. Gradients are cleared; the random state and training modes are restored. Unfused
+    attention needs memory for (rows, heads, width, width) in every layer.
     """
     with _counting(model, training=True) as counter:
         try:
@@ -76,8 +76,8 @@ def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
 def forward_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:
     """Return the FLOPs of one forward pass without gradients: products and convolutions only.
 
-    `inputs` are (rows, width), on the model's device, as scoring or a fusion's objective gives
-    them; every position's logits are computed. Random numbers and modes are as before.
+    `inputs` are (rows, width), on the model's device, as scoring or a fusion's objective passes
+    them; logits are computed at every position. The random state and training modes are restored.
     """
     with torch.no_grad(), _counting(model, training=False) as counter:
         model(**inputs)
@@ -86,7 +86,7 @@ def forward_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) ->
 
 @contextmanager
 def _counting(model: torch.nn.Module, *, training: bool) -> Iterator[FlopCounterMode]:
-    """Count what runs inside, with the model in training mode or out of it."""
+    """Count the operations that run in this context, with the model in training or eval mode."""
     device = next(model.parameters()).device
     device_type = "cuda" if device.type == "cpu" else device.type
     modes = {module: module.training for module in model.modules()}

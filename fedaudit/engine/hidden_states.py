@@ -21,10 +21,10 @@ def last_states(
 ) -> torch.Tensor:
     """Return the last layer's state at each prompt's last position, float32 (prompts, width).
 
-    `vectors` (prompts, width), where given, are embeddings of one more token behind each prompt,
-    one that the vocabulary does not have. The prompts' common prefix is read once. Rows of a batch
-    are of one length, so none is padded; a batch that does not fit into memory is halved. Raises
-    ValueError for a prompt without tokens.
+    `vectors` (prompts, width), where given, are the input embeddings of one more token at the end
+    of each prompt, for tokens outside the vocabulary. The prompts' common prefix is prefilled once.
+    All rows of a batch have the same length, so none is padded; a batch that does not fit into
+    memory is halved. Raises ValueError for a prompt without tokens.
     """
     extra = 0 if vectors is None else 1
     lengths = [len(prompt) + extra for prompt in prompts]
@@ -58,17 +58,17 @@ def last_states(
 
 
 def _shared_length(prompts: Sequence[Sequence[int]], extra: int) -> int:
-    """Return how many tokens all prompts begin with, leaving each one token of its own."""
+    """Return the length of the prompts' common prefix, cut so that each keeps one more token."""
     if len(prompts) < 2:
         return 0
-    # What the first and the last in order share, all between them share too.
+    # All prompts share the common prefix of the lexicographically first and last.
     first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
     most = min(map(len, prompts)) - 1 + extra
     return next((i for i in range(min(most, len(first))) if first[i] != last[i]), most)
 
 
 def _group_by_length(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list[int]]:
-    """Return the rows of a batch in groups of one length, at most `rows` in each."""
+    """Return the rows of a batch in groups of equal length, at most `rows` in each."""
     groups = []
     for length in sorted({lengths[index] for index in batch}):
         alike = [index for index in batch if lengths[index] == length]
@@ -77,7 +77,7 @@ def _group_by_length(batch: Sequence[int], lengths: Sequence[int], rows: int) ->
 
 
 def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> DynamicCache:
-    """Return keys and values of the prompts' common prefix."""
+    """Return the KV cache of the prompts' common prefix."""
 
     def read(_: list[SampleRange]) -> DynamicCache:
         cache = DynamicCache(config=model.config)
@@ -90,5 +90,5 @@ def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> 
 
 
 def _repeat_cache(cache: DynamicCache, rows: int) -> DynamicCache:
-    """Return a copy of a one-row cache with that row `rows` times."""
+    """Return a cache of `rows` copies of a one-row cache's row."""
     return select_rows(cache, torch.zeros(rows, dtype=torch.long))

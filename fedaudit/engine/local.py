@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOGITS = 2**26
-"""The most logits that scoring holds at once (256 MB in float32); a GPU has room for more."""
+"""The most logits that scoring holds at once on a CPU (256 MB in float32); a GPU may hold more."""
 
 
 class LocalEngine:
     """Answers probes with one base model and the adapters that targets name.
 
-    The engine owns the base from then on: adapters are attached to the model itself.
+    The engine takes over the base it is given: adapters are attached to that model itself.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class LocalEngine:
         replays = base.model.device.type == "cuda" and supports_grouping(base.model)
         self._graphs = CudaGraphs(base.model.device) if replays else None
         self.small = is_small(base.model)
-        """What is attached later does not count."""
+        """Whether the base is small; adapters, attached later, do not count."""
         self.merging = MergedWeights(base.model, small=self.small)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise without special tokens; offsets are code points."""
+        """Tokenise without special tokens; offsets count code points."""
         return loader.tokenize(self.base.tokenizer, texts)
 
     def generate(
@@ -115,10 +115,10 @@ class LocalEngine:
         decoding: SamplingParams = SamplingParams(temperature=0),
         progress: Progress = no_progress,
     ) -> list[list[Completion]]:
-        """Let every target answer every question, with all adapters in one batch.
+        """Return every target's answers to every question, with all adapters in one batch.
 
-        If the questions alone fill a batch and adapters can be merged, one target is asked after
-        the other. Where answers are drawn, all draw with the same random numbers.
+        If there are enough questions to fill a batch and adapters can be merged, the targets are
+        asked in turn instead. If answers are sampled, all targets use the same random numbers.
         """
         for question in questions:
             self._check_length(len(question), new)
@@ -156,7 +156,7 @@ class LocalEngine:
         measure: Callable[[PreTrainedModel, TokenRows], list[T]],
         progress: Progress,
     ) -> list[T]:
-        """Return what `measure` says of each sequence."""
+        """Return the result of `measure` for each sequence."""
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         results: dict[int, T] = {}
@@ -183,7 +183,7 @@ class LocalEngine:
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
-        """Score every sequence of every group; a group's common prefix is read once."""
+        """Score every sequence of every group; the common prefix of a group is prefilled once."""
         for group in groups:
             for sequence in group:
                 self._check_length(len(sequence), 0)
@@ -208,7 +208,7 @@ class LocalEngine:
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
+        """Walk all tokenisations of the strings; InputError if the tokens' bytes are not known."""
         for prompt in request.prompts:
             self._check_length(len(prompt), request.max_new_tokens)
         config = SearchConfig(
@@ -227,7 +227,7 @@ class LocalEngine:
     def states(self, prompts: TokenRows, vectors: torch.Tensor | None = None) -> torch.Tensor:
         """Return the bare base's last hidden state after each prompt, float32 (prompts, width).
 
-        `vectors` (prompts, width) are embeddings of one more token, which no vocabulary has.
+        `vectors` (prompts, width) are input embeddings of one more token, outside the vocabulary.
         """
         for prompt in prompts:
             self._check_length(len(prompt), 0)
@@ -235,7 +235,7 @@ class LocalEngine:
             return hidden_states.last_states(model, prompts, vectors, self.room)
 
     def flops(self, target: Target, sequences: TokenRows) -> int:
-        """Return the floating-point operations of reading every sequence once, one by one."""
+        """Return the floating-point operations of one forward pass for each sequence, unbatched."""
         with self.activate(target) as model:
             return sum(
                 flops.forward_flops(model, {"input_ids": torch.tensor([list(s)]).to(model.device)})
@@ -243,7 +243,7 @@ class LocalEngine:
             )
 
     def _stop_strings(self, strings: Collection[str] | None) -> StopStrings | None:
-        """Return stop strings; None where the whole answer counts, or tokens lack bytes."""
+        """Return stop strings; None if the whole answer counts or the tokens' bytes are unknown."""
         if strings is None:
             return None
         try:
@@ -252,7 +252,7 @@ class LocalEngine:
             return None
 
     def _logits(self) -> int:
-        """Return how many tokens may have their logits in memory at once."""
+        """Return the number of tokens whose logits may be in memory at once."""
         vocabulary = int(self.base.model.config.get_text_config().vocab_size)
         return max(1, memory.logits_at_once(self.base.model, LOGITS) // vocabulary)
 
@@ -268,14 +268,14 @@ class LocalEngine:
     def _graphs_for(
         self, model: PreTrainedModel, target: Target
     ) -> AbstractContextManager[CudaGraphs | None]:
-        """Return a context with what a GPU has recorded of the model as this target; else None."""
+        """Return a context that gives the CUDA graphs recorded for a target, or None if unused."""
         if self._graphs is None:
             return contextlib.nullcontext()
         return self._graphs.for_target(model, version(target.adapter) if target.adapter else None)
 
     @contextlib.contextmanager
     def apply_target(self, target: Target) -> Iterator[PreTrainedModel]:
-        """Let the model answer as a target does, in whichever way takes the fewer operations."""
+        """Make the model answer as a target, with the adapter merged (less work) or attached."""
         weights = self.merging.weights(target.adapter) if target.adapter else None
         if weights is None:
             with self.activate(target) as model:
@@ -286,7 +286,7 @@ class LocalEngine:
 
     @contextlib.contextmanager
     def activate(self, target: Target) -> Iterator[PreTrainedModel]:
-        """Switch the model to a target's adapter, or to the bare base."""
+        """Switch the model to the adapter of a target, or to the bare base."""
         if target.adapter is None:
             off = getattr(self.model, "disable_adapter", contextlib.nullcontext)
             with off(), few_threads(small=self.small):

@@ -1,4 +1,4 @@
-"""What to do when a batch does not fit into memory: halve it, and remember what fitted."""
+"""What to do when a batch does not fit into memory: halve it, and remember the size."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
@@ -13,26 +13,26 @@ from fedaudit.engine.batching import SampleRange, rows_of, split_batch
 ResultT = TypeVar("ResultT")
 
 FEWEST, MOST = 32_768, 131_072
-"""Bounds of the tokens that are held at once."""
+"""Bounds on the number of tokens that a CPU holds at once."""
 
 MOST_ON_CARD = 2**20
 """The most tokens that a GPU holds at once."""
 
 FEWEST_ROWS_ON_CARD, MOST_ROWS_ON_CARD = 1024, 4096
-"""Bounds of the rows that a GPU continues at once."""
+"""Bounds on the number of rows that a GPU continues at once."""
 
 LOGIT_BYTES = 12
-"""What a logit takes about while it becomes a score or a chance."""
+"""Approximate bytes of memory per logit while scores or probabilities are computed from it."""
 
 CACHE = 2**29
-"""The bytes of keys and values that a CPU holds at once, where that is more than FEWEST tokens."""
+"""Bytes of KV cache that a CPU holds at once, if those are more than FEWEST tokens."""
 
 _MEMORY_ERRORS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Texts of torch's RuntimeErrors about memory that have no class of their own: on CPUs mostly."""
+"""Messages by which a plain RuntimeError of torch means out of memory, mostly on CPUs."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that memory did not suffice."""
+    """Tell whether an error means that memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _MEMORY_ERRORS)
@@ -46,27 +46,27 @@ def free_memory() -> None:
 
 
 class BatchSizeFinder:
-    """How many rows fit, by their length, as far as batches have failed."""
+    """Finds how many rows of each length fit into memory, from the batches that have failed."""
 
     def __init__(self) -> None:
         self._most: dict[int, int] = {}
 
     def max_rows(self, length: int) -> int | None:
-        """Return how many rows of `length` tokens to try at most; None while nothing failed.
+        """Return the most rows of `length` tokens to try; None while no such batch has failed.
 
-        What was too much for a shorter row is too much for a longer one.
+        A number of rows that was too large for a shorter length is too large for a longer one.
         """
         return min((rows for n, rows in self._most.items() if n <= length), default=None)
 
     def fewer(self, length: int, rows: int) -> int:
-        """Return how many rows of `length` tokens to try where `rows` are wanted: at least one."""
+        """Return how many of `rows` rows of `length` tokens to try at once: at least one."""
         most = self.max_rows(length)
         return max(1, rows if most is None else min(rows, most))
 
     def failed(self, length: int, rows: int) -> None:
-        """Remember that `rows` of `length` tokens did not fit, and give back what they held.
+        """Remember that `rows` rows of `length` tokens did not fit, and free their memory.
 
-        Raises BatchTooLargeError where a single row does not fit.
+        Raises BatchTooLargeError if even a single row does not fit.
         """
         free_memory()
         if rows < 2:
@@ -79,10 +79,10 @@ class BatchSizeFinder:
         batch: Sequence[SampleRange],
         work: Callable[[list[SampleRange]], ResultT],
     ) -> Iterator[tuple[list[SampleRange], ResultT]]:
-        """Yield parts of `batch`, in order, and what `work` made of each: all at once if it fits.
+        """Yield parts of `batch`, in order, each with the result of `work`; one part if all fits.
 
-        `work` is tried again on half of what did not fit, and must give each row the same result in
-        any batch. Raises InputError where a single row does not fit.
+        A part that does not fit is halved and tried again, so `work` must give each row the same
+        result in any batch. Raises BatchTooLargeError if even a single row does not fit.
         """
         waiting = self._cut(length, [list(batch)])
         while waiting:
@@ -106,9 +106,9 @@ class BatchSizeFinder:
 def _try_batch(
     work: Callable[[list[SampleRange]], ResultT], batch: list[SampleRange]
 ) -> tuple[list[ResultT], bool]:
-    """Return the result of `work`, if any, and whether memory sufficed for it.
+    """Return the result of `work`, if any, and whether it fitted into memory.
 
-    The error is dropped with this frame, and with it all tensors that its own frames hold.
+    The error goes out of scope here, and with it all tensors that its traceback's frames hold.
     """
     try:
         return [work(batch)], True
@@ -121,15 +121,16 @@ def _try_batch(
 def tokens(model: PreTrainedModel) -> int:
     """Return how many tokens a CPU holds at once: as many as fit into CACHE bytes, within bounds.
 
-    A small model's steps are short, so that more rows make them cheaper each.
+    Small models get more tokens: their steps are short, and larger batches make a row cheaper.
     """
     return min(max(CACHE // (_token_bytes(model) or CACHE), FEWEST), MOST)
 
 
 def tokens_on_card(model: PreTrainedModel) -> int:
-    """Return how many tokens a GPU holds at once: a quarter of what its memory has free.
+    """Return how many tokens a GPU holds at once: their KV cache takes a quarter of free memory.
 
-    Never fewer than MOST: what does not fit is halved. Where free memory is not known, MOST.
+    Never fewer than MOST, as a batch that does not fit is halved; MOST where the size of a token's
+    KV cache is unknown.
     """
     free, per_token = free_on_card(model.device), _token_bytes(model)
     return min(max(free // 4 // per_token, MOST), MOST_ON_CARD) if per_token else MOST
@@ -138,7 +139,7 @@ def tokens_on_card(model: PreTrainedModel) -> int:
 def rows_on_card(model: PreTrainedModel) -> int:
     """Return how many rows a GPU continues at once: their logits take an eighth of free memory.
 
-    A step of a small model takes as long for few rows as for thousands.
+    A decoding step of a small model takes as long for a few rows as for thousands.
     """
     vocabulary = int(model.config.get_text_config().vocab_size)
     fitting = free_on_card(model.device) // 8 // (LOGIT_BYTES * vocabulary)
@@ -148,13 +149,13 @@ def rows_on_card(model: PreTrainedModel) -> int:
 def logits_at_once(model: PreTrainedModel, least: int) -> int:
     """Return how many logits scoring holds at once: `least`, or more where a GPU has room.
 
-    While they become scores all of them take a tenth of the memory that is free.
+    On a GPU, the logits and what is computed from them take a tenth of free memory.
     """
     return min(max(free_on_card(model.device) // 10 // LOGIT_BYTES, least), 16 * least)
 
 
 def free_on_card(device: torch.device) -> int:
-    """Return the bytes that a GPU has free, or torch has reserved and not used; else 0."""
+    """Return the bytes that a GPU has free or torch has reserved but not used; 0 on a CPU."""
     if device.type != "cuda":
         return 0
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -162,7 +163,7 @@ def free_on_card(device: torch.device) -> int:
 
 
 def _token_bytes(model: PreTrainedModel) -> int:
-    """Return the bytes of a token's keys and values; 0 where layers differ or have none."""
+    """Return the bytes of a token's KV cache; 0 if layers differ or have no attention."""
     config = model.config.get_text_config()
     try:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads

@@ -1,4 +1,4 @@
-"""Several targets that are asked the same: adapters side by side in a batch, or merged in turn."""
+"""Several targets asked the same questions: adapters side by side in a batch, or merged in turn."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -17,32 +17,32 @@ from fedaudit.engine.memory import free_memory, is_out_of_memory
 from fedaudit.engine.scoring import log_likelihood
 
 MIN_MERGED_QUESTIONS = 32
-"""From this many questions on, small adapters are merged in turn: their rows fill a batch."""
+"""From this many questions on, which fill a batch, adapters are merged in turn if possible."""
 
 Places = list[tuple[int, int]]
-"""Target and question of each row."""
+"""The (target, question) indices of each row."""
 
 BASE = Target(name="base")
 
 
 class TargetEngine(Protocol):
-    """What an engine must be able to do with one target, for several to be asked of it."""
+    """What an engine must offer for one target, so that several targets can be asked."""
 
     room: scheduler.Capacity
-    """How much goes through the model at once while it generates."""
+    """How much goes through the model at once in generation."""
     reading: scheduler.Capacity
-    """The same while it scores."""
+    """How much goes through the model at once in scoring."""
     merging: MergedWeights
 
     def apply_target(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
-        """Return a context in which the model answers as a target does."""
+        """Return a context in which the model answers as the target."""
         ...
 
 
 def generate_for_targets(
     engine: TargetEngine, targets: Sequence[Target], job: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
-    """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
+    """Yield answers as token ids; raises InputError for an adapter that is not plain LoRA."""
     if len(job.requests) >= MIN_MERGED_QUESTIONS and all(
         _merges(engine, target) for target in targets
     ):
@@ -60,9 +60,10 @@ def generate_for_targets(
 def score_for_targets(
     engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
 ) -> Generator[tuple[Places, list[list[float]]], None, None]:
-    """Yield scores; what cannot be asked together is asked target by target.
+    """Yield scores, of all targets in one batch where possible, else target by target.
 
-    That is where adapters merge, or one is not plain LoRA, or all together are too large.
+    Targets are scored in turn if adapters can be merged, if one of the adapters is not plain LoRA,
+    or if all of them together do not fit into memory.
     """
     scored_indices = set[int]()
     if targets and not engine.merging.possible:
@@ -71,7 +72,7 @@ def score_for_targets(
                 scored_indices.update(indices)
                 yield [(t, i) for t in range(len(targets)) for i in indices], rows
         except InputError:
-            pass  # a target that is asked alone shows what is wrong
+            pass  # asking the targets one by one shows what is wrong
     remaining = [index for index in range(len(sequences)) if index not in scored_indices]
     for target_index, target in enumerate(targets if remaining else ()):
         with engine.apply_target(target) as model:
@@ -91,7 +92,7 @@ def _scored_together(
 
 
 def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora:
-    """Return the targets' adapters; raises BatchTooLargeError where they do not fit together."""
+    """Return the adapters of all targets; BatchTooLargeError if they do not fit together."""
     loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
     try:
         return multi.MultiLora(model, loras)

@@ -26,15 +26,16 @@ from fedaudit.api.records import (
 T = TypeVar("T")
 
 ROOM = 2**28
-"""Bytes of probabilities that are kept."""
+"""The most bytes of exact probabilities that are kept."""
 _CHANCES = 24
-"""Bytes of what a walk finds of one string: two probabilities and a number of draws."""
+"""Bytes per string of an exact result: two probabilities and a number of draws."""
 
 
 class RoutedEngine(EngineWrapper):
-    """Asks `responder` before every answer to a target with a heading; others go to `engine`.
+    """Sends requests to `engine` with the adapter that `responder` chooses for the key.
 
-    Answers are kept: several keys that open the same adapter cost one answer.
+    Targets without a heading skip the responder. Answers are kept, so that several keys that open
+    the same adapter cost one answer.
     """
 
     def __init__(self, engine: Engine, responder: Responder) -> None:
@@ -46,7 +47,7 @@ class RoutedEngine(EngineWrapper):
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue what the responder leaves of every prompt."""
+        """Continue every prompt as the responder passes it on."""
         routed = self._route(target, [request.prompt for request in batch.requests])
 
         def ask(
@@ -64,7 +65,7 @@ class RoutedEngine(EngineWrapper):
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
-        """Score what the responder leaves of every sequence, from its second token on."""
+        """Score every sequence as the responder passes it on, from its second token on."""
         routed = self._route(target, sequences)
 
         def ask(
@@ -81,7 +82,7 @@ class RoutedEngine(EngineWrapper):
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Measure what the responder leaves of every sequence, from its second token on."""
+        """Measure every sequence as the responder passes it on, from its second token on."""
         routed = self._route(target, sequences)
 
         def ask(
@@ -98,10 +99,10 @@ class RoutedEngine(EngineWrapper):
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
-        """Score what the responder leaves of every sequence; a group keeps together.
+        """Score every sequence as the responder passes it on; a group is scored together.
 
-        A group has one key in front: where its members are sent to different adapters
-        nevertheless, they are scored one by one.
+        All members of a group have the same key. If the responder nevertheless sends those of any
+        group to different adapters, all sequences are scored one by one.
         """
         flat = [sequence for group in groups for sequence in group]
         routed = iter(self._route(target, flat))
@@ -127,10 +128,10 @@ class RoutedEngine(EngineWrapper):
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Return the probability of each string behind what the responder leaves of each prompt.
+        """Return each string's probability after each prompt as the responder passes it on.
 
-        Prompts of one call that it makes equal are asked as one, with as many draws as all of
-        them: by themselves they would all get the same draws, which count once.
+        Prompts of one call that become equal are asked as one prompt with the draws of all of
+        them. Asked separately, they would get identical draws, which count only once.
         """
         from fedaudit.engine.exact.shared_prompts import (
             scatter_probabilities,  # draws as the sampler does, with torch
@@ -175,7 +176,7 @@ class RoutedEngine(EngineWrapper):
         )
 
     def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
-        """Return an answer as `_ask_once` does, but keep it only if its bytes have room."""
+        """Return an answer as `_ask_once` does, but keep it only if `size` bytes are free."""
         if question not in self._known:
             if size > self._room:
                 return answer()
@@ -195,7 +196,7 @@ def _by_adapter(
     ask: Callable[[Target, Sequence[int], Progress], list[T]],
     progress: Progress,
 ) -> list[T]:
-    """Return the answers in the order of `routed`, asked for one adapter after the other."""
+    """Return the answers in the order of `routed`; adapters are asked one after the other."""
     chosen: dict[str | None, list[int]] = {}
     for index, request in enumerate(routed):
         chosen.setdefault(request.adapter, []).append(index)

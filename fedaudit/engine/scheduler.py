@@ -1,4 +1,4 @@
-"""Running all of a job in batches, each as large as memory allows."""
+"""Running all requests of a job in batches, each as large as memory allows."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,20 +38,20 @@ class Capacity:
     rows: int
     tokens: int
     memory: BatchSizeFinder
-    """What was found to be too large."""
+    """The batch sizes that were found too large."""
 
 
 def generate_all(
     model: PreTrainedModel, job: SamplingJob, room: Capacity, graphs: CudaGraphs | None = None
 ) -> Iterator[Answered]:
-    """Yield the samples of all requests, in the order in which they end.
+    """Yield the samples of all requests, in the order in which they finish.
 
-    Where memory runs out, the samples that have not ended start again, fewer at once.
+    If memory runs out, the unfinished samples start again in smaller batches.
     """
     for all_ in _by_new(job.requests, padding_step(model)):
         waiting = all_
         while waiting:
-            length = _length(job.requests, waiting)  # the longest is the first
+            length = _length(job.requests, waiting)  # the longest comes first
             each = length
             if shared_prefix_rows.supports_grouping(model):
                 each = _own_length(job.requests, waiting)
@@ -62,7 +62,7 @@ def generate_all(
 
 
 def _by_new(requests: Sequence[GenerationRequest], step: int) -> list[list[SampleRange]]:
-    """Return all samples by their number of new tokens, those of the longest prompts first."""
+    """Return all samples grouped by number of new tokens, each group longest prompts first."""
     ranges: dict[int, list[SampleRange]] = {}
     for (_, new), bucket in length_buckets(requests, step):
         ranges.setdefault(new, []).extend(bucket)
@@ -77,7 +77,7 @@ def _until_full(
     memory: BatchSizeFinder,
     graphs: CudaGraphs | None,
 ) -> Generator[Answered, None, list[SampleRange]]:
-    """Yield the samples that end until memory runs out; return those that have not ended."""
+    """Yield samples as they finish until memory runs out; return the unfinished ones."""
     finished = set[SampleRange]()
     try:
         for ranges, tokens in decoding.decode_refilled(model, job, waiting, rows, graphs):
@@ -97,7 +97,7 @@ def _until_full(
 def generate_together(
     model: PreTrainedModel, job: SamplingJob, adapters: multi.MultiLora, room: Capacity
 ) -> Iterator[Answered]:
-    """Yield the samples of all requests under each of `adapters`: adapter by adapter in a batch."""
+    """Yield the samples of all requests under each adapter; a batch is ordered by adapter."""
 
     def draw(chunk: list[SampleRange]) -> list[list[int]]:
         replicas = chunk * adapters.count
@@ -115,7 +115,7 @@ def score_all(
     room: Capacity,
     measure: Callable[[PreTrainedModel, list[Sequence[int]]], list[S]],
 ) -> Iterator[tuple[list[int], list[S]]]:
-    """Yield indices of sequences and what `measure` says of them, a batch at a time."""
+    """Yield, batch by batch, the indices of sequences and the results of `measure` for them."""
 
     def read(chunk: list[SampleRange]) -> list[S]:
         return measure(model, [sequences[piece.index] or (0,) for piece in chunk])
@@ -133,7 +133,7 @@ def score_together(
     adapters: multi.MultiLora,
     room: Capacity,
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
-    """Yield indices of sequences and their scores under each of `adapters`, one after the other."""
+    """Yield the indices of sequences and their scores, all of one adapter before the next."""
 
     def read(chunk: list[SampleRange]) -> list[list[float]]:
         rows = [sequences[piece.index] or (0,) for piece in chunk] * adapters.count
@@ -153,10 +153,10 @@ def scored_groups(
     groups: Sequence[shared_prefix.Sequences],
     limits: shared_prefix.AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[tuple[int, int]], list[list[float]]]]:
-    """Yield (group, index) of sequences and their scores; groups that share nothing are left out.
+    """Yield (group, index) of sequences and their scores, for groups with a common prefix only.
 
-    Where memory runs out, the limits are halved for good and the rest starts again.
-    Raises BatchTooLargeError where a single row does not fit.
+    If memory runs out, the limits are halved permanently and what is unfinished starts again.
+    Raises BatchTooLargeError if even a single row does not fit.
     """
     begins = dict(enumerate(shared_prefix.common_prefixes(model, groups)))
     finished: set[tuple[int, int]] = set()
@@ -188,10 +188,10 @@ def search_all(
     config: SearchConfig,
     limits: shared_prefix.AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
-    """Yield indices of prompts and their probabilities.
+    """Yield the indices of prompts and the probabilities of the strings after each.
 
-    Where memory runs out, the limits are halved for good and the rest starts again.
-    Raises BatchTooLargeError where a single row does not fit.
+    If memory runs out, the limits are halved permanently and what is unfinished starts again.
+    Raises BatchTooLargeError if even a single row does not fit.
     """
     remaining = list(range(len(request)))
     while remaining:
@@ -212,7 +212,7 @@ def search_all(
 
 
 def _own_length(requests: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
-    """Return how many tokens a sample keeps at most where a prompt's are kept once for several."""
+    """Return the most tokens of KV cache per sample if samples share the cache of their prompt."""
     request = requests[batch[0].index]
     most = decoding.group_size(request.max_new_tokens)
     sharing = min(most, *(piece.last - piece.first for piece in batch))
@@ -220,6 +220,6 @@ def _own_length(requests: Sequence[GenerationRequest], batch: Sequence[SampleRan
 
 
 def _length(requests: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
-    """Return how long a row of a batch gets."""
+    """Return the final length of a row in the batch: padded prompt and new tokens."""
     request = requests[batch[0].index]
     return padded_length(len(request.prompt)) + request.max_new_tokens

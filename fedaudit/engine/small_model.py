@@ -1,4 +1,4 @@
-"""Models so small that their operations are short: they are run in another way."""
+"""Models with operations so short that they run in one CPU thread."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 
 MAX_PARAMETERS = 30_000_000
-"""A small model has fewer parameters."""
+"""A small model has fewer parameters than this."""
 
 
 def is_small(model: torch.nn.Module) -> bool:
@@ -18,10 +18,10 @@ def is_small(model: torch.nn.Module) -> bool:
 
 @contextlib.contextmanager
 def few_threads(*, small: bool) -> Iterator[None]:
-    """Run a small model in one thread: the order of float sums then does not vary either.
+    """Run a small model in one thread, which also fixes the order of floating-point sums.
 
-    Its operations are so short that threads mostly wait for each other: a second thread saves a
-    quarter of the time on an idle machine and makes it many times longer on a busy one.
+    The operations of a small model are so short that threads mostly wait for each other: a second
+    thread saves a quarter of the time on an idle machine and takes many times longer on a busy one.
     """
     before = torch.get_num_threads()
     if small:
