@@ -5,34 +5,32 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `candidates/`: What an attacker sees who knows nobody's data but its own: ranked candidates.
 * `exact/`: Extraction estimated from exact probabilities in place of samples.
 * `impact/`: What a leak means: whose data it is, and whether the client's own records taught it.
-* `base_likelihood`: How likely the base finds strings: to match controls, and to tell what it
-  might have said.
+* `base_likelihood`: Likelihood of strings under the base: to match controls, and to see what the
+  base might say.
 * `budget_sweep`: Coverage and efficiency against budget and samples, from one run (FedPII,
   figures 4 and 5).
-* `comparison`: Which attacks found what others did not: the attacks of one audit compared (FedPII,
+* `comparison`: Comparison of an audit's attacks: what each found that others did not (FedPII,
   figure 6).
-* `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
-* `estimator_choice`: Which estimator an extraction uses, and which attacks it goes with.
+* `controls`: The guess control: strings of the same kinds as the victim's PII that are in nobody's
+  data.
+* `estimator_choice`: The estimator that an extraction uses, and the attacks that support it.
 * `leak_tests`: Tests whether extracted strings came from training.
-* `leads`: Leads: what of the token that reaches into PII stands before it, as the colon of
+* `leads`: Leads: the start of a token that also holds the start of PII, such as the colon of
   ":Anna".
-* `matcher`: The strings that answers are searched for, and answers reduced to what they say of
-  these.
-* `multi_victim`: What one attacker finds of several victims: asked once of each model, and
-  compared with each.
-* `prefix_attack`: Extraction by prefixes: ask the tuned model and its base the same, and score
-  what they say.
-* `prefixes`: What stands before personal data in a client's own documents (FedPII, section
-  4.1).
+* `matcher`: Matching answers with the strings looked for, and reducing answers to those strings.
+* `multi_victim`: One attacker against several victims: each model is asked once, each victim is
+  scored.
+* `prefix_attack`: Extraction by prefixes: ask the tuned model and its base the same, and score the
+  answers.
+* `prefixes`: The prefixes of personal data in a client's own documents (FedPII, section 4.1).
 * `query_budget`: Limiting a plan to a budget of prefixes.
-* `query_plan`: What an attack asks, in which order: one query a distinct prompt.
-* `recombination`: Strings that look like some others and are nobody's: made of the pieces of a
-  corpus.
+* `query_plan`: The queries of an attack in their order: one query for each distinct prompt.
+* `recombination`: Made-up strings that resemble given ones, recombined from the pieces of a corpus.
 * `sampling`: Asking a model the queries of a plan in chunks, and keeping the answers of
   one audit.
 * `scoring`: Scoring extraction against a victim whose documents the auditor has (FedPII, section
   4.1).
-* `significance`: How sure it is that what came out came from the victim's records.
-* `targets`: What the victim alone has: records and strings that are looked for; and strings nobody
+* `significance`: Statistical evidence that extracted strings came from the victim's records.
+* `targets`: The strings and records that only the victim has, to look for, and strings that nobody
   has.
 """

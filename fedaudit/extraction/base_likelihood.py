@@ -1,4 +1,4 @@
-"""How likely the base finds strings: to match controls, and to tell what it might have said."""
+"""Likelihood of strings under the base: to match controls, and to see what the base might say."""
 
 import math
 from collections import defaultdict
@@ -14,19 +14,19 @@ from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
 PROMPTS = 1
-"""Prompts of each kind behind which the likelihood of strings is measured."""
+"""Prompts of each kind after which the likelihood of strings is measured."""
 MAX_PROMPTS = 300
-"""Prompts, at most, behind which the probability of extracted strings is measured."""
+"""The most prompts after which the probability of extracted strings is measured."""
 MAX_MISSED_STRINGS, MAX_MISSED_PROMPTS = 50, 50
-"""The most strings that did not come out whose probability is measured, and prompts of each."""
+"""Of strings not extracted: how many get a probability at most, and after how many prompts."""
 MAX_SCANNED_QUERIES = 20_000
-"""Queries of a plan that are searched for prompts of a kind, at most."""
+"""The most queries of a plan that are searched for prompts of a kind."""
 
 
 def behind_word(string: str) -> str:
-    """Return a string as it stands behind a word: behind a space, if its script has spaces.
+    """Return a string as it is written after a word: with a space before it, if its script has any.
 
-    Korean has, though it writes particles onto words.
+    Korean counts as a script with spaces, although particles are attached to words.
     """
     return string if is_spaceless(string) else f" {string}"
 
@@ -36,8 +36,8 @@ def log_likelihoods(
 ) -> dict[str, float]:
     """Return ln p of each string (string -> label) under the base, the mean over a few prompts.
 
-    The prompts are the first of the plan behind which the attacker has PII of the label, or else
-    the first of all. Without a base, or an engine that scores, there is nothing to return.
+    The prompts are the first of the plan that the attacker's documents continue with PII of the
+    label, or else the first of all. The result is empty without a base or an engine that scores.
     """
     if context.base is None or not strings or why_lacking(context.engine, {"score"}):
         return {}
@@ -61,11 +61,11 @@ def base_probabilities(
     *,
     prompts: int = MAX_PROMPTS,
 ) -> dict[str, float]:
-    """Return the probability that the base says each string in an audit of its own.
+    """Return the probability that the base, audited by itself, says each string at least once.
 
-    That audit asks each prompt `samples` times as often as it stands in the plan. `prompts` of them
-    at most, spread over the plan, are scored and stand for the others. A string is scored as it is
-    tokenised by itself: other ways to spell it are rare.
+    Each prompt is asked `samples` times for each of its copies in the plan. At most `prompts`
+    prompts, spread over the plan, are scored and represent the others. A string is scored in the
+    tokenisation that it has by itself; others are rare.
     """
     if context.base is None or not strings or why_lacking(context.engine, {"score"}):
         return {}
@@ -83,10 +83,10 @@ def base_probabilities(
 def missed_target_probabilities(
     context: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
 ) -> dict[str, float]:
-    """Return that probability for strings (string -> label) that did not come out.
+    """Return `base_probabilities` of strings (string -> label) that were not extracted.
 
-    `MAX_MISSED_STRINGS` of them are scored: in the order of labels, every k-th stands for those
-    behind it.
+    At most `MAX_MISSED_STRINGS` strings are scored: every k-th, in order of labels, represents
+    those that follow it.
     """
     ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
     step = max(1, math.ceil(len(ordered) / MAX_MISSED_STRINGS))
@@ -97,7 +97,7 @@ def missed_target_probabilities(
 
 
 def _spread(queries: Iterable[Query], most: int) -> list[Query]:
-    """Return `most` of the queries, evenly spread; of very many only the first are looked at."""
+    """Return `most` of the queries, evenly spread; if there are very many, from the first ones."""
     pool = list(islice(queries, MAX_SCANNED_QUERIES))
     step = max(1, math.ceil(len(pool) / most))
     return pool[::step]
@@ -120,9 +120,9 @@ def _first_queries(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Que
 def _score_strings(
     context: AttackContext, target: Target, queries: Sequence[Query], strings: Sequence[str]
 ) -> list[list[float]]:
-    """Return ln p of each string behind each prompt, as it stands there: (strings, queries).
+    """Return ln p of each string after each prompt: (strings, queries).
 
-    Behind a prompt with leads that is behind a space, or behind any of them.
+    After a prompt with leads, a string may follow a space or any of the leads.
     """
     spellings = _spellings(context, strings, join_leads(query.leads for query in queries))
     spelt = [[ids for lead in ("", *query.leads) for ids in spellings[lead]] for query in queries]
@@ -137,14 +137,14 @@ def _score_strings(
         [sum(scored[len(scored) - len(ids) :]) for scored, ids in zip(group, rows, strict=True)]
         for group, rows in zip(scores, spelt, strict=True)
     ]
-    size = len(strings)  # a string's spellings are `size` apart
+    size = len(strings)  # the tokenisations of a string are `size` apart
     return [[_log_sum_exp(row[index::size]) for row in sums] for index in range(size)]
 
 
 def _spellings(
     context: AttackContext, strings: Sequence[str], leads: Leads
 ) -> dict[str, list[tuple[int, ...]]]:
-    """Return the tokens of all strings by what stands before them: a space as "", or a lead."""
+    """Return the token ids of all strings after a space (key "") and after each lead."""
     texts = {
         "": [*map(behind_word, strings)],
         **{lead: [lead + s for s in strings] for lead in leads},

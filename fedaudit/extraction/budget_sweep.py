@@ -9,10 +9,10 @@ from fedaudit.metrics.budget_sweep import budget_steps
 
 
 def rows(extraction: ExtractionResult) -> Iterator[Measurement]:
-    """Yield what budgets of 1, 2, 5, 10, ... prefixes find: in all, by label, by samples.
+    """Yield what budgets of 1, 2, 5, 10, ... prefixes find: in total, by label and by samples.
 
-    scope.budget counts prefixes in the order of the attack, scope.samples the times that each is
-    asked. Labels of which nothing came out at all have no sweep.
+    scope.budget counts prefixes in the order of the attack, scope.samples the samples per prefix.
+    Labels without any extracted string have no sweep.
     """
     for budget in budget_steps(extraction.size):
         for name, targets in extraction.target_set.sets().items():

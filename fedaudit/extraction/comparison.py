@@ -1,4 +1,4 @@
-"""Which attacks found what others did not: the attacks of one audit compared (FedPII, figure 6)."""
+"""Comparison of an audit's attacks: what each found that others did not (FedPII, figure 6)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
@@ -12,19 +12,19 @@ from fedaudit.metrics.intervals import wilson
 METRIC = "overlap"
 SOURCES = ("tuned", "tuned-not-base")
 MAX_REGION_ATTACKS = 4
-"""Of more attacks than these only the pairs are compared: there are too many regions."""
+"""With more attacks than this, there are too many regions: only pairs are compared."""
 
 
 def rows(extractions: Sequence[ExtractionResult]) -> Iterator[Measurement]:
     """Yield what the attacks found alone and together, and what each found that another did not.
 
     * scope.attacks A, scope.not B: of what A found, the share that B did not find; with a
-      scope.budget, what the first prefixes of both find; scope.budgets is "equal" in the row of
-      the largest budget that both have
-    * scope.only "A, B": of what any attack found, the share that just these found
+      scope.budget, both are limited to that many of their first prefixes; scope.budgets is
+      "equal" in the row of the largest budget that both have
+    * scope.only "A, B": of what any attack found, the share that exactly these attacks found
 
-    All attacks are on the same targets and have names of their own; the order of `extractions` only
-    orders the rows.
+    All attacks must have the same targets and distinct names; the order of `extractions` affects
+    only the order of the rows.
     """
     if len(extractions) < 2:
         return
@@ -49,7 +49,7 @@ def _pairs(by_attack: Mapping[str, set[str]], scope: Mapping[str, object]) -> It
 def _regions(
     by_attack: Mapping[str, set[str]], scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield a row for every choice of attacks, as the regions of a Venn diagram."""
+    """Yield a row for every subset of the attacks: the regions of a Venn diagram."""
     names = list(by_attack)
     everything = set().union(*by_attack.values())
     for size in range(1, len(names) + 1) if len(names) <= MAX_REGION_ATTACKS else ():
@@ -61,7 +61,7 @@ def _regions(
 
 
 def _budgets(extractions: Sequence[ExtractionResult], source: str) -> Iterator[Measurement]:
-    """Yield the pairs at budgets that both have, where they ask equally often."""
+    """Yield the pairs at each budget that both have, if both take as many samples per prefix."""
     for first, second in permutations(extractions, 2):
         if first.samples != second.samples:
             continue

@@ -1,4 +1,4 @@
-"""The guess control: PII of the victim's kinds that is in nobody's data."""
+"""The guess control: strings of the same kinds as the victim's PII that are in nobody's data."""
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,19 +11,19 @@ from fedaudit.nano.people import LABELS, Person, invent
 from fedaudit.pii.normalized_search import fold
 
 FACTOR = 4
-"""Invented people for each target, where its kind is one that invented people have."""
+"""Invented values for each target whose kind can be invented, such as a name or an address."""
 
 CONTROLS = 2_000
-"""About how many control strings are looked for: the smallest p value is one in so many."""
+"""About how many control strings are looked for; the smallest p value is about 1 / CONTROLS."""
 
 MAX_CONTROLS = 400
-"""Control strings for each target, at most."""
+"""The most control strings for each target."""
 
 ENOUGH = 8
-"""With this many strings or more, a kind's controls are made of its own pieces only."""
+"""With this many targets of a kind or more, controls are made of the targets' pieces only."""
 
 TRIES = 20
-"""Guesses for each string that is to be filled in, at most: some kinds have few."""
+"""The most tries for each candidate to fill in: some kinds have few distinct strings."""
 
 _FIELDS = {label: field for field, label in LABELS.items()}
 
@@ -39,12 +39,12 @@ def sample_controls(
 ) -> tuple[tuple[str, str], ...]:
     """Return strings like `targets` (string -> label) that are in nobody's data, with labels.
 
-    They are made of the corpus's own pieces (`recombination`): of the targets of the label and of
-    `donors`, strings of the label that others have. Where invented people have the kind (names,
-    addresses, numbers, ...) in the target's script, there are FACTOR of theirs for each target too.
-    `real_controls` are
-    real strings (string -> label); of the labels that they have, nothing is made. In whatever
-    spelling, no string stands in any text of `corpus`, none begins a target or another string.
+    Controls are recombined (`recombination`) from the targets of the label and from `donors`,
+    strings of the label that others have. For kinds that can be invented (names, addresses,
+    numbers, ...) in the target's script, FACTOR invented strings are added for each target.
+    `real_controls` are real strings (string -> label), used in place of made-up ones for the labels
+    that they have. In whatever spelling, no control occurs in a text of `corpus`, and none is the
+    beginning of a target or of another control.
     """
     rng = random.Random(f"control {seed}")
     by_label: dict[str, list[str]] = {}
@@ -70,8 +70,8 @@ def _generate_controls(
     quota: int,
     rng: random.Random,
 ) -> Iterator[str]:
-    """Yield strings of one kind, some of them twice."""
-    # Pieces of what other members have are what the model was trained on: they say more often.
+    """Yield candidates for the controls of one kind, possibly with duplicates."""
+    # The model was trained on other members' strings, so it says pieces of them more often.
     pool = strings if len(strings) >= ENOUGH else [*strings, *donor_strings]
     recombiner = Recombiner(pool, words)
     for string in strings:
@@ -82,9 +82,9 @@ def _generate_controls(
 
 
 def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[str]) -> list[str]:
-    """Return the strings that stand nowhere and begin neither a target nor another one, sorted.
+    """Return the strings, sorted, that are in no text and begin neither a target nor another one.
 
-    They are compared as answers are: of strings that differ in case only, one is left.
+    Strings are compared as answers are: of those that differ only in case, one is kept.
     """
     spelt: dict[str, str] = {}
     for string in sorted(strings):
@@ -99,9 +99,9 @@ def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[s
 def fill_candidates(
     strings: Sequence[str], label: str, corpus: Sequence[str], *, count: int, seed: int
 ) -> tuple[str, ...]:
-    """Return up to `count` distinct strings like `strings`, all of one label, in no text.
+    """Return up to `count` distinct strings like `strings`, all of one label, that are in no text.
 
-    They are made as guesses are; where a kind has too few, there are fewer.
+    The strings are made as controls are; fewer are returned if the kind has too few.
     """
     rng = random.Random(f"fill {seed} {label}")
     text, order = "\x00".join(corpus), sorted(strings)
@@ -123,9 +123,9 @@ def _guess(string: str, label: str, strings: Sequence[str], rng: random.Random) 
 
 
 def _invent_string(string: str, label: str, rng: random.Random) -> str:
-    """Return an invented string of one kind, empty where it is in a script that `string` is not.
+    """Return an invented string of one kind, or "" if its script is not that of `string`.
 
-    A model that was trained on Russian names says no English ones: they would tell nothing.
+    A model trained on Russian names says no English ones, so those would be useless as controls.
     """
     person: Person = invent("zh" if has_han(string) else "en", rng)
     invented = str(getattr(person, _FIELDS[label]))
@@ -134,7 +134,7 @@ def _invent_string(string: str, label: str, rng: random.Random) -> str:
 
 
 def _halves(string: str) -> tuple[str, str]:
-    """Cut a string at the space nearest to its middle, or in the middle."""
+    """Split a string at the space nearest to its middle, or in the middle if it has none."""
     spaces = [i for i, character in enumerate(string) if character == " "]
     middle = len(string) // 2
     cut = min(spaces, key=lambda i: abs(i - middle), default=middle)

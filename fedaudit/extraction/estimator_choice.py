@@ -1,4 +1,4 @@
-"""Which estimator an extraction uses, and which attacks it goes with."""
+"""The estimator that an extraction uses, and the attacks that support it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
@@ -13,10 +13,10 @@ Options = Mapping[str, Mapping[str, Any]]
 def estimator_options(
     estimator: str | None, attacks: Sequence[str], options: Options
 ) -> dict[str, Any]:
-    """Return the options of all plugins, with the estimator for those attacks that draw by it.
+    """Return the options of all plugins, with the estimator added for attacks that have one.
 
-    Raises UsageError for an unknown estimator, and for "exact" with an attack that looks
-    for no targets at the beginning of answers.
+    Raises UsageError for an unknown estimator, and for "exact" with an attack that does not look
+    for targets at the beginning of answers.
     """
     if estimator is None:
         return dict(options)
@@ -35,7 +35,7 @@ def estimator_options(
 
 
 def check(attacks: Sequence[str], options: Options, *, victim: object) -> None:
-    """Raise UsageError where the exact estimator lacks a victim."""
+    """Raise UsageError if an attack uses the exact estimator without a victim."""
     plugins = (registry.create("attack", name, options.get(name)) for name in attacks)
     exact = any(
         isinstance(plugin, PrefixAttack) and plugin.estimator == "exact" for plugin in plugins

@@ -1,7 +1,7 @@
-"""Leads: what of the token that reaches into PII stands before it, as the colon of ":Anna".
+"""Leads: the start of a token that also holds the start of PII, such as the colon of ":Anna".
 
-A prompt ends before that token, so that what goes on there begins with the lead and not with the
-PII. Some tokenizers join a punctuation mark to the word behind it, others whole words.
+A prompt ends before that token, so that a completion that gives the PII begins with the lead. Some
+tokenizers join a punctuation mark to the word after it, others join whole words.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedaudit.api.engine import PrefixProbabilities
 
 Leads = tuple[str, ...]
-"""Those of a prompt's occurrences, distinct and sorted; none is empty or has white space around."""
+"""The leads of all occurrences behind one prompt: distinct, sorted, stripped and not empty."""
 
 
 def join_leads(groups: Iterable[Leads]) -> Leads:
@@ -25,9 +25,9 @@ def join_leads(groups: Iterable[Leads]) -> Leads:
 
 
 def without_leads(text: str, leads: Leads) -> Iterator[str]:
-    """Yield an answer, then what it is without each lead that it begins with, the longest first.
+    """Yield an answer, then its rest after each lead that it begins with, the longest lead first.
 
-    Nothing stands between a lead and PII.
+    A lead followed by white space is not removed, as PII follows its lead immediately.
     """
     yield text
     stripped = text.lstrip()
@@ -38,15 +38,16 @@ def without_leads(text: str, leads: Leads) -> Iterator[str]:
 
 
 def with_leads(strings: Sequence[str], groups: Iterable[Leads]) -> Sequence[str]:
-    """Return what an answer may begin with that gives one of `strings`, behind any of the leads."""
+    """Return every beginning of an answer that gives one of `strings`: with and without a lead."""
     leads = join_leads(groups)
     return strings if not leads else [lead + string for lead in ("", *leads) for string in strings]
 
 
 class StringsWithLeads:
-    """Strings, and all that answers to a prompt with some leads may begin with to give them.
+    """Strings, and all beginnings (`forms`) of answers that give one of them, given some leads.
 
-    As `without_leads` does, it drops no lead that begins one of the strings where that is said.
+    An answer that begins with one of the strings counts as that string, even if it also begins with
+    a lead.
     """
 
     def __init__(self, strings: Collection[str], leads: Leads) -> None:
@@ -69,7 +70,7 @@ class StringsWithLeads:
         return np.array(self._owners, dtype=np.int64), np.array(forms, dtype=np.int64)
 
     def add_up(self, by_form: "PrefixProbabilities") -> "PrefixProbabilities":
-        """Return the probabilities of the strings from those of `forms`."""
+        """Return the probabilities of the strings, summed over the `forms` of each."""
         import numpy as np
 
         owners, columns = self._places
@@ -83,9 +84,9 @@ class StringsWithLeads:
 
 
 def _forms(string: str, leads: Leads, sought: Collection[str]) -> Iterator[str]:
-    """Yield a string, then it behind each lead, unless another form that is looked for begins so.
+    """Yield a string, then the string after each lead, unless another form covers that one.
 
-    Such are the strings of `sought`, and this one behind a shorter lead.
+    It is covered if it begins with a string of `sought`, or with the string after a shorter lead.
     """
     yield string
     forms = {lead + string for lead in leads}

@@ -22,38 +22,38 @@ from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
 
 EFFECTIVE_CONTROLS = "effective_controls"
-"""The metric of how many evenly spread controls would tell as much as those there are."""
+"""The metric for the number of evenly spread controls that would be as informative."""
 MATERIAL = 0.01
-"""A string that an audit finds with this probability, with its samples, is a leak."""
+"""A string that an audit with this many samples finds with at least this probability is a leak."""
 HIGH_SEVERITY_P, MEDIUM_SEVERITY_P = 0.01, 0.05
-"""A leak is high, or medium, when chance alone gives it with at most this probability."""
+"""A leak is high, or medium, if chance alone gives it with at most this probability."""
 NEW, LOST = "tuned-not-base", "base-not-tuned"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StringProbabilities:
-    """How surely each model says each string in an audit: 1 or 0 where it was tried."""
+    """The probability that each model says each string in an audit: 1 or 0 if sampled."""
 
     tuned: Mapping[str, float]
     base: Mapping[str, float] | None
     strength: Mapping[str, float]
-    """How many answers of the tuned model give each string, or with what probability."""
+    """How many answers of the tuned model give each string, or the probability of one."""
     sampled: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakTests:
-    """The rows of what is judged, and how sure each leak is."""
+    """The tests of the judged targets as rows of a report, and the evidence for each leak."""
 
     evidence: LeakEvidence
     rows: tuple[Measurement, ...]
     p: Mapping[str, float]
-    """A bound on the probability that each string that came out was said by chance."""
+    """For each extracted string, a bound on the probability that it was said by chance."""
     base: bool
-    """Whether there is a base, that could say it as well."""
+    """Whether the audit has a base to compare with."""
 
     def severity(self, string: str, other_members: int = 0) -> Severity:
-        """Return how severe a leak is: low if `other_members` have it too, or chance gives it."""
+        """Return how severe a leak is: low if other members have it or chance explains it."""
         p = 1.0 if other_members else self.p.get(string, 1.0)
         if p <= HIGH_SEVERITY_P and self.base:
             return "high"
@@ -68,11 +68,11 @@ def run_leak_tests(
     query_params: QueryParams,
     probabilities: StringProbabilities,
 ) -> LeakTests | None:
-    """Return the tests of what came out; None for one shard, which has no result of its own."""
+    """Return the tests of the extracted strings; None for a shard, which has no own result."""
     if isinstance(context, SharedContext) and context.journal and not context.journal.covers_all:
         return None
     reach = _reachable(context, target_set.alone, query_params.new_tokens)
-    # What no answer has room for hides none of its parts.
+    # A target too long for any answer must not displace targets that are parts of it.
     targets = {string: target_set.labels[string] for string in sorted(drop_substrings(reach))}
     base = probabilities.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in probabilities.tuned.items()}
@@ -83,7 +83,7 @@ def run_leak_tests(
         controls=target_set.controls,
         gained=gained,
         strength=probabilities.strength,
-        # Also where nothing came out: what would have been seen depends on what is compared.
+        # Needed even if nothing was extracted: it decides what the test could have shown.
         likelihood=log_likelihoods(
             context, plan, {**targets, **target_set.controls, **leak_labels}
         ),
@@ -112,9 +112,9 @@ def _base_chances(
     leaks: Collection[str],
     targets: Mapping[str, str],
 ) -> dict[str, float]:
-    """Return how likely the base says what was found, and the targets that were not.
+    """Return the probability under the base of each leak and of each target that was not found.
 
-    Where that was computed for the audit, the larger of both values counts.
+    If the audit itself computed the probability, the larger of the two values counts.
     """
     if probabilities.base is None:
         return dict.fromkeys({*leaks, *targets}, 0.0)
@@ -132,9 +132,9 @@ def _base_chances(
 def control_uplift(
     probabilities: StringProbabilities, controls: Mapping[str, str]
 ) -> dict[str, float]:
-    """Return, by label, the ratio of controls that the tuned model says to those of its base.
+    """Return, by label, how many times as many controls the tuned model says as its base.
 
-    One is added to either count, and one standard error to the logarithm of their ratio.
+    One is added to both counts, and one standard error to the logarithm of their ratio.
     """
     tuned, base = defaultdict[str, float](float), defaultdict[str, float](float)
     for string, label in controls.items():
@@ -148,7 +148,7 @@ def _ratio(tuned: float, base: float) -> float:
 
 
 def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
-    """Return the strings that an answer has room for, as each is tokenised behind a space."""
+    """Return the strings that fit into an answer, each tokenised with a space before it."""
     ordered = sorted(strings)
     tokens = context.engine.tokenize([behind_word(string) for string in ordered])
     return frozenset(
@@ -157,7 +157,7 @@ def _reachable(context: AttackContext, strings: Collection[str], new_tokens: int
 
 
 def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Iterator[Measurement]:
-    """Yield how many of the victim's own strings are longer than an answer, also of each label."""
+    """Yield how many of the victim's own strings exceed an answer, in total and by label."""
     if not target_set.exclusive:
         return
     missed_strings = target_set.exclusive.difference(reach)
@@ -173,7 +173,7 @@ def _beyond(plugin: str, target_set: TargetSet, reach: Collection[str]) -> Itera
 def skipped_targets_row(
     plugin: str, count: int, n: int, scope: Mapping[str, object]
 ) -> Measurement:
-    """Return how many of `n` strings were not looked for."""
+    """Return the row that says how many of `n` strings were not looked for."""
     return Measurement(
         kind="extraction", plugin=plugin, metric="targets", value=float(count), n=n, scope=scope
     )
@@ -182,7 +182,7 @@ def skipped_targets_row(
 def _rows(
     plugin: str, evidence: LeakEvidence, probabilities: StringProbabilities, target_set: TargetSet
 ) -> Iterator[Measurement]:
-    """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
+    """Yield coverage of the judged targets, in total and by label, and the tests' p values."""
     scope: dict[str, object] = {"set": EXCLUSIVE}
     if not probabilities.sampled:
         scope["estimator"] = "exact"
@@ -201,7 +201,7 @@ def _coverage_rows(
     groups: Mapping[str, str],
     common_scope: Mapping[str, object],
 ) -> Iterator[Measurement]:
-    """Yield coverage of each source over all that is judged; of new strings also by label."""
+    """Yield coverage of all judged targets for each source; for NEW and controls also by label."""
     sources = _sources(evidence, probabilities)
     for label in ("", *sorted(set(evidence.targets.values()))):
         scope = {**common_scope, "label": label} if label else common_scope
@@ -217,7 +217,7 @@ def _coverage_rows(
 def _test_rows(
     plugin: str, evidence: LeakEvidence, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield what chance gives, how much the controls tell, and the p values of the tests."""
+    """Yield the coverage by chance, the effective controls and the p values of the tests."""
 
     def row(metric: str, value: float, n: int, source: str, **test: str) -> Measurement:
         return Measurement(
@@ -242,7 +242,7 @@ def _test_rows(
 
 
 def _unjudged_row(plugin: str, scope: Mapping[str, object], target_set: TargetSet) -> Measurement:
-    """Return why nothing is judged: strings that others have too must not be judged instead."""
+    """Return a row with the reason why no target is judged; shared strings are no substitute."""
     if target_set.exclusive:
         why = "what only the victim has is longer than an answer"
     else:
@@ -288,9 +288,9 @@ def _coverage(
 
 
 def share_estimate(values: Collection[float], groups: Collection[str], seed: int) -> Estimate:
-    """Return a share with its interval: by groups where all strings have one and some are found.
+    """Return a share with its interval, clustered by groups if every string has one.
 
-    Groups tell nothing where nothing or everything is found: the interval is then Wilson's.
+    If nothing or everything is found, groups carry no information: the interval is then Wilson's.
     """
     total, n = sum(values), len(values)
     if not all(groups) or total in (0, n):

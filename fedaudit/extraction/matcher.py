@@ -1,7 +1,8 @@
-"""The strings that answers are searched for, and answers reduced to what they say of these.
+"""Matching answers with the strings looked for, and reducing answers to those strings.
 
-An answer gives a string as the papers count it (it begins with it, letter by letter) or strictly: a
-word ends behind the string, and case, white space and Unicode forms do not matter.
+An answer gives a string literally, as papers count it, if it begins with exactly these characters.
+It gives a string strictly if a word ends after the string; case, white space and Unicode forms then
+do not matter.
 """
 
 import re
@@ -16,19 +17,19 @@ from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
 Hits = list[int]
-"""(question, draw, string, string given strictly) behind one another, of every answer that gives
-one; strings are counted from 1, and 0 is none."""
+"""Flat list with (question, draw, literal string, strict string) of every answer that gives one;
+strings are numbered from 1, and 0 means none."""
 
 SEPARATOR = "\x00"
-"""What stands between the string that an answer begins with and the one that it gives strictly."""
+"""Separates the string that an answer gives literally from the one that it gives strictly."""
 
 RULE = "words run on in Korean, kana, Thai, Lao, Khmer and Myanmar"
-"""What told the strings that an answer gives apart last: answers that another rule reduced are
-not taken for those that this one would reduce."""
+"""The latest change of the rule for matching. It is part of `digest`, so that answers reduced by
+another rule are not reused."""
 
 
 class StrictMatcher:
-    """Finds the targets that an output begins with as whole words, however it writes them."""
+    """Finds the targets that an output begins with as whole words, in whatever spelling."""
 
     def __init__(self, targets: Iterable[str]) -> None:
         self._spelt: dict[str, list[str]] = {}
@@ -45,21 +46,21 @@ class StrictMatcher:
 
 
 def ends_word(text: str, position: int) -> bool:
-    """Tell whether a word, if there is one, ends at `position` of a folded text.
+    """Tell whether `position` of a folded text is not inside a word.
 
-    It may anywhere in scripts that glue words together, but not within a letter or a syllable.
+    In scripts without spaces a word may end anywhere but within a letter or a syllable.
     """
     before, after = text[position - 1 : position], text[position : position + 1]
     return not (_goes_on(after) or (_in_word(before) and _in_word(after)))
 
 
 def _in_word(char: str) -> bool:
-    """Tell whether a character is part of a word that has an end; accents stand behind letters."""
+    """Tell whether a character is part of a word in a script that separates words."""
     return bool(char) and not words_run_on(char) and unicodedata.category(char)[0] in "LMN"
 
 
 def _goes_on(char: str) -> bool:
-    """Tell whether a character makes another letter, or syllable, of the one before it."""
+    """Tell whether a character changes the letter or syllable before it, as an accent does."""
     if _SYLLABLE_PART.match(char):
         return True
     is_mark = bool(char) and unicodedata.category(char)[0] == "M"
@@ -67,16 +68,16 @@ def _goes_on(char: str) -> bool:
 
 
 _SYLLABLE_PART = re.compile("[\u1160-\u11ff\ud7b0-\ud7fb\u30fc]")
-"""What follows the first letter of a Hangul syllable, and what makes a Japanese vowel long."""
+"""Non-initial letters of Hangul syllables, and the mark of a long vowel in Japanese."""
 _VARIATION = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Marks that choose the shape in which a character is printed."""
+"""Variation selectors: marks that choose how a character is drawn."""
 
 
 class TargetMatcher:
-    """Reduces an answer to the longest of these strings that it gives, else to nothing.
+    """Reduces an answer to the longest of the given strings that it gives, or else to "".
 
-    Every string that an answer gives begins the longest one too: whoever looks for these strings
-    finds the same in both. Its number in the list names a string without saying it.
+    Every other string that the answer gives is a beginning of the longest one, so the reduced
+    answer holds the same strings. The journal stores the number of a string, not its text.
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
@@ -86,28 +87,28 @@ class TargetMatcher:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of this list of strings, and of the rule by which they are found."""
+        """Return a hash of the strings and of the rule for matching them."""
         joined = "\x00".join((RULE, *self.strings)).encode("utf-8", "surrogatepass")
         return blake2b(joined, digest_size=16).hexdigest()
 
     def reduce(self, text: str, leads: Leads = ()) -> str:
         """Return the longest string that `text` begins with and the longest that it gives strictly.
 
-        They are one where they are the same, else apart. White space that leads `text` is dropped;
-        where it gives none of the strings so, one of `leads` is dropped as well.
+        If the two differ, SEPARATOR stands between them. White space at the start of `text` is
+        ignored; if no string is found then, one of `leads` is dropped as well.
         """
         return next(filter(None, map(self._reduce, without_leads(text, leads))), "")
 
     def _reduce(self, text: str) -> str:
         literal = max(self._matcher.hits(text), key=len, default="")
-        # Of strings that are written alike in other cases, the one that stands there.
+        # Of strings that differ only in case, the one spelt as in the answer.
         strict = max(
             self._strict.hits(text), key=lambda s: (len(fold(s)), s == literal, s), default=""
         )
         return literal if literal == strict else f"{literal}{SEPARATOR}{strict}"
 
     def pack(self, answers: Sequence[Sequence[str]]) -> Hits:
-        """Return reduced answers, question by question, as numbers; most say nothing."""
+        """Return reduced answers as numbers, question by question; empty answers take no room."""
         return [
             number
             for question, texts in enumerate(answers)
@@ -146,6 +147,6 @@ def whole_answers(content: object, samples: Sequence[int]) -> list[list[str]]:
 
 
 def split_reduced(text: str) -> tuple[str, str]:
-    """Return what a reduced answer begins with, and what it gives strictly."""
+    """Return the strings that a reduced answer gives literally and strictly."""
     literal, separator, strict = text.partition(SEPARATOR)
     return literal, strict if separator else literal

@@ -1,4 +1,4 @@
-"""What one attacker finds of several victims: asked once of each model, and compared with each."""
+"""One attacker against several victims: each model is asked once, each victim is scored."""
 
 from collections.abc import Mapping
 
@@ -21,10 +21,10 @@ def attack_victims(
     target_sets: Mapping[str, TargetSet],
     matcher: TargetMatcher,
 ) -> tuple[dict[str, Result], tuple[str, ...]]:
-    """Ask both models the plan, once each; return what comes out of each victim's PII, and notes.
+    """Ask both models all queries of the plan once; return each victim's result, and notes.
 
-    An empty plan has no results, not even zeros. `matcher` holds the strings that answers are
-    looked through for, of these victims and perhaps of others.
+    An empty plan gives no results, not even zeros. `matcher` holds the strings that are looked for
+    in answers: those of these victims and perhaps of others.
     """
     if not plan.size:
         return {}, plan.notes

@@ -1,7 +1,7 @@
-"""Extraction by prefixes: ask the tuned model and its base the same, and score what they say.
+"""Extraction by prefixes: ask the tuned model and its base the same, and score the answers.
 
-An attack says which prefixes to ask (PrefixAttack.occurrences); asking, scoring, sweeps and
-controls are the same for all of them and are here.
+A plugin chooses the prefixes (PrefixAttack.occurrences); asking, scoring, sweeps and controls are
+the same for all attacks and are implemented here.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ from fedaudit.extraction.targets import TargetSet, build_target_set
 from fedaudit.metrics.extraction import Disjointness
 
 EXACT_CONTROLS = 400
-"""About as many controls are followed by the exact estimator."""
+"""About how many controls get exact probabilities by the exact estimator."""
 
 Estimator = Literal["sample", "exact"]
 

@@ -1,4 +1,4 @@
-"""What stands before personal data in a client's own documents (FedPII, section 4.1)."""
+"""The prefixes of personal data in a client's own documents (FedPII, section 4.1)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class PiiOccurrence:
     label: str = ""
     after: str = ""
     leads: Leads = ()
-    """What of its first token stands before the PII, white space aside; of several occurrences in
-    one, of each."""
+    """The text of the first token before the PII, without white space; if several occurrences are
+    joined, that of each."""
 
 
 def pii_occurrences(
@@ -29,9 +29,9 @@ def pii_occurrences(
 ) -> list[PiiOccurrence]:
     """Return every PII occurrence with the `prefix_tokens` tokens before its first token.
 
-    At a document's start the prefix is what there is; empty prefixes are dropped. A token that
-    reaches into the PII belongs to it, and what it has before the PII is a lead. A ready-made
-    prompt is one place, without PII of its own.
+    Near the start of a document the prefix is shorter; empty prefixes are dropped. A token that
+    reaches into the PII counts as part of the PII, and its text before the PII is a lead. A
+    ready-made prompt is one occurrence, without PII of its own.
     """
     tokenized = engine.tokenize([document.text for document in documents])
     occurrences = []
@@ -45,7 +45,7 @@ def pii_occurrences(
 
 
 def first_token_occurrences(rows: Iterable[Sequence[int]]) -> list[PiiOccurrence]:
-    """Return rows of tokens behind their first token, as it is chosen by how prompts begin."""
+    """Return an occurrence for each row of tokens: the first token is the prefix of the rest."""
     return [
         PiiOccurrence(prefix=tuple(row[:1]), tokens=tuple(row[1:]), at_start=True)
         for row in rows

@@ -14,10 +14,10 @@ class ScatteredQuery(Query):
     """A query whose equal prefixes are not consecutive in the plan's order."""
 
     at: tuple[int, ...] = ()
-    """Their places, counted from 0, in order."""
+    """The positions of the prefixes in the plan's order, counted from 0, ascending."""
 
     def budget_curve(self, target: str, draw: int, samples: int) -> BudgetCurve:
-        """Return how many prefixes find a target that came in draw number `draw`.
+        """Return how many prefixes are needed to find a target that came in draw number `draw`.
 
         With n samples each, the prefix at `at[k]` has the draws from k n to (k + 1) n - 1.
         """
@@ -30,9 +30,9 @@ class ScatteredQuery(Query):
 def limit_plan(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: str) -> QueryPlan:
     """Return the part of a plan that asks `budget` prefixes; all of it for 0 or a large budget.
 
-    The first ones where the plan is `ordered`, else prefixes drawn without replacement, each
-    occurrence as likely as any other, and in the order of the draw: a smaller budget has the first
-    prefixes of a larger one. A note in the `name` of the attack says what became of the budget.
+    If `ordered`, these are the first prefixes of the plan, else occurrences drawn uniformly without
+    replacement, in the order of the draw, so that a smaller budget has the first prefixes of a
+    larger one. A note under the `name` of the attack says how many prefixes were asked.
     Raises ValueError for a budget below 0.
     """
     if budget < 0:
@@ -60,8 +60,8 @@ def _first(plan: QueryPlan, budget: int) -> Callable[[], Iterator[Query]]:
 
 
 def _random_prefixes(plan: QueryPlan, budget: int, seed: int) -> Callable[[], Iterator[Query]]:
-    """Return the queries of the first `budget` of all prefixes, put in a random order."""
-    # The whole order is drawn, whatever the budget: so budgets nest.
+    """Return the queries of the first `budget` prefixes after a shuffle of all prefixes."""
+    # The whole order is drawn, whatever the budget, so that budgets nest.
     order = random.Random(f"budget {seed}").sample(range(plan.size), plan.size)
     places = {prefix: position for position, prefix in enumerate(order[:budget])}
 

@@ -1,4 +1,4 @@
-"""What an attack asks, in which order: one query a distinct prompt."""
+"""The queries of an attack in their order: one query for each distinct prompt."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,34 +9,34 @@ from fedaudit.extraction.leads import Leads, join_leads
 from fedaudit.extraction.prefixes import PiiOccurrence
 
 Kind = tuple[str, str]
-"""Label of the attacker's own PII behind a prompt, and the character after it."""
+"""The label of the attacker's own PII after a prompt, and the character after that PII."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A prompt, how many equal prefixes it stands for, and what the attacker has behind it."""
+    """A prompt, its number of equal prefixes, and what follows it in the attacker's data."""
 
     prompt: tuple[int, ...]
     copies: int = 1
     kinds: tuple[Kind, ...] = ()
     leads: Leads = field(default=(), kw_only=True)
-    """What may stand between the prompt and PII."""
+    """Text that may stand between the prompt and PII."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
     """The queries of an attack, most important first; `size` prefixes, equal ones included.
 
-    They are made anew each time they are gone through, so that a long plan takes no room.
+    Every iteration generates the queries anew, so that a long plan takes no memory.
     """
 
     size: int
     queries: Callable[[], Iterator[Query]]
     notes: tuple[str, ...] = ()
-    """What the attack has to say of what it asks."""
+    """Remarks of the attack on its queries."""
 
     def numbered(self) -> Iterator[tuple[int, Query]]:
-        """Yield each query behind the number of prefixes that come before it."""
+        """Yield pairs of the number of prefixes before a query, and the query."""
         before = 0
         for query in self.queries():
             yield before, query
@@ -44,9 +44,9 @@ class QueryPlan:
 
 
 def plan_by_frequency(context: AttackContext, occurrences: Iterable[PiiOccurrence]) -> QueryPlan:
-    """Return the plan that asks each of `occurrences` as often as it stands there.
+    """Return the plan that asks each distinct prompt as often as it is among `occurrences`.
 
-    What stands there most often comes first, of equals the smaller token ids: the order of the
+    The most frequent prompts come first, ties in order of token ids, so that the order of the
     documents does not matter.
     """
     counts: Counter[tuple[int, ...]] = Counter()
@@ -65,7 +65,7 @@ def plan_by_frequency(context: AttackContext, occurrences: Iterable[PiiOccurrenc
 
 
 def plan_in_order(context: AttackContext, occurrences: Sequence[PiiOccurrence]) -> QueryPlan:
-    """Return the plan of distinct `occurrences` in their order, read anew each time, not kept."""
+    """Return the plan of distinct `occurrences` in their order, generated anew each time."""
 
     def queries() -> Iterator[Query]:
         for occurrence in occurrences:
@@ -77,7 +77,7 @@ def plan_in_order(context: AttackContext, occurrences: Sequence[PiiOccurrence]) 
 
 
 def every_query(_: Query) -> bool:
-    """Take every query."""
+    """Accept every query."""
     return True
 
 
@@ -88,8 +88,8 @@ def query_chunks(
 ) -> Iterator[Sequence[tuple[int, Query]]]:
     """Yield the numbered queries of a plan for which `predicate` holds, in chunks.
 
-    A chunk has about chunk_size(n) prefixes, where n prefixes were in those before. The numbers are
-    those of the whole plan.
+    A chunk has about chunk_size(n) prefixes if n prefixes came before it. The numbers are those of
+    the whole plan.
     """
     chunk: list[tuple[int, Query]] = []
     before = size = 0

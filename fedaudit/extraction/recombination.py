@@ -1,11 +1,11 @@
-"""Strings that look like some others and are nobody's: made of the pieces of a corpus.
+"""Made-up strings that resemble given ones, recombined from the pieces of a corpus.
 
-A string is cut into words, numbers and what stands between them. Each word gives way to one that
-stands in the same place of another string of its kind, or to any word of the corpus that is
-written alike; each digit to one that strings of the same shape have there, or to any. What stands
-between stays. So "Ann Lee" becomes "Ann Cox", "12 March" becomes "27 July". What is written in Han,
-Hangul or kana, where a name is one word, is cut into characters: so "김철수" becomes "김영희". No
-piece gives way to one of another script.
+A string is split into words, numbers and separators. Each word is replaced by a word from the same
+position of another string of the kind, or by any word of the corpus with the same shape; each digit
+by one that strings of the same shape have there, or by any. Separators stay. So "Ann Lee" becomes
+"Ann Cox", and "12 March" becomes "27 July". Text in Han, Hangul or kana, where a name is one word,
+is split into characters: "김철수" becomes "김영희". A piece is never replaced by one of another
+script.
 """
 
 import random
@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from fedaudit.api.scripts import HAN, scripts
 
 _SIGNS = f"{HAN}\uac00-\ud7a3\u3041-\u3096\u30a1-\u30fa"
-"""Characters of which a few make a name: Han, Hangul syllables, Hiragana and Katakana."""
+"""Characters of scripts that write a name in a few: Han, Hangul, Hiragana and Katakana."""
 _PIECE = re.compile(rf"\d+|[{_SIGNS}]|[^\W\d_{_SIGNS}]+|.", re.DOTALL)
 _WORD = re.compile(rf"[^\W\d_{_SIGNS}]+")
 _SIGN = re.compile(f"[{_SIGNS}]")
 
 MIN_CHOICES = 5
-"""With fewer different words for a place than these, words of the whole corpus may stand there."""
+"""A position with fewer distinct words than this also takes words of the whole corpus."""
 CORPUS_WORD_RATE = 0.25
-"""How often a word is any of the corpus, so that few strings make many different ones."""
+"""How often any word of the corpus is taken, so that few strings give many distinct ones."""
 MAX_WORDS = 20_000
-"""Words of a corpus that are kept for each way of writing: the first ones in it."""
+"""The most words of a corpus that are kept for each shape: the first ones."""
 
 
 def split_pieces(string: str) -> list[str]:
@@ -36,16 +36,16 @@ def split_pieces(string: str) -> list[str]:
 
 
 def piece_shape(piece: str) -> str:
-    """Return how a piece is written, in short.
+    """Return the shape of a piece, a short code.
 
-    That is "9" and its length; "Aa", "AA" or "aa", and the script if it is not Latin; "漢" or the
-    script of another single sign; else the piece itself.
+    It is "9" and the length for a number; "Aa", "AA" or "aa" for a word, with its script if that is
+    not Latin; "漢" or the script for a single sign; else the piece itself.
     """
     if piece.isdecimal():
         return f"9{len(piece)}"
     if not piece.isalpha():
         return piece
-    # What is true of most words is told at once: a corpus has many.
+    # Fast path for ASCII: a corpus has many words.
     script = "LATIN" if piece.isascii() else " ".join(sorted(scripts(piece)))
     if _SIGN.match(piece):
         return "漢" if script == "CJK" else script
@@ -54,12 +54,12 @@ def piece_shape(piece: str) -> str:
 
 
 def shape_signature(string: str) -> tuple[str, ...]:
-    """Return the shapes of a string's pieces: strings of one signature can swap any piece."""
+    """Return the shapes of a string's pieces; strings with equal signatures can swap any piece."""
     return tuple(map(piece_shape, split_pieces(string)))
 
 
 def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Return the distinct words of some texts by how they are written, in order of appearance."""
+    """Return the distinct words of some texts by shape, in order of appearance."""
     by_shape: dict[str, dict[str, None]] = defaultdict(dict)
     for text in texts:
         for word in (*_WORD.findall(text), *_SIGN.findall(text)):
@@ -71,12 +71,12 @@ def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Recombiner:
-    """Makes strings like those of one kind."""
+    """Makes new strings that resemble the strings of one kind."""
 
     donors: Sequence[str]
-    """Strings of the kind, whose pieces are used."""
+    """Strings of the kind that supply the pieces."""
     words: Mapping[str, Sequence[str]]
-    """Words of the corpus by shape, where the donors have too few."""
+    """Words of the corpus by shape, for positions where the donors have too few."""
     _roles: dict[tuple[str, int, int], list[str]] = field(default_factory=dict)
     _digits: dict[tuple[tuple[str, ...], int], list[str]] = field(default_factory=dict)
 
@@ -116,14 +116,14 @@ class Recombiner:
 def _roles(
     form: str, position: int, count: int
 ) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
-    """Return a piece's place counted from the beginning, and from the end."""
+    """Return two keys of a piece: its position from the beginning, and from the end."""
     return (form, position, 0), (form, count - position, 1)
 
 
 def _digit(alike: Sequence[str], index: int, rng: random.Random) -> str:
-    """Return a digit as strings of this shape have it there, each digit seen once more than it was.
+    """Return a digit drawn as often as it is at `index` in `alike`, plus one for every digit.
 
-    That is the mean of a multinomial law after the uniform prior (Laplace's rule).
+    That is the posterior mean of a multinomial under the uniform prior (Laplace's rule).
     """
     pick = rng.randrange(len(alike) + 10)
     return alike[pick][index] if pick < len(alike) else str(pick - len(alike))

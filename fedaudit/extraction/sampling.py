@@ -1,8 +1,8 @@
 """Asking a model the queries of a plan in chunks, and keeping the answers of one audit.
 
-A chunk is asked at once and goes to the journal at once: what is lost when an audit is killed is
-the chunk that was being asked. Chunks are the same in every run, so that a resumed run puts the
-same queries into the same batches.
+A chunk of queries is asked together and then written to the journal, so that an audit that is
+killed loses only the chunk in progress. Chunks are the same in every run, so that a resumed run
+puts the same queries into the same batches.
 """
 
 import json
@@ -25,16 +25,16 @@ from fedaudit.journal.journal import JournalPass
 from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard_number, target_identity
 
 FIRST_CHUNK_ANSWERS = 128
-"""Answers of a first chunk, which is kept at once."""
+"""The number of answers in the first chunk, small so that it is soon kept."""
 MAX_CHUNK_ANSWERS = 16_384
-"""Answers of the largest chunk: so many are held at once."""
+"""The most answers in a chunk, which are all in memory at once."""
 CACHE_BYTES = 2**29
 """Bytes of answers that are remembered for other attacks of the same audit."""
 OVERHEAD = 250
-"""Bytes that an entry takes besides its text, about."""
+"""About how many bytes an entry takes besides its text."""
 
 Answer = tuple[int, Query, Sequence[str]]
-"""How many prefixes come before a query, the query, and the texts that answer it."""
+"""The number of prefixes before a query, the query, and its answers as texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +49,25 @@ class QueryParams:
 class ResponseCache:
     """Answers that several attacks of one audit share, up to a number of bytes.
 
-    Sample i of a prompt depends on the seed, the prompt and i alone, so who wants fewer samples
-    gets the first ones. When it is full the earliest answers stay: attacks ask what matters most
-    first.
+    Sample i of a prompt depends only on the seed, the prompt and i, so an attack that needs fewer
+    samples gets the first ones. A full cache keeps its earliest answers, as attacks ask what
+    matters most first.
     """
 
     def __init__(self, free_bytes: int = 0) -> None:
         self.free_bytes = free_bytes
         self.reused_answers: Counter[Target] = Counter()
-        """Answers that were not asked for again, by the target that would have been asked."""
+        """Number of answers taken from the cache, by target."""
         self._entries: dict[tuple[Hashable, bytes], bytes] = {}
 
     def get(self, where: Hashable, prompt: Sequence[int], samples: int) -> list[str] | None:
-        """Return the first `samples` answers to a prompt, None when there are not as many."""
+        """Return the first `samples` answers to a prompt; None if fewer are in the cache."""
         entry = self._entries.get((where, _digest(prompt))) if self._entries else None
         texts: list[str] = json.loads(entry.decode("utf-8", "surrogatepass")) if entry else []
         return texts[:samples] if len(texts) >= samples else None
 
     def put(self, where: Hashable, prompt: Sequence[int], texts: Sequence[str]) -> None:
-        """Remember the answers to a prompt where there is room, in place of fewer ones."""
+        """Cache the answers to a prompt, in place of earlier, fewer ones, if there is room."""
         if self.free_bytes <= 0:
             return
         value = json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -80,7 +80,7 @@ class ResponseCache:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedContext(AttackContext):
-    """A context whose attacks remember each other's answers, and keep them in a journal."""
+    """A context whose attacks share their answers, and keep them in a journal if there is one."""
 
     cache: ResponseCache = field(default_factory=ResponseCache)
     journal: AuditJournal | None = None
@@ -101,10 +101,10 @@ def ask_plan(
     query_params: QueryParams,
     matcher: TargetMatcher | None = None,
 ) -> Iterator[Answer]:
-    """Yield the answers to every query of a plan in its order; few are held at once.
+    """Yield the answers to every query of a plan, in order; few are in memory at once.
 
-    With `matcher` an answer is only the longest of its strings that it begins with, or empty: so
-    the journal holds no text. Of a shard's audit the other shards' queries are left out.
+    With a `matcher`, an answer is reduced to the longest string that it begins with, or to "", so
+    that the journal holds no text. In the audit of a shard, other shards' queries are left out.
     """
     shared = (
         context if isinstance(context, SharedContext) else share_responses(context, ResponseCache())
@@ -120,7 +120,7 @@ def ask_plan(
 
 _Numbered = tuple[int, Query]
 _AnsweredQuery = tuple[_Numbered, Sequence[str], bool]
-"""A query, its answers, and whether they were remembered."""
+"""A query, its answers, and whether they came from the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class _PlanPass:
     matcher: TargetMatcher | None
 
     def cache_key(self, query: Query) -> Hashable:
-        """Return what an answer depends on besides the prompt, in this process."""
+        """Return everything but the prompt on which an answer depends within this process."""
         target, query_params = self.target, self.query_params
         looked_for = (self.matcher.digest, query.leads) if self.matcher else None
         settings = (
@@ -197,7 +197,7 @@ class _PlanPass:
     def _answer_chunk(
         self, chunk: Sequence[_Numbered], journal_pass: JournalPass | None, progress: Progress
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
-        """Return the answers to some queries, and of each whether they were remembered."""
+        """Return the answers to some queries, and for each whether they came from the cache."""
         cache, query_params = self.context.cache, self.query_params
         sample_counts = [query_params.samples * query.copies for _, query in chunk]
         answers: list[Sequence[str] | None] = [
@@ -235,7 +235,7 @@ class _PlanPass:
         return every, recalled
 
     def _ask(self, queries: Sequence[Query], progress: Progress) -> list[Sequence[str]]:
-        """Return the engine's answers, reduced to the strings that are looked for, if any."""
+        """Return the engine's answers, reduced to the strings looked for if there is a matcher."""
         if not queries:
             return []
         params, matcher, strings = self.query_params, self.matcher, None
@@ -268,7 +268,7 @@ class _PlanPass:
     def _unpack_answers(
         self, journal_pass: JournalPass, content: Any, samples: Sequence[int]
     ) -> list[list[str]]:
-        """Return the answers that a journal holds; raises BrokenJournal where they are none."""
+        """Return the answers in a journal's content; raises BrokenJournal if it is invalid."""
         try:
             return (
                 self.matcher.unpack(content, samples)

@@ -18,22 +18,22 @@ from fedaudit.metrics.extraction import Matcher
 from fedaudit.metrics.intervals import Estimate
 
 SEED = 0
-"""Of the groups that an interval's bootstrap draws."""
+"""Seed of the bootstrap over groups, for intervals."""
 
 
 class HitCounter:
-    """What came out of one model: how many answers begin with each string, and how early."""
+    """Counts how many answers of one model begin with each string, and how early it is found."""
 
     def __init__(self, target_set: TargetSet, samples: int) -> None:
         self.counts: Counter[str] = Counter()
         self.strict: Counter[str] = Counter()
-        """How many answers give each string as whole words, however they write it."""
+        """How many answers give each string as whole words, in whatever spelling."""
         self.budget_curve = BudgetCurve(samples)
         strings = [*target_set.labels, *target_set.controls]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
 
     def update(self, answers: Iterable[Answer]) -> "HitCounter":
-        """Take in answers, in whatever order they come."""
+        """Count the strings in answers, which may come in any order; return self."""
         for start, query, texts in answers:
             for draw, text in enumerate(texts):
                 if not text:
@@ -53,7 +53,7 @@ class HitCounter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionResult:
-    """What an attack that asked `size` prefixes `samples` times each got of both models."""
+    """What an attack extracted from both models with `size` prefixes and `samples` of each."""
 
     plugin: str
     target_set: TargetSet
@@ -63,7 +63,7 @@ class ExtractionResult:
     samples: int
 
     def string_probabilities(self) -> StringProbabilities:
-        """Return what each model says as whole words."""
+        """Return which strings each model says as whole words."""
         models = (self.tuned, self.base)
         tuned, base = (
             dict.fromkeys(counter.strict, 1.0) if counter else None for counter in models
@@ -72,9 +72,9 @@ class ExtractionResult:
         return StringProbabilities(tuned=tuned or {}, base=base, strength=strength)
 
     def strings_by_source(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
-        r"""Return what F, B and F\B extracted, and of the control, by the name of the source.
+        r"""Return the strings extracted from F, B and F\B, and the controls, by name of the source.
 
-        With a budget, what the first prefixes alone extract; with samples, what fewer of them do.
+        A budget limits this to the first prefixes, `samples` to the first samples of each.
         """
         bounds, controls = (budget or self.size, samples or self.samples), self.target_set.controls
         strings = self.tuned.budget_curve.extracted_targets(*bounds)
@@ -89,7 +89,7 @@ class ExtractionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredResult(Result):
-    """A result that knows which targets were found by which budget."""
+    """A result together with the extraction, which knows what each budget found."""
 
     extraction: ExtractionResult | None = field(default=None, repr=False, compare=False)
 
@@ -97,7 +97,7 @@ class ScoredResult(Result):
 def score_extraction(
     extraction: ExtractionResult, leak_tests: LeakTests | None = None
 ) -> ScoredResult:
-    """Return coverage, efficiency, VxPII and label distribution, and a finding a leaked string."""
+    """Return coverage, efficiency, VxPII, label distribution, and a finding per leaked string."""
     return ScoredResult(
         measurements=(
             *_rows(extraction),
@@ -115,9 +115,9 @@ def score_extraction(
 
 
 def empty_result(plugin: str, context: AttackContext, *, chosen: bool = False) -> Result:
-    """Return the result for a victim without PII of its own: nothing to look for, nothing asked.
+    """Return the result for a victim without PII of its own, about whom nothing is asked.
 
-    `chosen` says that the context holds the PII of some kinds only.
+    `chosen` says that the context holds only PII of chosen kinds.
     """
     any_pii = any(document.pii for document in context.victim or ())
     kinds = " of the chosen kinds" if chosen else ""
@@ -132,9 +132,9 @@ def empty_result(plugin: str, context: AttackContext, *, chosen: bool = False) -
 
 
 def missing_result(plugin: str, why: str, *, judged: bool = False) -> Result:
-    """Return the result of an attack that could not be made; if `judged`, the audit cannot pass.
+    """Return the result of an attack that could not run; if `judged`, the audit cannot pass.
 
-    The verdict goes by rows of the source "tuned-not-base".
+    The verdict is based on the rows of the source "tuned-not-base".
     """
     scope = {"source": "tuned-not-base" if judged else "tuned", "set": ALL}
     row = Measurement.missing(why, kind="extraction", plugin=plugin, metric="coverage", scope=scope)
@@ -151,8 +151,8 @@ def coverage_rows(
 ) -> list[Measurement]:
     """Return coverage and efficiency of each source over `targets`, and of the control.
 
-    Beside them stand what guessing and the base get with the same budget and samples. Guessing is
-    measured over all kinds together, so a row of one label has none.
+    Each row also states what guessing and the base get with the same budget and samples. Guessing
+    is measured over all kinds together, so a row for one label states none.
     """
     found = extraction.strings_by_source(budget, samples)
     queries = (budget or extraction.size) * (samples or extraction.samples)
@@ -230,7 +230,7 @@ def _label_rows(extraction: ExtractionResult) -> Iterator[Measurement]:
 
 
 def _numbered_strings(extraction: ExtractionResult) -> list[tuple[str, str]]:
-    """Return (finding id, string) of everything extracted, the surest first."""
+    """Return (finding id, string) of every extracted string, the most certain first."""
     base, counts = _base(extraction), extraction.tuned.counts
     hits = counts.keys() & extraction.target_set.labels.keys()
     order = sorted(hits, key=lambda s: (s in base, -counts[s], s))
@@ -242,7 +242,7 @@ def _base(extraction: ExtractionResult) -> Mapping[str, int]:
 
 
 def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tuple[Finding, ...]:
-    """Return a finding a string, as severe as it is sure that training put it there.
+    """Return a finding per string, the more severe the surer it is that training is the cause.
 
     The evidence holds the plain string under "text": the report masks it before anyone sees it.
     """
@@ -268,7 +268,7 @@ def _findings(extraction: ExtractionResult, leak_tests: LeakTests | None) -> tup
 
 
 def _severity(extraction: ExtractionResult, leak_tests: LeakTests | None, string: str) -> Severity:
-    """Return how severe a leak is: what the base says too is low."""
+    """Return how severe a leak is: low if the base says the string, too."""
     if leak_tests is None or string in _base(extraction):
         return "low"
     return leak_tests.severity(string, extraction.target_set.members.get(string, 0))

@@ -1,9 +1,9 @@
-"""How sure it is that what came out came from the victim's records.
+"""Statistical evidence that extracted strings came from the victim's records.
 
-Three questions, each with a p value. (1) Did more targets come out than control strings, which
-nobody has, of the same kind and as likely under the base? (2) Is that more than the base would say
-by itself? (3) For each string: how often would a model say it that never saw it?
-docs/evidence.md has the reasons, and what was measured of them.
+Three questions, each with a p value. (1) Were more targets extracted than control strings, which
+nobody has, of the same kind and as likely under the base? (2) Were more extracted than the base
+would say by itself? (3) For each string: how often would a model say it that never saw it?
+docs/evidence.md gives the reasons and measurements.
 """
 
 import math
@@ -27,51 +27,51 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 WIDTH = 4.0
-"""Nats: strings whose likelihoods under the base differ by less are alike."""
+"""Width of a stratum in nats of ln p under the base: strings in one stratum count as alike."""
 SLACK = 1.0
-"""Nats by which a control may be less likely than the string that it is compared with."""
+"""Nats by which a control may be less likely than the string compared with it."""
 MIN_UPLIFT = 2.0
 """Training on other people's records can make a string this many times as likely as under the base,
 so that a smaller increase is no evidence."""
 DIGITS = 9
-"""Digits of a number that hardly anybody guesses, at least; a date has fewer."""
+"""The fewest digits of a number that is practically unguessable; a date has fewer."""
 ISSUER = 6
-"""Digits that many numbers begin with alike, where too few others are known to tell."""
+"""Leading digits that are assumed to be common to many numbers if too few others are known."""
 MIN_SAME_SHAPE = 3
-"""With so many other numbers of its shape or more, it is known which digits are alike."""
+"""With at least so many other numbers of its shape, digit frequencies are taken from them."""
 
 StratumKey = tuple[str, int]
-"""Strings that are compared: a label, and how likely the base finds them in steps of WIDTH."""
+"""Strings are compared within a stratum: a label, and ln p under the base in steps of WIDTH."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakEvidence:
-    """What came out of the targets that are judged, and of the controls."""
+    """Which of the judged targets, and which controls, were extracted."""
 
     targets: Mapping[str, str]
-    """The strings that are judged, with their labels."""
+    """The judged strings with their labels."""
     controls: Mapping[str, str]
     gained: Mapping[str, float]
-    """Of targets and controls: the probability that the tuned model says one and the base does
-    not, 1 or 0 where it was tried."""
+    """For targets and controls: the probability that the tuned model says the string and the base
+    does not; 1 or 0 if sampled."""
     strength: Mapping[str, float]
-    """How often the tuned model says each string: answers, or a probability."""
+    """How often the tuned model says each string: a number of answers, or a probability."""
     likelihood: Mapping[str, float]
-    """ln p of each under the base; empty without a base."""
+    """ln p of each string under the base; empty without a base."""
     base_chance: Mapping[str, float]
-    """The probability that the base says a string in this audit: targets, and what came out."""
+    """For targets and extracted strings: the probability that the base says one in this audit."""
     outputs: int
-    """Answers that were drawn, or would be."""
+    """How many answers were drawn, or would be by sampling."""
     seed: int
     uplift: Mapping[str, float] = field(default_factory=dict)
-    """How many times as often as the base the tuned model says controls, of each label."""
+    """By label, how many times as often as the base the tuned model says controls."""
     sampled: bool = True
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Other strings of each label, to see which digits numbers have in common."""
 
     @cached_property
     def strata(self) -> dict[StratumKey, tuple[list[str], list[str]]]:
-        """Return targets and controls of each place, those without a counterpart left out."""
+        """Return the targets and controls of each stratum that has both."""
         strata: dict[StratumKey, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         for side, strings in enumerate((self.targets, self.controls)):
             for string, label in sorted(strings.items()):
@@ -80,23 +80,23 @@ class LeakEvidence:
 
     @property
     def matched(self) -> int:
-        """Return how many targets have controls that are as likely."""
+        """Return how many targets are in a stratum with controls."""
         return sum(len(targets) for targets, _ in self.strata.values())
 
     @property
     def effective_controls(self) -> int:
-        """Return how many controls would tell as much if every stratum had its even share of them.
+        """Return how many controls, evenly spread over the strata, would be as informative.
 
-        Of a stratum with t targets and c controls each hit multiplies p by about t / (t + c): what
+        In a stratum with t targets and c controls, each hit multiplies p by about t / (t + c): what
         counts is the mean of its logarithm over the targets. A stratum of many targets and a single
-        control tells nothing, however many controls others have.
+        control is uninformative, however many controls other strata have.
         """
         sizes = [(len(targets), len(controls)) for targets, controls in self.strata.values()]
         mean = sum(t * math.log1p(c / t) for t, c in sizes) / max(1, self.matched)
         return math.floor(self.matched * math.expm1(mean) + 1e-6)
 
     def control_p_value(self) -> float:
-        """Return the p value against strings that nobody has."""
+        """Return the p value of the targets against the controls, strings that nobody has."""
         if self.sampled:
             return stratified_p_value([self._stratum(*sides) for sides in self.strata.values()])
         values = [
@@ -106,13 +106,13 @@ class LeakEvidence:
         return permutation_p_value(values, seed=self.seed)
 
     def base_p_value(self) -> float:
-        """Return the p value against the base: what it would say by `chances` of its own."""
+        """Return the p value of the targets against the base, which says each by its `chances`."""
         gained = [self.gained.get(s, 0.0) for s in self.targets]
         return surprisal.p_value(gained, list(self.chances.values()))
 
     @cached_property
     def chances(self) -> dict[str, float]:
-        """Return how likely each target comes out of a model that never saw it, at most."""
+        """Return an upper bound on the probability of each target in a model that never saw it."""
         return {
             string: min(
                 1.0,
@@ -124,9 +124,9 @@ class LeakEvidence:
     def string_p_value(self, string: str, label: str = "") -> float:
         """Return a bound on the probability that a string is said by chance in this audit.
 
-        The larger of two: what the base gives it, and the share of controls, about as likely
-        under the base, that come out as often, or what a law of its digits gives to as many
-        guesses, whichever is less, doubled for the choice.
+        It is the larger of the base's probability and the share of controls, about as likely under
+        the base, that come out as often. If none does, that share becomes, for a long number, twice
+        (for the choice) the smaller of itself and `guess_of_digits` times the outputs.
         """
         label = label or self.targets[string]
         alike = [
@@ -145,17 +145,17 @@ class LeakEvidence:
         return max(chance, self.base_chance.get(string, 1.0))
 
     def leak_p_value(self) -> float:
-        """Return the p value of all targets together: neither controls nor the base explain it."""
+        """Return the p value of all targets together: the larger of those of controls and base."""
         return max(self.control_p_value(), self.base_p_value())
 
     def any_string_p_value(self) -> float:
-        """Return the p value of the surest string, among as many as there are (Bonferroni)."""
+        """Return the p value of the most certain target, corrected for all targets (Bonferroni)."""
         surest = min((self.string_p_value(s) for s in self.gained_targets), default=1.0)
         return min(1.0, len(self.targets) * surest)
 
     @property
     def gained_targets(self) -> list[str]:
-        """Return the judged targets that most likely the tuned model says and the base does not."""
+        """Return the judged targets that the tuned model, but not the base, probably says."""
         return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
 
     def _stratum(self, targets: Sequence[str], controls: Sequence[str]) -> Stratum:
@@ -176,11 +176,11 @@ class LeakEvidence:
 
 
 def guess_of_digits(string: str, donors: Sequence[str]) -> float:
-    """Return a bound on the probability of guessing a long number, else 1.
+    """Return a bound on the probability of guessing a long number; 1 for other strings.
 
-    Digits are as likely as the other numbers of its shape have them in their places (each seen
-    once more than it was); with few others, the first ISSUER digits count as known and the rest
-    as any. Fewer than DIGITS digits may be a date or another number of which there are few.
+    A digit is as likely as it is frequent at its position in other numbers of the same shape (every
+    digit counted once more). With few others, the first ISSUER digits count as known, the rest as
+    uniform. A number of fewer than DIGITS digits may be a date or of another small set.
     """
     pieces, form = split_pieces(string), shape_signature(string)
     digits = [(index, offset) for index, piece in enumerate(pieces) if piece.isdecimal()

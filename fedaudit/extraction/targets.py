@@ -1,4 +1,4 @@
-"""What the victim alone has: records and strings that are looked for; and strings nobody has."""
+"""The strings and records that only the victim has, to look for, and strings that nobody has."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,27 +22,27 @@ class TargetSet:
     """The victim's own strings, and strings that nobody has."""
 
     labels: Mapping[str, str]
-    """Label of every target."""
+    """The label of every target."""
     disjoint: frozenset[str] = frozenset()
-    """The targets that are left when each output must identify one."""
+    """The targets that are left if each output must identify a single one."""
     alone: frozenset[str] = frozenset()
-    """The targets that are the victim's alone: no other member has them, however it writes them."""
+    """The targets that only the victim has: no other member has them in any spelling."""
     controls: Mapping[str, str] = field(default_factory=dict)
     """Strings that nobody has, with their labels."""
     groups: Mapping[str, str] = field(default_factory=dict)
-    """The group of the victim's records that a target stands in, where they have groups."""
+    """For each target, the first group of the victim's records with it, if records have groups."""
     members: Mapping[str, int] = field(default_factory=dict)
-    """Of each target, how many of the other members at hand have it."""
+    """For each target, how many of the other members whose documents are known have it."""
     documents: Mapping[str, int] = field(default_factory=dict)
-    """Of each target, in how many of the victim's documents it stands."""
+    """For each target, the number of the victim's documents that contain it."""
     subjects: Mapping[str, str] = field(default_factory=dict)
-    """Whose a string is: the one group of the victim's records that holds it, if all have one."""
+    """Whose a target is: the one group of records that holds it, if all records have a group."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
 
     @cached_property
     def exclusive(self) -> frozenset[str]:
-        """Those that are the victim's alone, of which none is part of another one."""
+        """The targets that only the victim has, less those that are part of another one."""
         return drop_substrings(self.alone)
 
     def by_label(self) -> dict[str, Collection[str]]:
@@ -53,7 +53,7 @@ class TargetSet:
         return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
 
     def sets(self) -> dict[str, Collection[str]]:
-        """Return the sets of targets of the paper by name; what is judged is in `exclusive`."""
+        """Return the paper's two sets of targets by name; the judged targets are `exclusive`."""
         return {ALL: self.labels.keys(), DISJOINT: self.disjoint}
 
 
@@ -102,7 +102,7 @@ def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
 def _count_members(
     labels: Iterable[str], members: Mapping[str, Sequence[Document]]
 ) -> dict[str, int]:
-    """Return how many other members have each string, however they write it."""
+    """Return how many other members have each string, in whatever spelling."""
     forms = {string: fold(string) for string in labels}
     counts = dict.fromkeys(forms, 0)
     for documents in members.values():
@@ -113,7 +113,7 @@ def _count_members(
 
 
 def drop_substrings(strings: Collection[str]) -> frozenset[str]:
-    """Return the strings of which none is part of another one, however it is written."""
+    """Return the strings without those that are part of another one, in whatever spelling."""
     forms = {fold(string): string for string in sorted(strings, reverse=True)}
     inside = document_frequency(forms, sorted(forms))
     return frozenset(string for form, string in forms.items() if inside[form] == 1)
@@ -122,7 +122,7 @@ def drop_substrings(strings: Collection[str]) -> frozenset[str]:
 def _alone(
     labels: Mapping[str, str], attacker: Sequence[Document], shared: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the strings that no other member has, one of those that differ in spelling only."""
+    """Return the strings that nobody else has; of those that differ only in spelling, one."""
     forms: dict[str, str] = {}
     for string in sorted(labels):
         forms.setdefault(fold(string), string)
@@ -132,7 +132,7 @@ def _alone(
 
 
 def _groups(documents: Sequence[Document]) -> dict[str, str]:
-    """Return the first group, by name, of the records that each string stands in."""
+    """Return for each string the first group, by name, of the records that contain it."""
     groups: dict[str, str] = {}
     for document in documents:
         for string, _ in document.strings() if document.group else ():
@@ -141,7 +141,7 @@ def _groups(documents: Sequence[Document]) -> dict[str, str]:
 
 
 def _subjects(documents: Sequence[Document]) -> dict[str, str]:
-    """Return the group that each string is of; nothing where some document has no group."""
+    """Return the group that each string belongs to; empty if any document has no group."""
     if not all(document.group for document in documents):
         return {}
     return subjects(
@@ -151,10 +151,10 @@ def _subjects(documents: Sequence[Document]) -> dict[str, str]:
 
 
 def exclusive_documents(context: AttackContext) -> list[Document]:
-    """Return the documents that are tried but for those that another known client has as well.
+    """Return the attacked documents without those that another known client also has.
 
-    The attacker or another member may write a text in another form: then it is no leak of the
-    victim's either. Without a victim the documents are the attacker's own, and all stay.
+    Texts are compared in whatever spelling: what the attacker or another member has is no leak of
+    the victim's. Without a victim the documents are the attacker's own, and all are returned.
     """
     if context.victim is None:
         return list(context.attacked_documents)
@@ -163,9 +163,9 @@ def exclusive_documents(context: AttackContext) -> list[Document]:
 
 
 def exclusive_strings(context: AttackContext, strings: Iterable[str]) -> set[str]:
-    """Return those of `strings` that stand in no text of another known client, however written.
+    """Return those of `strings` that are in no text of another known client, in any spelling.
 
-    Without a victim they are the attacker's own, and all stay.
+    Without a victim the strings are the attacker's own, and all are returned.
     """
     distinct = set(strings)
     if context.victim is None:
@@ -175,7 +175,7 @@ def exclusive_strings(context: AttackContext, strings: Iterable[str]) -> set[str
 
 
 def left_out_text(name: str, records: int, strings: int = 0) -> str:
-    """Return a limit of the attack `name` that says what of the victim's others have as well."""
+    """Return a limit of the attack `name`: how much was left out because others have it, too."""
     counts = [f"{records:,} further records"] if records else []
     counts += [f"{strings:,} further strings"] if strings else []
     return (
@@ -185,6 +185,6 @@ def left_out_text(name: str, records: int, strings: int = 0) -> str:
 
 
 def _others_texts(context: AttackContext) -> list[str]:
-    """Return the texts of the attacker and of other members, as they are compared."""
+    """Return the texts of the attacker and of other members, folded for comparison."""
     corpora = (context.attacker, *context.members.values())
     return [fold(document.text) for documents in corpora for document in documents]
