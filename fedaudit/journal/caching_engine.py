@@ -1,6 +1,6 @@
 """An engine that keeps its answers in a journal, so that any interrupted attack can resume.
 
-Attacks that ask prefixes keep less (`extraction.sampling`): which strings looked for an answer has.
+Attacks with prefixes keep less (`extraction.sampling`): only which target strings an answer has.
 Here whole answers are kept, texts and scores, because only the attack knows how it uses them.
 """
 
@@ -24,19 +24,19 @@ from fedaudit.journal.journal import JournalPass
 from fedaudit.journal.shards import AuditJournal, ShardJournal, target_identity
 
 FIRST = 2**14
-"""Tokens of a first piece, written or read, which is kept at once."""
+"""Tokens of a first piece, read and generated, small so that it is soon kept."""
 ROUNDING = 1e-3
-"""How far a log-probability may be above 0."""
+"""How far above 0 a log-probability may be, by rounding."""
 NUMBERS = (float, float, float, bool)
-"""The types of the numbers in the lists of a text's statistics."""
+"""The types of the numbers in the four lists of a text's statistics."""
 ROOM = 2**18
-"""Tokens of the largest piece."""
+"""The most tokens of a piece of several questions."""
 
 Item = TypeVar("Item")
 
 
 class CachingEngine(EngineWrapper):
-    """Returns answers that the journal has, and keeps those that the engine gives.
+    """Answers from the journal where it can; asks the engine for the rest and keeps its answers.
 
     In the audit of one shard only the shard's questions are asked. All others get empty answers,
     which are not reported.
@@ -153,10 +153,10 @@ class CachingEngine(EngineWrapper):
         fits: Callable[[Item, Any], bool],
         progress: Progress,
     ) -> list[Any]:
-        """Return the answer to every item, None for items of another shard.
+        """Return the answer to every item; None for items of another shard.
 
-        `sizes` are the tokens of each item, `counts` how many answers each has; `fits` tells
-        whether the content of a journal is a valid answer to an item.
+        `sizes` holds the number of tokens of each item, `counts` the number of its answers; `fits`
+        tells whether a value from the journal is a valid answer to an item.
         """
         answers: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
@@ -190,7 +190,7 @@ class CachingEngine(EngineWrapper):
         fits: Callable[[Item, Any], bool],
         progress: Progress,
     ) -> list[Any]:
-        """Return the answers to a piece: the journal's, or else new ones, which it keeps."""
+        """Return the answers to a piece from the journal, or else ask the engine and keep them."""
         digest = blake2b(repr(questions).encode(), digest_size=16).digest()
         content: list[Any] | None = journal_pass.next(digest, room)
         if content is None:
@@ -227,7 +227,7 @@ def _pieces(
 def _ask_again(
     ask: Callable[[Sequence[Item], Progress], list[Any]], questions: Sequence[Item]
 ) -> Callable[[Sequence[int]], list[Any]]:
-    """Return a function that asks the questions of a piece at given indices again."""
+    """Return a function that asks a piece's questions at given indices again."""
     return lambda places: ask([questions[index] for index in places], no_progress)
 
 
@@ -239,7 +239,7 @@ def _all_fit(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: An
 
 
 def _is_completion(samples: int, answer: Any) -> bool:
-    """Tell whether an answer has a text for each sample, and the tokens of all texts or none."""
+    """Tell whether an answer has a text per sample, and token ids for all texts or for none."""
     if not isinstance(answer, list) or len(answer) != 2:
         return False
     texts, tokens = answer
@@ -254,7 +254,7 @@ def _is_completion(samples: int, answer: Any) -> bool:
 
 
 def _is_score_row(sequence: Sequence[int], answer: Any) -> bool:
-    """Tell whether an answer is a log-probability of every token but the first."""
+    """Tell whether an answer holds a log-probability for every token but the first."""
     return (
         isinstance(answer, list)
         and len(answer) == max(0, len(sequence) - 1)
@@ -263,13 +263,13 @@ def _is_score_row(sequence: Sequence[int], answer: Any) -> bool:
 
 
 def _empty_statistics(sequence: Sequence[int]) -> TokenStatistics:
-    """Return empty statistics, for a text of another shard."""
+    """Return placeholder statistics for a text of another shard."""
     zeros = _zeros(sequence)
     return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
 
 
 def _is_statistics(sequence: Sequence[int], answer: Any) -> bool:
-    """Tell whether an answer has the form in which a text's statistics are kept."""
+    """Tell whether an answer has the form in which the journal keeps a text's statistics."""
     if not isinstance(answer, list) or len(answer) != len(NUMBERS):
         return False
     most = max(0, len(sequence) - 1)

@@ -1,25 +1,24 @@
-"""How much is asked at once, and kept at once: little at first, and more as more is kept.
+"""The size of the pieces in which questions are asked and kept: small at first, then growing.
 
-What is lost when an audit is stopped is the piece that was being asked. However fast the model
-is, that is at most a first piece or a SHARE of what the pass asked before. The sizes follow from
-the questions alone and not from the clock, so that a resumed audit puts the same questions into
-the same batches.
+An audit that is stopped loses the piece in progress. However fast the model is, that is at most a
+first piece or one part in SHARE of what the pass asked before. The sizes depend only on the
+questions, not on the clock, so that a resumed audit puts the same questions into the same batches.
 """
 
 SHARE = 16
-"""A piece is at most one part in so many of what was asked before it."""
+"""A piece after the first is at most 1 / SHARE of what was asked before it."""
 
 
 ANSWER, TOKEN = 128, 256
-"""Bytes of JSON that an answer takes at most beside its tokens, and each of these: the longest of
-a vocabulary have that many, and no answer is of these alone."""
+"""The most bytes of JSON per answer besides its tokens, and per token: the longest tokens of a
+vocabulary take that many, and no answer consists of those alone."""
 
 
 def journal_bytes(answers: int, tokens: int = 0) -> int:
-    """Return the most bytes that the answers to a piece take in a journal, with their tokens."""
+    """Return the most bytes that so many answers with so many tokens take in a journal."""
     return 4096 + answers * ANSWER + tokens * TOKEN
 
 
 def size(before: int, least: int, most: int) -> int:
-    """Return how much the next piece may hold, from `least` to `most`, `before` it was asked."""
+    """Return the size of the next piece, from `least` to `most`, after `before` was asked."""
     return max(1, min(most, max(least, before // SHARE)))

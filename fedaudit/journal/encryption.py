@@ -1,4 +1,4 @@
-"""The records of a journal as bytes: framed, checked, and sealed under a key.
+"""Journal records as bytes: framed, checked and encrypted under a key.
 
 A frame is a length (4 bytes, little-endian), a check (16 bytes, BLAKE2b under the key) and the
 content of that length. Sealed content is a nonce (16 bytes) and the content encrypted by the key
@@ -19,17 +19,17 @@ from hashlib import blake2b, shake_256
 from typing import Any, BinaryIO
 
 NAME = 16
-"""Bytes of the digest that names a pass."""
+"""Bytes of the digest that identifies a pass."""
 
 _FRAME = struct.Struct("<I16s")
 _HEAD = struct.Struct(f"<{NAME}sI16sIId")
 _NONCE = 16
 _BLOCK = 2**20
-"""Bytes that are read at once."""
+"""Bytes that are read from the file at a time."""
 _VALUE = 32
-"""Bytes of room for each list or table that a record may hold: they take the most memory."""
+"""Bytes of room charged for each list or table in a record, as these take the most memory."""
 BEGINNING = _NONCE + _HEAD.size
-"""Bytes of a sealed record that say whose answers it holds and how many."""
+"""Bytes at the start of a sealed record that say which pass its answers are of and how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +37,16 @@ class AnswerRecord:
     """The answers to one piece of one pass of questions."""
 
     name: bytes
-    """A digest of what the pass asks, and of whom."""
+    """A digest of what the pass asks and of the target that is asked."""
     number: int = 0
-    """How many passes of this name came before it."""
+    """How many passes with the same name came before this one."""
     piece: bytes = b""
-    """A digest of the questions, 16 bytes."""
+    """A digest of the piece's questions, 16 bytes."""
     answers: int = 0
     session: int = 0
-    """A number that tells the process from others that write to the journal."""
+    """A number that distinguishes the writing process from other writers of the journal."""
     seconds: float = 0.0
-    """Since that process opened the journal."""
+    """Seconds since that process opened the journal."""
     content: Any = None
 
     def packed(self) -> bytes:
@@ -60,7 +60,7 @@ class AnswerRecord:
 def read(packed: bytes, room: int) -> AnswerRecord:
     """Return the unpacked record; raises ValueError where it is invalid or exceeds `room` bytes.
 
-    Without `room` it has no content.
+    Without `room`, the content is left out.
     """
     if len(packed) < _HEAD.size:
         raise ValueError("a record is too short")
@@ -106,7 +106,7 @@ def _content(compressed: bytes, room: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where the content of a frame begins, how long it is, and its first bytes."""
+    """The position and length of a frame's content, and its first bytes."""
 
     start: int
     length: int
@@ -114,7 +114,7 @@ class Frame:
 
 
 def frame(content: bytes, key: bytes = b"") -> bytes:
-    """Return content behind its length and check."""
+    """Return a frame: the content preceded by its length and check."""
     return _FRAME.pack(len(content), _check(content, key)) + content
 
 
@@ -142,7 +142,7 @@ def encrypt(content: bytes, key: bytes) -> bytes:
 
 
 def decrypt(content: bytes, key: bytes) -> bytes:
-    """Return the content that was encrypted."""
+    """Return the decrypted content."""
     return _xor_stream(content[_NONCE:], key + content[:_NONCE])
 
 

@@ -16,21 +16,21 @@ FILE = "journal.bin"
 KEY = 32
 """Bytes of a key."""
 LARGEST = 2**24
-"""Bytes that a header may have: the settings of 10,000 clients have a few million."""
+"""The most bytes of a header; the settings of 10,000 clients take a few million."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalHeader:
-    """Which audit a journal belongs to."""
+    """Identifies the audit that a journal belongs to."""
 
     run: str
     config: Mapping[str, str]
-    """What the answers depend on, by name, as JSON spells it."""
+    """The settings on which the answers depend, by name, as JSON."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked of the audit, as `fedaudit.audit.stored_request` reads it."""
+    """The request of the audit, in the form that `fedaudit.audit.stored_request` reads."""
     shard: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the answers depend on and became known only during the run."""
+    """Further facts on which the answers depend, known only during the run."""
     device: str | None = None
     key: str | None = None
     """A digest of the journal's key."""
@@ -49,7 +49,7 @@ def read(frame: Frame, path: Path) -> dict[str, Any]:
 
 
 def journal_key(path: Path, digest: str | None) -> bytes:
-    """Return the key, checked by its digest: a wrong one would make all records look torn."""
+    """Return the key, checked by its digest, as a wrong key makes every record look torn."""
     try:
         key = bytes.fromhex(read_regular(path, 1024).decode("ascii"))
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def digest_of(key: bytes) -> str:
 
 
 def locked(file: BinaryIO, folder: Path) -> None:
-    """Lock the file against other processes; the lock ends with this one."""
+    """Lock the file against other processes until this process ends."""
     try:
         import fcntl
     except ImportError:  # not on Windows

@@ -1,8 +1,8 @@
 """A journal of a model's answers, written while an audit runs: a killed audit resumes from it.
 
-The file is a line that names the format, and frames behind it (`encryption`). The first one is the
-header, JSON that says whose journal this is; all others are records, encrypted under a key that
-lies beside the file. Each holds the answers to one piece of one pass; see docs/journal.md.
+The file begins with a line that names the format, followed by frames (`encryption`). The first
+frame is the header, JSON that identifies the audit; all others are records, encrypted under a key
+stored beside the file. A record holds the answers to one piece of one pass; see docs/journal.md.
 """
 
 import json
@@ -24,45 +24,45 @@ from fedaudit.system.files import atomic_text, make_folder, open_regular, raise_
 FILE, KEY = header.FILE, "journal.key"
 FIRST = b"fedaudit journal 2\n"
 EARLIER = (b"fedaudit journal 1\n",)
-"""How journals of earlier versions begin: their names of questions are no longer known."""
+"""First lines of earlier formats, whose names of questions are no longer known."""
 SYNC = 5.0
-"""Seconds after which records are synced to the disk; they are written to the file at once."""
+"""Seconds between syncs to the disk; records are written to the file immediately."""
 
 _END = b"\0" * NAME
-"""The pass of the last record of a complete journal."""
+"""The name of the pass in the final record of a complete journal."""
 
 
 class OtherQuestions(FedauditError):
     """The journal holds answers to other questions than the audit asks.
 
-    No InputError: that stops one attack, and the others go on, but this stops all of them.
+    Not an InputError, which would stop only one attack: this stops all of them.
     """
 
     exit_code = InputError.exit_code
 
 
 class BrokenJournal(FedauditError):
-    """A journal has content that fedaudit never writes; no InputError, as it stops all attacks."""
+    """A journal has content that fedaudit never writes; stops all attacks, so no InputError."""
 
     exit_code = InputError.exit_code
 
 
 class Journal:
-    """An append-only file of answers; nothing is written before the first of them.
+    """An append-only file of answers; it is created with the first of them.
 
-    A record goes to the file with one write before it is used. Anything behind the last complete
-    record (a torn write, the zeros of a lost page) is cut off before the next one is written:
-    answers are functions of their questions, so they are asked again.
+    A record is written to the file with one write before its answers are used. Anything after the
+    last complete record (a torn write, the zeros of a lost page) is cut off before the next record
+    is written. Those questions are asked again, as answers are functions of their questions.
     """
 
     def __init__(self, folder: Path, header_fields: Mapping[str, Any]) -> None:
         self.place, self.header = folder, dict(header_fields)
         self.loaded_answers = 0
-        """Answers that it held when it was opened."""
+        """Number of answers in the journal when it was opened."""
         self.answers = 0
-        """Answers that it holds now."""
+        """Number of answers in the journal now."""
         self.earlier_seconds = 0.0
-        """Seconds that earlier processes worked on it."""
+        """Seconds that earlier processes worked on the journal."""
         self.finished = False
         self._since, self._session = time.monotonic(), secrets.randbits(32)
         self._key = b""
@@ -74,17 +74,17 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """Return the file."""
+        """Return the path of the journal's file."""
         return self.place / FILE
 
     def open_pass(self, identity: object) -> "JournalPass":
-        """Return the answers of one pass; equal passes are told apart by their order."""
+        """Return the answers of one pass; equal passes are distinguished by their order."""
         name = blake2b(repr(identity).encode(), digest_size=NAME).digest()
         self._passes[name] += 1
         return JournalPass(self, name, self._passes[name] - 1)
 
     def record_fact(self, name: str, value: str) -> None:
-        """Record a fact that became known late; InputError where the journal has another value."""
+        """Record a fact known only during the run; InputError if the journal has another value."""
         facts = self.header.setdefault("facts", {})
         if facts.setdefault(name, value) != value:
             raise InputError(
@@ -125,7 +125,7 @@ class Journal:
         self.answers += record.answers
 
     def record(self, name: bytes, number: int, turn: int, room: int) -> AnswerRecord | None:
-        """Return piece `turn` of a pass, of `room` bytes at most; None where there is none."""
+        """Return piece `turn` of a pass, of at most `room` bytes; None if there is none."""
         pieces = self._pieces.get((name, number), ())
         if turn >= len(pieces):
             return None
@@ -148,7 +148,7 @@ class Journal:
         )
 
     def read(self, file: BinaryIO, start: int, key: bytes, *, write: bool) -> None:
-        """Index every complete record behind `start`; to `write`, the file stays open for more."""
+        """Index every complete record after `start`; to `write`, the file stays open for more."""
         self._key, self._end = key, start
         file.seek(start)
         session_seconds: dict[int, float] = {}
@@ -170,7 +170,7 @@ class Journal:
             file.close()
 
     def _begin(self) -> None:
-        """Make the file, which nobody but its owner can read, with its key and header."""
+        """Create the file, readable by its owner only, with its key and header."""
         make_folder(self.place)
         self._key = secrets.token_bytes(header.KEY)
         atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
@@ -200,29 +200,29 @@ class Journal:
                     os.fsync(self._file.fileno())
                     self._synced = now
         except BaseException:
-            # Half a record at the end is found when the file is opened; better none at all.
+            # Half a record at the end would be found at the next opening, but none is better.
             self._cut(self._file)
             raise
 
     def _cut(self, file: BinaryIO) -> None:
-        """Truncate the file behind its last complete record."""
+        """Truncate the file after its last complete record."""
         file.truncate(self._end)
         file.seek(self._end)
         self._torn = False
 
 
 class JournalPass:
-    """The answers of one pass over its questions, piece by piece, read and then written."""
+    """The answers of one pass, piece by piece: first those in the journal, then new ones."""
 
     def __init__(self, journal: Journal, name: bytes, number: int) -> None:
         self.journal, self.name, self._number, self._turn = journal, name, number, 0
 
     def next(self, piece: bytes, room: int) -> Any | None:
-        """Return the answers to the next piece; None where it has to be asked.
+        """Return the answers to the next piece; None if it has to be asked.
 
-        `piece` is a digest of its questions, and `room` the bytes that answers to them take at
-        most, as JSON. Raises OtherQuestions where another piece comes next, or none in a finished
-        journal, and BrokenJournal for a record that is too large or invalid.
+        `piece` is a digest of its questions, and `room` the most bytes that the answers take as
+        JSON. Raises OtherQuestions if another piece comes next, or if a finished journal has none,
+        and BrokenJournal for a record that is too large or invalid.
         """
         record = self.journal.record(self.name, self._number, self._turn, room)
         if record is None and not self.journal.finished:
@@ -242,7 +242,7 @@ class JournalPass:
         return self.journal.broken(why)
 
     def add(self, piece: bytes, answers: int, content: Any) -> None:
-        """Keep the answers to the next piece, any JSON value, and their number."""
+        """Write the answers to the next piece, any JSON value, and their number."""
         self._turn += 1
         if not self.journal.finished:
             record = AnswerRecord(
@@ -256,7 +256,7 @@ class JournalPass:
 
 
 def load(folder: Path, *, write: bool) -> Journal | None:
-    """Return the journal in a folder, None where there is none yet; to `write`, it is locked.
+    """Return the journal in a folder, None if there is none yet; to `write`, it is locked.
 
     Raises InputError for a file that is no journal, one without its key, and one that another
     process is writing.
@@ -290,7 +290,7 @@ def _read(file: BinaryIO, folder: Path, write: bool) -> Journal | None:
             )
         if not FIRST.startswith(start.rstrip(b"\0")):
             raise InputError(f"{folder / FILE} is no journal of this version of fedaudit.")
-        if write:  # stopped before there was anything to keep
+        if write:  # stopped before there was an answer to keep
             (folder / FILE).unlink()
         return None
     header_fields = header.read(first, folder / FILE)

@@ -1,4 +1,4 @@
-"""What an audit asks and keeps: all of its questions or one shard's, and its journals."""
+"""What a process asks and keeps of an audit: all questions or one shard's, and its journals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from fedaudit.journal.journal import Journal, JournalPass
 from fedaudit.journal.spot_checks import SpotCheck
 
 MAX_SHARDS = 10_000
-"""Shards that an audit may have."""
+"""The most shards of an audit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard `number` of `of`, counted from 1, of the questions of an audit."""
+    """Shard `number` (from 1) of the `of` shards into which an audit's questions are split."""
 
     number: int = 1
     of: int = 1
@@ -26,7 +26,7 @@ class Shard:
         return f"{self.number}/{self.of}"
 
     def has(self, prompt: Sequence[int]) -> bool:
-        """Tell whether a question belongs to this shard: its tokens alone decide."""
+        """Tell whether a question belongs to this shard, which depends on its tokens only."""
         return self.of == 1 or shard_number(prompt, self.of) == self.number
 
 
@@ -37,7 +37,7 @@ def shard_number(prompt: Sequence[int], shard_count: int) -> int:
 
 
 def shard(text: str) -> Shard:
-    """Return what `i/n` means; raises UsageError unless i is from 1 to n, n to MAX_SHARDS."""
+    """Return the shard that `i/n` names; UsageError unless 1 <= i <= n <= MAX_SHARDS."""
     number, _, count = text.partition("/")
     plain = number.isdecimal() and count.isdecimal() and len(text) < 20  # int() refuses long ones
     if plain and 1 <= int(number) <= int(count) <= MAX_SHARDS:
@@ -54,7 +54,7 @@ class ShardComplete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShardJournal:
-    """A journal and the questions that it is about."""
+    """A journal and the shard whose answers it holds."""
 
     journal: Journal
     shard: Shard = Shard()
@@ -66,36 +66,36 @@ class ShardJournal:
 
 @dataclass(frozen=True, slots=True)
 class AuditJournal:
-    """The journals of an audit: its own, or those of all its shards when they are merged."""
+    """The journals of an audit: its own, or in a merge those of all shards."""
 
     shards: tuple[ShardJournal, ...]
     merged: bool = False
-    """Whether they are the finished journals of shards."""
+    """Whether the journals are finished ones of shards that are merged."""
     recheck: SpotCheck | None = None
     """The check that asks a sample of merged shards' questions again."""
 
     def record_fact(self, name: str, value: str) -> None:
-        """Record a fact that became known late; InputError where a journal has another value."""
+        """Record a fact known only during the run; InputError if a journal has another value."""
         for shard_journal in self.shards:
             shard_journal.journal.record_fact(name, value)
 
     @property
     def answers(self) -> int:
-        """Return how many answers are kept."""
+        """Return the number of answers in the journals."""
         return sum(s.journal.answers for s in self.shards)
 
     @property
     def seconds(self) -> float:
-        """Return the seconds that all earlier runs took."""
+        """Return the seconds that all earlier runs took together."""
         return sum(s.journal.earlier_seconds for s in self.shards)
 
     @property
     def covers_all(self) -> bool:
-        """Tell whether they cover all questions, and not only those of one shard."""
+        """Tell whether the journals cover all questions, not only those of one shard."""
         return len(self.shards) == self.shards[0].shard.of
 
     def finish_check(self) -> None:
-        """Finish the check once all is asked; raises ShardComplete where that is only one shard."""
+        """Finish the spot check after the last question; raises ShardComplete in a single shard."""
         if not self.covers_all:
             raise ShardComplete
         if self.recheck:
@@ -113,13 +113,13 @@ class AuditJournal:
 
     @property
     def resumed(self) -> str | None:
-        """Return the id of the run that is resumed; None for a new or a merged one."""
+        """Return the id of the run that is resumed; None for a new run or a merge."""
         first = self.shards[0].journal
         return None if self.merged or not first.loaded_answers else str(first.header.get("run"))
 
 
 def target_identity(target: Target) -> str | None:
-    """Return the SHA-256 of a target's adapter, its name where there is no file; None: the base."""
+    """Return the SHA-256 of a target's adapter, its name if there is no file, None for the base."""
     if target.adapter is None:
         return None
     folder = Path(target.adapter)

@@ -1,8 +1,8 @@
-"""Asks a random sample of shards' questions again, because somebody else may have made them.
+"""Asking a random sample of the shards' questions again, as others may have made the shards.
 
 The questions are drawn when the shards are merged, so that nobody who makes a shard knows them. A
-model may round differently in other batches: what differs is asked once more with the whole piece,
-as the shard asked it, and counts only if it differs again.
+model may round differently in other batches, so a question with a different answer is asked again
+with its whole piece, as the shard asked it, and counts only if the answer differs again.
 """
 
 import secrets
@@ -17,33 +17,33 @@ from fedaudit.journal.journal import JournalPass
 from fedaudit.metrics.spot_check import detection_probability
 
 SHARE = 0.01
-"""Of the questions of each shard, by default."""
+"""The share of each shard's questions that is asked again by default."""
 FORGED = 0.05
 """The share of forged answers for which a report states the probability of detection."""
 TOLERANCE = 1e-4
-"""Numbers that differ by less are the same, absolutely or relatively: rounding, not a forgery."""
+"""Numbers that differ by less, absolutely or relatively, differ by rounding, not by forgery."""
 
 Ask = Callable[[Sequence[int]], Sequence[Any]]
-"""Asks the questions of a piece at given positions, together."""
+"""Asks the questions of a piece at the given positions, in one call."""
 
 
 class OtherAnswers(FedauditError):
-    """A shard has answers that the model does not give; no InputError, as it stops all attacks."""
+    """A shard has answers that the model does not give; stops all attacks, so no InputError."""
 
     exit_code = InputError.exit_code
 
 
 @dataclass(slots=True)
 class ShardCheck:
-    """What was asked again of one shard."""
+    """The result of the spot check of one shard."""
 
     device: str
     questions: int = 0
     asked_again: int = 0
     answered_otherwise: int = 0
-    """Of those asked, how many were answered otherwise on a device that is not the shard's."""
+    """Of the questions asked again, how many got other answers on a device unlike the shard's."""
     spare: tuple[int, Callable[[], None]] | None = None
-    """The lowest draw not yet asked again, and what asks it: each shard has at least one asked."""
+    """The lowest draw not asked again, and a function to ask it, as each shard has one checked."""
 
 
 class SpotCheck:
@@ -52,7 +52,7 @@ class SpotCheck:
     def __init__(self, share: float, device: str, draw: str | None = None) -> None:
         self.share, self.device = share, device
         self.draw = draw or secrets.token_hex(16)
-        """The key by which questions are drawn: nobody knew it before."""
+        """The random key for drawing questions, which nobody knew before."""
         self.shards: dict[str, ShardCheck] = {}
 
     def check(
@@ -63,9 +63,10 @@ class SpotCheck:
         ask: Ask,
         fresh: Sequence[int],
     ) -> None:
-        """Ask drawn questions of a piece again and compare with `answers`, the shard's.
+        """Ask the drawn questions of a piece again and compare with the shard's `answers`.
 
-        `fresh` are the positions of questions that the shard asked together; others it knew.
+        `fresh` are the positions of the questions that the shard asked, in one call; it had the
+        other answers already.
         """
         checked = self._shard_check(journal_pass)
         checked.questions += len(fresh)
@@ -83,14 +84,14 @@ class SpotCheck:
                 checked.spare = again
 
     def finish(self) -> None:
-        """Ask one question of each shard of which none was drawn."""
+        """Ask one question again of every shard from which none was drawn."""
         for checked in self.shards.values():
             if not checked.asked_again and checked.spare:
                 checked.spare[1]()
             checked.spare = None
 
     def table(self) -> list[dict[str, Any]]:
-        """Return what was asked again, as the report has it."""
+        """Return the results of the check as the report states them."""
         return [
             {
                 "shard": name,
@@ -108,7 +109,7 @@ class SpotCheck:
         ]
 
     def caveats(self) -> list[str]:
-        """Return what a reader should know about the shards, in words."""
+        """Return the caveats about the shards for the report."""
         if self.share == 0:
             return ["No answer of the shards was asked again (--recheck 0): they are believed."]
         return [_describe_check(row, self.device) for row in self.table()]
@@ -153,7 +154,7 @@ def _unequal_answers(places: Sequence[int], answers: Sequence[Any], ask: Ask) ->
 
 
 def same_answer(a: Any, b: Any) -> bool:
-    """Tell whether two answers are equal, numbers up to rounding; lists are as tuples."""
+    """Tell whether two answers are equal up to rounding; lists equal tuples."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same_answer(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):

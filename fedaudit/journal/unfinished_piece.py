@@ -8,11 +8,11 @@ from fedaudit.journal.shards import AuditJournal
 NAME = "unfinished"
 PIECE = b"unfinished piece"
 ROOM = 2**28
-"""Bytes of JSON that the answers of a piece may take."""
+"""The most bytes of JSON for the answers of a piece."""
 
 
 class UnfinishedPiece:
-    """Answers by their questions' names; only in a journal that is written, not in merged ones."""
+    """Answers by names of questions; only for a journal that is written, not for merged ones."""
 
     def __init__(self, journal: AuditJournal | None) -> None:
         self._answers: dict[str, Any] = {}
@@ -24,11 +24,11 @@ class UnfinishedPiece:
             self._answers |= content
 
     def recall(self, name: str) -> Any | None:
-        """Return the answer that was kept; None where there is none."""
+        """Return the answer kept under a name; None if there is none."""
         return self._answers.get(name)
 
     def keep(self, answers: Mapping[str, Any]) -> None:
-        """Keep answers, anything that JSON has."""
+        """Keep answers, any JSON values."""
         self._answers |= answers
         if self._pass and answers:
             self._pass.add(PIECE, len(answers), dict(answers))
