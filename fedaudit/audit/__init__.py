@@ -8,30 +8,29 @@
 * `memorization/`: Cross-client memorization: whose text the global model continues.
 * `preflight/`: Checks of a target before anything is asked.
 * `verification/`: Reports checked against their measurements and files.
-* `access`: The engine for what is audited, and the ways to ask it: as it is, or as deployed under a
+* `access`: The engine for the audited model, and the ways to ask: directly, or as deployed under a
   key.
 * `attack_pipeline`: `fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one
   victim or on anybody.
-* `attack_runner`: Several attacks in one context: answers are shared, and what the attacks found is
-  compared.
+* `attack_runner`: Running several attacks in one context, with shared answers and a comparison of
+  results.
 * `cross_client`: Every client of a federation as attacker on every other one (FedPII, section 5.3
   and table 2).
 * `deployment`: A client's deployed defence, opened to change its keys or to ask it one prompt.
-* `doctor`: What a machine needs for an audit, each thing tried for real.
-* `endpoint`: A model behind a server as what is audited: which options go with it, and asking it.
+* `doctor`: The requirements of an audit on this machine, each tested in practice.
+* `endpoint`: An audited model behind a server: the options that it allows, and the connection.
 * `environment`: Where a run took place: versions, device, and the commit of the code when there
   is one.
 * `evidence`: Masks personal data in what plugins found and wrote before it enters a report.
-* `fingerprint`: What makes two runs the same: settings, data, and what is audited.
-* `merge`: The shards of one audit as one: their journals together hold every answer.
-* `pipeline`: From a request to a report: what every command that attacks a model has in common.
-* `request`: Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what all
-  have.
-* `result_contract`: What a plugin may return: checked as it returns, so that no audit ends with
-  what no report holds.
-* `resume`: Going on with an audit that was stopped, and what a stopped audit leaves.
-* `session`: An audit and its folder: run it, go on with it, share it out and merge it.
-* `stored_request`: A request as JSON and back: a journal holds it, so whoever has its folder can go
-  on or merge.
-* `target`: What is under audit: from --target, --adapter and --round to a base and an adapter.
+* `fingerprint`: The identity of a run: its settings, data, and the audited model.
+* `merge`: Merging the shards of one audit: their journals together hold every answer.
+* `pipeline`: From a request to a report: the steps that all commands that attack a model share.
+* `request`: Requests: the settings of `fedaudit extract` and `fedaudit infer`, and those all share.
+* `result_contract`: What a plugin may return, checked at once, so that no audit ends with an
+  invalid report.
+* `resume`: Resuming an audit that was stopped, and what a stopped audit leaves behind.
+* `session`: An audit and its folder: running, resuming, sharding and merging it.
+* `stored_request`: Requests as JSON in a journal, so that whoever has the folder can resume or
+  merge the audit.
+* `target`: The audited model: a base and an adapter, found from --target, --adapter and --round.
 """

@@ -1,4 +1,4 @@
-"""The engine for what is audited, and the ways to ask it: as it is, or as deployed under a key."""
+"""The engine for the audited model, and the ways to ask: directly, or as deployed under a key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ class ModelView:
 
     @property
     def authorised(self) -> bool:
-        """Whether whoever asks under this key is allowed to see the answers."""
+        """Whether a user with this key is allowed to see the answers."""
         return self.scope.get("key") == RIGHT
 
     @property
@@ -47,7 +47,7 @@ class ModelView:
         return replace(self, scope=scope)
 
     def add_scope(self, result: Result) -> Result:
-        """Return `result` with this view's scope; what a right key opens is no leak."""
+        """Return `result` with this view's scope; what a right key unlocks is no leak."""
         if not self.scope:
             return result
         label = ", ".join(f"{name} {value}" for name, value in self.scope.items())
@@ -70,10 +70,10 @@ def load_engine(
     request: AuditRequest,
     journal: AuditJournal | None = None,
 ) -> tuple["AnyEngine", str]:
-    """Return the engine for what is audited, and its base's fingerprint.
+    """Return the engine for the audited target, and the fingerprint of its base.
 
-    Raises InputError when the base is not the one that the federation was trained on, or not the
-    one, in the same dtype and by the same engine, that gave the answers which are kept.
+    Raises InputError if the base is not the one that the federation was trained on, or if base,
+    dtype or engine are not those that gave the answers in the journal.
     """
     from fedaudit.engine.parallel.protocol import EngineConfig
 
@@ -101,7 +101,7 @@ def load_engine(
 
 
 def model_views(engine: Engine, audited: AuditTarget, keys: Sequence[str]) -> list[ModelView]:
-    """Return all views of what is audited; `keys` limits them to some kinds of key."""
+    """Return all views of the audited target; `keys` limits them to some kinds of key."""
     if not audited.deployment:
         return [ModelView(engine=engine, tuned=audited.tuned)]
     from fedaudit.engine.parallel.engine import local_engine
@@ -128,7 +128,7 @@ def model_views(engine: Engine, audited: AuditTarget, keys: Sequence[str]) -> li
 
 
 def _kinds(headings: Mapping[str, str], keys: Sequence[str]) -> list[str]:
-    """Return the kinds of key to ask under; a general right key gives way to named ones."""
+    """Return the kinds of key to ask under; named right keys replace the general one."""
     for kind in keys:
         if kind not in headings:
             raise unknown_name_error("kind of key", kind, headings)
@@ -145,7 +145,7 @@ def _scope(kind: str, client: str) -> dict[str, object]:
 def fingerprint(audited: AuditTarget) -> str | None:
     """Return one SHA-256 of the audited adapter's files; None for the base itself.
 
-    Of a deployed defence these are the adapters and the gate, without its keys.
+    For a deployed defence, the files are its adapters and its gate, without the keys.
     """
     folder = audited.adapter
     if folder is None:

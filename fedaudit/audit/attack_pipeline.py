@@ -34,13 +34,13 @@ from fedaudit.extraction import estimator_choice
 from fedaudit.extraction.prefixes import pii_occurrences
 
 CONTEXT = 50
-"""Tokens of context with which the prompt's beginning is measured."""
+"""Tokens of context for measuring how prompts should begin."""
 
 
 def check(request: AuditRequest) -> AuditTarget:
-    """Return what is audited, after every check that needs no model.
+    """Return the audited target, after every check that needs no model.
 
-    Raises UsageError for an option that needs a victim where none is named.
+    Raises UsageError for an option that needs a victim if none is named.
     """
     if isinstance(request, ExtractionRequest):
         estimator_choice.check(request.attacks, request.options, victim=request.victim)
@@ -67,7 +67,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
     _strangers: int = field(init=False, default=0)
 
     def read_inputs(self) -> Sequence[InputFile]:
-        """Read the documents of everybody who was named."""
+        """Read the documents of everybody named in the request."""
         request, form = self.request, self.form
         self._attacker = read(request.input_path, form, request)
         self._victim = read(request.victim_path, form, request) if request.victim_path else None
@@ -108,7 +108,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         views = model_views(engine, audited, request.keys)
         tries = attack_runner.AttackExecutor(alone=len(attacks) == 1)
         for view in views:
-            # Prompts begin alike under every key, as the first view's adapter expects it.
+            # Prompts begin in the same way under every key: as the first view's adapter expects.
             start = start or prompt_start.choose_prompt_start(
                 view.engine,
                 view.tuned,
@@ -146,7 +146,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         return self._without.add_to(context) if self._without else context
 
     def caveats(self) -> list[str]:
-        """Return the caveats of held-out records, of the files and of missing members."""
+        """Return the caveats about held-out records, files and missing members."""
         return [
             *(self._held_out.limits if self._held_out else ()),
             *(self._without.caveats(self._strangers) if self._without else ()),
@@ -168,13 +168,13 @@ def prepare(
     *,
     start_scores: prompt_start.PromptStartScores,
 ) -> tuple[AttackContext, dict[str, Any]]:
-    """Return the context of the attacks, and what was measured of the target before any of them."""
+    """Return the context of the attacks, and what was measured on the target before them."""
     changed, base = None, audited.untuned
     if base:
         try:
             changed = adapter_effect.measure(view.engine, view.tuned, base, attacker.documents)
         except NoEffectError:
-            # Some adapter of several may do nothing; the one that a right key opens must not.
+            # Of several adapters, some may have no effect, but not one that a right key unlocks.
             if not view.scope or view.authorised:
                 raise
     context = AttackContext(

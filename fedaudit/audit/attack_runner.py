@@ -1,4 +1,4 @@
-"""Several attacks in one context: answers are shared, and what the attacks found is compared."""
+"""Running several attacks in one context, with shared answers and a comparison of results."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,15 @@ REQUESTER_KEYS = ("attacker", "client", "key", "adapter")
 
 @dataclass
 class AttackExecutor:
-    """The attacks of one audit: one that fails on these data does not stop the others."""
+    """Runs the attacks of one audit; one that fails on these data does not stop the others."""
 
     alone: bool = False
-    """Whether there is only one attack, so that its failure is the audit's."""
+    """Whether there is only one attack, so that the audit fails if that attack does."""
     successes: int = 0
     refused: list[InputError] = field(default_factory=list)
 
     def make(self, attack: Attack, context: AttackContext) -> Result:
-        """Return an attack's result, or a row without a value that says why there is none.
+        """Return an attack's result, or a row without a value and with the reason.
 
         If an attack cannot run on these records, the audit cannot pass.
         Raises ResultError for a result that no report can hold.
@@ -47,7 +47,7 @@ class AttackExecutor:
         return result
 
     def check(self) -> None:
-        """Raise the first InputError where no attack at all could be made."""
+        """Raise the first InputError if no attack at all could run."""
         if self.refused and not self.successes:
             raise self.refused[0]
 
@@ -76,7 +76,7 @@ def run(
     Where there is a `journal`, it keeps the answers.
     """
     shared_context = share_responses(context, shared, journal)
-    # Attacks on prefixes keep their own answers, in less room.
+    # Attacks with prefixes keep their own answers, in less space.
     cached_context = (
         replace(shared_context, engine=CachingEngine(context.engine, journal))
         if journal
@@ -97,8 +97,8 @@ def count_queries(
 ) -> int | None:
     """Return how many questions the tuned model was asked; None when no attack counts them.
 
-    Rows over other targets, or of another victim, count the same questions; other attackers and
-    keys ask their own. What was answered from memory was not asked.
+    Rows for other sets of targets or other victims count the same questions; each attacker and key
+    asks its own. Questions answered from the cache are not counted.
     """
     counts = {
         (row.plugin, tuple(str(row.scope.get(name)) for name in REQUESTER_KEYS), row.value)
@@ -111,10 +111,9 @@ def count_queries(
 
 
 def _order(attacks: Sequence[Attack]) -> list[int]:
-    """Return the attacks' indices, those first that ask a prompt most often, as far as is known.
+    """Return the attacks' indices, most samples per prompt first, as far as is known.
 
-    The other attacks can reuse their answers, but not the other way round. The order of attacks
-    changes no result.
+    Later attacks can then reuse the answers of earlier ones. The order changes no result.
     """
 
     def rank(index: int) -> tuple[bool, int, bool]:

@@ -44,10 +44,10 @@ class Attacker:
 
 
 def check(request: CrossClientRequest) -> AuditTarget:
-    """Return what is audited, after every check that needs no model.
+    """Return the audited target, after every check that needs no model.
 
-    Raises UsageError for an attack that asks no prefixes, and for a deployed defence unless
-    somebody is named whose model everybody asks.
+    Raises UsageError for an attack without prefixes, and for a deployed defence unless the request
+    names the client whose model everybody asks.
     """
     check_count(request.clients)
     audited = pipeline.check(request)
@@ -72,7 +72,7 @@ def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
 
 @dataclass(kw_only=True)
 class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
-    """Every pair of clients, in one report."""
+    """Audits every pair of clients in one report."""
 
     check = staticmethod(check)
     _clients: dict[str, InputFile] = field(init=False)
@@ -118,18 +118,18 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         )
 
     def caveats(self) -> list[str]:
-        """Return what reading the clients' files leaves open."""
+        """Return the caveats from reading the clients' files."""
         return reading_caveats(list(self._clients.values()))
 
 
 def _queries(attacks: Sequence[PrefixAttack], query_count: int | None) -> int | None:
-    """Return how many questions were asked: 0 where nothing could be asked, None if not counted."""
+    """Return how many questions were asked: 0 if none could be asked, None if not counted."""
     sampled = any(attack.estimator == "sample" for attack in attacks)
     return query_count or 0 if sampled else None
 
 
 def _pool_documents(files: Mapping[str, InputFile]) -> InputFile:
-    """Return all documents; raises InputError where nobody has any PII."""
+    """Return all documents; raises InputError if no client has any PII."""
     first = next(iter(files.values()))
     documents = [document for file in files.values() for document in file.documents]
     if not any(document.pii for document in documents):
@@ -146,7 +146,7 @@ def _attack_every_pair(
 ) -> Iterator[Result]:
     """Yield the result of every pair, attack by attack."""
     for attack in attacks:
-        # Together, because a kind of PII is only unknown when nobody has it.
+        # All clients together: a kind of PII is unknown only if nobody has it.
         yield view.add_scope(Result(measurements=attack.unasked_label_rows(context.attacker)))
         chosen = iter(attack.restrict(context).attacker)
         corpora = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
@@ -158,7 +158,7 @@ def _attack_every_pair(
             )
             attackers.append(attacker)
         attacker_targets = [_target_sets(attack, attacker) for attacker in attackers]
-        # One list for all, so that an answer that one attacker has heard does for another.
+        # One list of strings for all, so that attackers can share answers.
         matcher = _strings(
             [target_set for target_sets in attacker_targets for target_set in target_sets.values()]
         )
@@ -184,8 +184,8 @@ def attack_all(
 ) -> Iterator[Result]:
     """Yield notes on what one client asked, then what it finds of every other client.
 
-    `target_sets` are what each victim alone has, and `matcher` finds all strings that anybody looks
-    for; without them they are made here, for this attacker.
+    `target_sets` holds the targets of each victim, and `matcher` finds the strings that anybody
+    looks for; if not given, both are made for this attacker.
     """
     context, target_sets = attacker.context, target_sets or _target_sets(attack, attacker)
     nonempty_target_sets = {
@@ -200,7 +200,7 @@ def attack_all(
             results, notes = multi_victim.attack_victims(
                 attack, context, plan, nonempty_target_sets, matcher
             )
-        except InputError as error:  # this client's documents cannot be used; another's may
+        except InputError as error:  # this client's documents cannot be used; others may work
             why = str(error)
     yield view.add_scope(Result(limits=tuple(f"{attacker.name}: {note}" for note in notes)))
     for victim, documents in attacker.victims.items():

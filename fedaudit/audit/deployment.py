@@ -17,7 +17,7 @@ from fedaudit.system.files import sha256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployedGate:
-    """A defence and where it is deployed."""
+    """A defence and the place where it is deployed."""
 
     defense: Defense
     deployed: DeployedClient
@@ -31,7 +31,7 @@ class DeployedGate:
 
 @dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """What a deployed model says, and by which adapter."""
+    """The answer of a deployed model, and the adapter that gave it."""
 
     text: str
     adapter: str
@@ -40,7 +40,7 @@ class GateAnswer:
 def open_deployment(run: Path, client: str, device: str = "auto") -> DeployedGate:
     """Return what `client` deployed in the federation `run`.
 
-    Raises InputError where nothing is deployed, or where the base is another one.
+    Raises InputError if nothing is deployed, or if it is deployed on another base.
     """
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
@@ -66,7 +66,7 @@ def open_deployment(run: Path, client: str, device: str = "auto") -> DeployedGat
 
 
 def defense_of(federation: Federation) -> Defense:
-    """Return the defence that answers for a federation's model; InputError where none does."""
+    """Return the defence that answers for a federation's model; InputError if there is none."""
     chosen = manifest.chosen_plugin(federation.manifest, "deployment")
     if chosen is None:
         raise InputError(f"{federation.path} has no deployed defence, so it has no keys.")
@@ -75,7 +75,7 @@ def defense_of(federation: Federation) -> Defense:
 
 
 def responder_of(defense: Defense, deployed: DeployedClient) -> Responder:
-    """Return the responder of a client's deployed model; InputError where the defence has none."""
+    """Return the responder of a client's deployed model; InputError if the defence has none."""
     responder = defense.responder(deployed)
     if responder is None:
         folder = deployed.folder / deployed.client
@@ -90,7 +90,7 @@ def adapter_hashes(gate: DeployedGate) -> Mapping[str, str]:
 
 
 def rekey(gate: DeployedGate, change: KeyChange, name: str, adapter: str = "") -> None:
-    """Change a key; raises UsageError for a name that does not exist, or exists already."""
+    """Change a key; raises UsageError if its name does not exist, or exists already."""
     gate.defense.rekey(gate.deployed, change, name, adapter)
 
 

@@ -1,4 +1,4 @@
-"""What a machine needs for an audit, each thing tried for real."""
+"""The requirements of an audit on this machine, each tested in practice."""
 
 import os
 import shutil

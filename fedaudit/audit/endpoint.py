@@ -1,4 +1,4 @@
-"""A model behind a server as what is audited: which options go with it, and asking it."""
+"""An audited model behind a server: the options that it allows, and the connection."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from fedaudit.engine.remote.connection import RemoteConnection
 
 KINDS = ("extract", "cross_client", "infer", "memorize")
-"""The kinds of request that a server can be asked for."""
+"""The kinds of request that can audit a model behind a server."""
 IDENTITY = ("base", "base_url", "tokenizer", "context")
-"""The options that answers depend on; an audit may be resumed with any others changed."""
+"""The options that answers depend on; all others may change when an audit is resumed."""
 
 Tell = Callable[[str], None]
 DryRun = Callable[[Engine], object]
 
 
 def endpoint_target(request: "AuditRequest") -> AuditTarget:
-    """Return the served model that a request names; UsageError for options a server rules out."""
+    """Return the served model that a request names; UsageError for options it does not allow."""
     assert request.target is not None
     if request.kind not in KINDS:
         raise UsageError(
@@ -67,9 +67,9 @@ def open_connection(
     ask: DryRun,
     tell: Tell,
 ) -> "Iterator[RemoteConnection]":
-    """Give the connection to a served model, not yet open, after a dry run by `ask`.
+    """Provide an unopened connection to a served model, after a dry run of `ask`.
 
-    The estimated cost is told, and checked against the budget, before anything is sent.
+    The estimated cost is reported and checked against the budget before anything is sent.
     """
     from fedaudit.engine.remote.connection import RemoteConnection
 

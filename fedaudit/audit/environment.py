@@ -21,7 +21,7 @@ PACKAGES = (
 
 
 def describe(device: str) -> dict[str, Any]:
-    """Return the report's `environment`."""
+    """Return the `environment` section of the report."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -39,7 +39,7 @@ def device_name(device: str) -> str:
 
     try:
         torch_device = device_for(device)
-    except TargetError:  # a Ray cluster has it, which has answered
+    except TargetError:  # the device is on the Ray cluster, which has answered
         return f"{device}: on another machine"
     if torch_device.type == "cuda":
         return f"{torch_device}: {torch.cuda.get_device_name(torch_device)}"
@@ -47,7 +47,7 @@ def device_name(device: str) -> str:
 
 
 def machine_facts(device: str) -> str:
-    """Return what answers of one model and dtype may still differ by: the device, and torch."""
+    """Return what can still change the answers of a model in one dtype: the device and torch."""
     import torch
 
     return f"{device_name(device)}, torch {torch.__version__}"

@@ -1,8 +1,8 @@
 """Masks personal data in what plugins found and wrote before it enters a report.
 
-A finding's evidence is masked as a whole, but for numbers and what the plugin declares safe. What
-plugins write elsewhere (limits, scopes, labels, ids) is theirs to keep clean; there the personal
-data of the records that the audit knows are looked for.
+All of a finding's evidence is masked except numbers and what the plugin declares safe. Elsewhere
+(limits, scopes, labels, ids), plugins are responsible for writing no personal data; as a safeguard,
+those of the records that the audit knows are looked for and masked there, too.
 """
 
 import json
@@ -21,20 +21,20 @@ from fedaudit.report.redaction import Redactor
 from fedaudit.system.files import atomic_text
 
 TEXT = "text"
-"""The field of the evidence that holds what leaked."""
+"""The field of the evidence that holds the leaked text."""
 
 MIN_PII_LENGTH = 4
-"""The fewest characters of personal data that is looked for in what plugins write."""
+"""The fewest characters of personal data that are looked for in texts written by plugins."""
 
 FIXED = frozenset({"source", "set"})
-"""Parts of a scope whose values are few and known."""
+"""Parts of a scope with a few known values, which are not masked."""
 
 ResultT = TypeVar("ResultT", bound=Result)
 Mask = Callable[[str], dict[str, str | int]]
 Write = Callable[[str], str]
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*|-?[0-9]{1,3}")
-"""What the key of a table may be and stay: a name as programs have it, or a small number."""
+"""Keys of a table that are not masked: identifiers and small numbers."""
 
 _GAP = re.compile(r"[\s_-]+")
 _PIECE = re.compile(r"[\s_-]+|.", re.DOTALL)
@@ -59,9 +59,9 @@ def mask_results(
 ) -> list[Result]:
     """Return `results` with masks for the PII of `documents` in what plugins wrote.
 
-    That is limits, reasons, scopes, labels, ids, and evidence that is declared safe. Case and white
-    space do not matter, and parts of words count. Strings shorter than MIN_PII_LENGTH,
-    labels and `names`, which the audit itself gives to clients and keys, stay.
+    Limits, reasons, scopes, labels, ids, and evidence declared safe are searched. Case and white
+    space do not matter, and parts of words count. Not masked are strings shorter than
+    MIN_PII_LENGTH, labels, and `names`, which the audit itself gives to clients and keys.
     """
     texts: dict[str, None] = {}
     for result in results:
@@ -80,7 +80,7 @@ def replace_hashed_ids(
 ) -> list[ResultT]:
     """Return `results` with keyed hashes in place of ids that are plain hashes of records.
 
-    The same record has the same keyed hash in every report made with the key.
+    A record has the same keyed hash in every report made with the same key.
     """
 
     def keyed(match: re.Match[str]) -> str:
@@ -103,7 +103,7 @@ def _evidence(finding: Finding, mask: Mask) -> dict[str, Any]:
 
 
 def _mask_value(value: Any, mask: Mask) -> Any:
-    """Return a JSON value with every string masked, and every key that is no name."""
+    """Return a JSON value with every string masked, and every key that is not an identifier."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
@@ -120,7 +120,7 @@ def _fold_text(text: str) -> str:
 
 
 def _index_pii(documents: Iterable[Document], names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the (string, label) of all PII that is looked for, by how it is compared."""
+    """Return the (string, label) of all PII that is looked for, by the folded string."""
     pairs = {pair for document in documents for pair in document.strings()}
     stay = {_fold_text(name) for name in (*names, *(label for _, label in pairs))}
     pii = {
@@ -134,7 +134,7 @@ def _index_pii(documents: Iterable[Document], names: Sequence[str]) -> dict[str,
 
 @dataclass(frozen=True)
 class _Masking:
-    """Writes masks in the place of strings, the longest first."""
+    """Replaces strings by masks, the longest first."""
 
     pii: Mapping[str, tuple[str, str]]
     mask: Callable[[str, str], dict[str, str | int]]
@@ -147,7 +147,7 @@ class _Masking:
     def __call__(self, text: str) -> str:
         pieces = list(_PIECE.finditer(text))
         folded = [_fold_text(piece[0]) for piece in pieces]
-        # Folding makes two letters of some: where each folded one comes from.
+        # Folding turns some letters into two: the origin of each folded letter.
         spans = [p.span() for p, letters in zip(pieces, folded, strict=True) for _ in letters]
         written, position = "", 0
         for match in self.pattern.finditer("".join(folded)):
@@ -158,7 +158,7 @@ class _Masking:
 
 
 def _rewrite_result(result: ResultT, write: Write) -> ResultT:
-    """Return `result` with `write` applied to every string that its plugin wrote to be seen."""
+    """Return `result` with `write` applied to every string in it that a report shows."""
     return replace(
         result,
         measurements=tuple(_row(row, write) for row in result.measurements),
@@ -200,6 +200,6 @@ def _map_strings(value: Any, write: Write) -> Any:
 
 
 def write_revealed_leaks(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
-    """Write leaks in plain text, a line for each, into a file that only its owner reads."""
+    """Write leaks as plain text, one per line, into a file that only its owner can read."""
     lines = (json.dumps(dict(leak), ensure_ascii=False) + "\n" for leak in leaks)
     atomic_text(path, "".join(lines), mode=0o600)

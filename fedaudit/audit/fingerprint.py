@@ -1,4 +1,4 @@
-"""What makes two runs the same: settings, data, and what is audited."""
+"""The identity of a run: its settings, data, and the audited model."""
 
 import hashlib
 import json
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
 SETTINGS_WITHOUT_EFFECT = ("batch_size", "workers", "device", "engine", "vllm")
-"""Settings that change results by rounding at most: a run may be resumed with others. That it is
-vLLM that answers is a fact of its own."""
+"""Settings that change results by rounding at most: a resumed run may change them. Whether vLLM
+answers is a separate fact."""
 
 LATER_FIELDS = ("counterfactual", "model", "endpoint", "vllm", "attacker")
-"""Fields of a request that are left out where they are None, as in runs that knew of none."""
+"""Newer fields of a request, left out if None, so that older runs keep their fingerprint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFingerprint:
-    """What identifies a run."""
+    """The settings and facts that identify a run."""
 
     run: str
-    """Its id: it goes on under the same one with other settings that change no result."""
+    """The id of the run, which stays the same if only settings without effect on results change."""
     settings: Mapping[str, Any]
     """The request as the report holds it."""
     facts: Mapping[str, str]
-    """All that determines the answers, by name, as JSON: another run differs in some of it."""
+    """Everything that determines the answers, by name, as JSON; other runs differ in it."""
     adapter_sha256: str | None
-    """Of what is audited; None for a base alone."""
+    """The SHA-256 of the audited adapter; None for a base alone."""
 
 
 def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFingerprint:
-    """Return what identifies a run; reads every file of documents once, and the adapter's."""
+    """Return the fingerprint of a run; reads every document file and the adapter's files once."""
     files = _files(request, audited)
     clients = [Path(client.path) for client in request.participants]
     hashes = {path: sha256(path) for path in dict.fromkeys((*files, *clients))}
@@ -80,7 +80,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
 
 
 def _counterfactual_hashes(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
-    """Return what is compared with federations without some client; nothing where none is."""
+    """Return hashes of the counterfactual federations to compare with, if any."""
     if every := counterfactual.find_every(request, audited):
         hashes = {client: adapters.fingerprint(run.adapter) for client, run in every.items()}
         return {"counterfactuals' SHA-256": hashes}
@@ -91,7 +91,7 @@ def _counterfactual_hashes(request: "AuditRequest", audited: AuditTarget) -> dic
 
 
 def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
-    """Return what clients' own models and records are; nothing where none are asked for."""
+    """Return facts on the clients' own models and records, if the request uses any."""
     client_files = client_models.find(request, audited)
     if not client_files:
         return {}
@@ -104,26 +104,26 @@ def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
 
 
 def _rounds(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
-    """Return what the models of earlier rounds are; nothing where none are asked."""
+    """Return facts on the models of earlier rounds, if the request uses any."""
     round_adapters = round_models.find(request, audited)
     return {"rounds' SHA-256": round_models.hashes(round_adapters)} if round_adapters else {}
 
 
 def run_id(config: Mapping[str, Any]) -> str:
-    """Return a short name for a run: the fingerprint of its settings."""
+    """Return a short id for a run: a hash of its settings."""
     text = json.dumps(config, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def describe_changes(now: Mapping[str, str], then: Mapping[str, str]) -> str:
-    """Return what differs between two runs, in words; empty where nothing does."""
+    """Return in words what differs between two runs; empty if nothing does."""
     names = [name for name in {**then, **now} if now.get(name) != then.get(name)]
     changes = [f"{name} is {_short(now, name)}, not {_short(then, name)}" for name in names[:3]]
     return ", ".join(changes) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _settings(request: "AuditRequest") -> dict[str, Any]:
-    """Return a request as the report and its fingerprint hold it."""
+    """Return the request in the form that the report and the fingerprint use."""
     attacks = {
         name: asdict(registry.create("attack", name, request.options.get(name)))
         for name in request.attacks
@@ -145,7 +145,7 @@ def _short(table: Mapping[str, str], name: str) -> str:
 
 
 def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
-    """Return every file of documents that an audit reads, but those of a matrix's clients."""
+    """Return every document file that an audit reads, except those of the clients in a matrix."""
     members = member_files(request, audited).values()
     held_out_file = held_out.held_out_path(request, audited)
     return [

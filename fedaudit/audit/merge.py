@@ -1,4 +1,4 @@
-"""The shards of one audit as one: their journals together hold every answer."""
+"""Merging the shards of one audit: their journals together hold every answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
-    """Return the shards in some folders in their order, all of them and each once.
+    """Return the shards in the given folders, in order: all of the audit's, each once.
 
-    Raises InputError where one is missing, there twice, not finished or of another audit than the
-    others, and UsageError for no folder at all.
+    Raises InputError if one is missing, duplicated, unfinished or of another audit than the others,
+    and UsageError if there is no folder at all.
     """
     if not folders:
         raise UsageError("Name the folders of all shards.")
@@ -45,7 +45,7 @@ def read_shards(folders: Sequence[Path]) -> list[ShardJournal]:
 def merged_request(
     shards: Sequence[ShardJournal], device: str, servers: Sequence[str] = ()
 ) -> "AuditRequest":
-    """Return the request of the whole audit, for a `device` of this machine.
+    """Return the request of the whole audit, to run on `device` of this machine.
 
     Raises InputError for a journal that holds no request, and UsageError for one that asked a
     server which is not among `servers`.
@@ -62,9 +62,9 @@ def merged_journals(
     shards: Sequence[ShardJournal],
     share: float,
 ) -> AuditJournal:
-    """Return all answers of the shards, of which a `share` is asked again.
+    """Return the journals of all shards; a `share` of their questions is to be asked again.
 
-    Raises InputError where what is audited has changed since.
+    Raises InputError if the audited model or data have changed since.
     """
     first = shards[0].journal
     differing = describe_changes(fingerprint.facts, first.header.get("config", {}))

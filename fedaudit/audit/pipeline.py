@@ -1,4 +1,4 @@
-"""From a request to a report: what every command that attacks a model has in common."""
+"""From a request to a report: the steps that all commands that attack a model share."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -48,15 +48,15 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResults:
-    """What the attacks of an audit found, fit to be seen, and what was measured before them."""
+    """The masked results of an audit's attacks, and what was measured before them."""
 
     results: Sequence[Result]
     effect: Mapping[str, Any]
-    """What the adapter changes."""
+    """The measured effect of the adapter."""
     beginning: Mapping[str, Any] | None
     """How prompts begin."""
     usage: Mapping[str, int | None]
-    """What the attacks took of the budget."""
+    """How much of the budget the attacks used."""
 
 
 Watcher = Callable[[str], Progress]
@@ -67,17 +67,17 @@ NO_RECHECK = (
 
 
 def no_watcher(_title: str) -> Progress:
-    """Watch nothing."""
+    """Ignore progress."""
     return no_progress
 
 
 def no_listener(_line: str) -> None:
-    """Tell nobody."""
+    """Ignore messages."""
 
 
 @dataclass(kw_only=True)
 class AuditPipeline(ABC, Generic[R]):
-    """One run of an audit; each kind of request says what it reads, measures and warns of."""
+    """One run of an audit; subclasses define what a request reads, measures and warns of."""
 
     request: R
     audited: AuditTarget
@@ -85,18 +85,18 @@ class AuditPipeline(ABC, Generic[R]):
     redactor: "Callable[[], Redactor]"
     watch: Watcher = no_watcher
     journal: AuditJournal | None = None
-    """The answers that earlier runs were given; it gets those of this one."""
+    """The journal with the answers of earlier runs, to which this run adds its own."""
     tell: Tell = no_listener
-    """Hears what the user should know before a server is asked."""
+    """Called with what the user should know before a server is asked."""
 
     @staticmethod
     @abstractmethod
     def check(request: Any) -> AuditTarget:
-        """Return what is audited, after every check that needs no model."""
+        """Return the audited target, after every check that needs no model."""
 
     @staticmethod
     def fingerprint_of(request: Any, audited: AuditTarget) -> RunFingerprint:
-        """Return what the run is known by."""
+        """Return the fingerprint that identifies the run."""
         return compute_fingerprint(request, audited)
 
     @abstractmethod
@@ -109,10 +109,10 @@ class AuditPipeline(ABC, Generic[R]):
 
     @abstractmethod
     def caveats(self) -> Sequence[str]:
-        """Return what a reader should know of the inputs, after what the attacks say."""
+        """Return caveats about the inputs, which follow those of the attacks."""
 
     def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
-        """Return what this kind of audit adds to its report."""
+        """Return the sections that this kind of audit adds to its report."""
         return {}
 
     def config(self) -> dict[str, Any]:
@@ -121,17 +121,17 @@ class AuditPipeline(ABC, Generic[R]):
 
     @property
     def form(self) -> PromptTemplate:
-        """The template of the documents: the federation's own, or the one asked for."""
+        """The prompt template of the documents: the federation's own, or the requested one."""
         federation = self.audited.federation
         return federation.template if federation else template(self.request.template)
 
     def finish_asking(self) -> None:
-        """Say that everything was asked; raises ShardComplete where that is one shard's part."""
+        """Declare that everything was asked; raises ShardComplete if this is a single shard."""
         if self.journal:
             self.journal.finish_check()
 
     def run(self) -> Audit:
-        """Audit: cheap checks first, then the model, then the attacks."""
+        """Run the audit: cheap checks first, then the model is loaded, then the attacks run."""
         from fedaudit.report.run_header import build_report
 
         start_time = datetime.now(UTC)
@@ -174,7 +174,7 @@ class AuditPipeline(ABC, Generic[R]):
         return Audit(report=report, revealed=revealed, audited=audited)
 
     def _ask(self) -> "MeasuredModel":
-        """Ask everything of the model: of the one in this process, or the one behind a server."""
+        """Ask the model all questions, in this process or behind a server."""
         served = self.audited.served
         if served is None:
             if note := factory.startup_note(self.request.engine):
@@ -209,7 +209,7 @@ class AuditPipeline(ABC, Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredModel:
-    """The results of asking a model, and what the report says of the server that was asked."""
+    """The results of asking a model, and the report's facts about the server, if one was asked."""
 
     measured: AuditResults
     base_sha256: str | None = None
@@ -219,10 +219,10 @@ class MeasuredModel:
 
 
 def check(request: AuditRequest) -> AuditTarget:
-    """Return what is audited, after every check that needs no model.
+    """Return the audited target, after every check that needs no model.
 
-    Raises UsageError for unknown plugins and options and for an attack that is named twice,
-    InputError for files that are not there and for clients of one name.
+    Raises UsageError for unknown plugins or options and for an attack that is named twice,
+    InputError for missing files and for clients with the same name.
     """
     for index, name in enumerate(request.attacks):
         registry.create("attack", name, request.options.get(name))
@@ -258,7 +258,7 @@ def check(request: AuditRequest) -> AuditTarget:
 
 
 def _resumption_facts(journal: AuditJournal | None) -> dict[str, Any]:
-    """Return what a report says of the runs that this one goes on with."""
+    """Return what a report states about the earlier runs that this one resumes."""
     if journal is None:
         return {}
     shards = (

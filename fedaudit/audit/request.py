@@ -1,4 +1,4 @@
-"""Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what all have."""
+"""Requests: the settings of `fedaudit extract` and `fedaudit infer`, and those all share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -79,27 +79,27 @@ class AuditRequest(ABC):
 
     @property
     def participants(self) -> tuple[ClientData, ...]:
-        """The clients that take part, where they are more than an attacker and a victim."""
+        """The clients that take part, if they are more than an attacker and a victim."""
         return ()
 
     @property
     def victim_path(self) -> Path | None:
-        """The victim's documents, where the auditor has them."""
+        """The victim's documents, if the auditor has them."""
         return None
 
     @property
     def held_out_path(self) -> Path | None:
-        """Documents like the victim's that nobody trained on, where the auditor names some."""
+        """Documents like the victim's that nobody trained on, if the auditor names any."""
         return None
 
     @property
     def counterfactual_path(self) -> Path | None:
-        """The federation trained without the victim, where the auditor names one."""
+        """The federation trained without the victim, if the auditor names one."""
         return None
 
     @property
     def reference_paths(self) -> tuple[Path, ...]:
-        """Federations trained alike on other records, where the auditor names some."""
+        """Federations trained in the same way on other records, if the auditor names any."""
         return ()
 
 
@@ -161,7 +161,7 @@ class CrossClientRequest(AuditRequest):
 
     @property
     def input_path(self) -> Path:
-        """The documents of the first client, by which the federation is found."""
+        """The documents of the first client, from which the federation is found."""
         return Path(self.clients[0].path)
 
     @property
@@ -185,10 +185,10 @@ class InferenceRequest(AuditRequest):
 
     @property
     def input_path(self) -> Path:
-        """The attacker's own documents, or else those in whose sentences PII is masked."""
+        """The attacker's own documents, or else the documents whose PII is masked."""
         return self.attacker or self.data
 
     @property
     def victim_path(self) -> Path | None:
-        """The documents in whose sentences PII is masked, where an attacker has others."""
+        """The documents whose PII is masked, if an attacker has other ones."""
         return self.data if self.attacker else None

@@ -1,6 +1,6 @@
-"""What a plugin may return: checked as it returns, so that no audit ends with what no report holds.
+"""What a plugin may return, checked at once, so that no audit ends with an invalid report.
 
-Errors do not quote what the plugin wrote, which may be personal data.
+Errors do not quote text from the plugin, which may be personal data.
 """
 
 import json
@@ -18,18 +18,18 @@ from fedaudit.audit.evidence import TEXT
 from fedaudit.report.document import schema_violation, to_plain
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-"""What a kind or a metric may be called."""
+"""The form of the name of a kind or a metric."""
 
 SEVERITIES = get_args(get_type_hints(Finding)["severity"])
 
 MASK = frozenset({"label", "length", "hmac"})
-"""Fields of the evidence that the mask of what leaked takes."""
+"""Fields of the evidence that are reserved for the mask of the leaked text."""
 
 
 def check_result(plugin: str, result: object) -> Result:
-    """Return what an attack returned, its numbers as JSON has them.
+    """Return the result of an attack with its numbers as JSON types.
 
-    Raises ResultError in one line that names the plugin and what is wrong with the result.
+    Raises ResultError with one line that names the plugin and what is wrong with the result.
     """
     try:
         return _check_attack_result(result)
@@ -104,7 +104,7 @@ def _row(label: str, row: object) -> Measurement:
             raise ValueError(f"{label}: {name} is no whole number")
     if violation := schema_violation(table):
         raise ValueError(f"{label}: {violation} is not as docs/report-fields.md says")
-    # An answer may begin with several strings, so that more may be found than was asked.
+    # An answer may begin with several strings, so more may be found than were asked.
     counted = () if row.metric == "efficiency" else (("hits", "n"),)
     for lower, upper in (("low", "high"), *counted):
         if None not in (table[lower], table[upper]) and table[lower] > table[upper]:
@@ -134,7 +134,7 @@ def _finding(label: str, finding: object) -> Finding:
 
 
 def _safe(label: str, finding: Finding) -> None:
-    """Check which fields are safe, and those that the report gives a meaning of its own."""
+    """Check the fields declared safe, and those with a meaning reserved by the report."""
     if isinstance(finding.safe, str):
         raise ValueError(f"what is safe of {label} is a text and no set of names")
     _strings(f"what is safe of {label}", finding.safe)
@@ -166,7 +166,7 @@ def _strings(label: str, values: Iterable[object]) -> None:
 
 
 def _json(label: str, name: str, value: object) -> Any:
-    """Return `value` as JSON has it; the error says where, and nothing of the value."""
+    """Return `value` with JSON types; an error says where it is, but does not quote it."""
     try:
         plain_value = to_plain(value, name)
         json.dumps(plain_value)

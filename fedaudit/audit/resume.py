@@ -1,4 +1,4 @@
-"""Going on with an audit that was stopped, and what a stopped audit leaves."""
+"""Resuming an audit that was stopped, and what a stopped audit leaves behind."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,10 +30,10 @@ def open_journal(
     resume: bool = False,
     audit_shard: Shard | None = None,
 ) -> Iterator[AuditJournal]:
-    """Give the journal of an audit into `folder`: the one that is there, or a new one.
+    """Provide the journal of the audit in `folder`: the existing one, or a new one.
 
-    Raises UsageError when there is nothing to resume, and InputError for the journal of another
-    audit or shard, and for an unfinished one that is not to be resumed.
+    Raises UsageError if there is nothing to resume, and InputError for the journal of another audit
+    or shard and for an unfinished one without a request to resume.
     """
     header = {
         "run": fingerprint.run,
@@ -44,7 +44,7 @@ def open_journal(
     }
     if audit_shard:
         factory.check_shards(request.engine)
-    was_begun = (folder / FILE).exists() or was_stopped(folder)  # perhaps without any answer
+    was_begun = (folder / FILE).exists() or was_stopped(folder)  # possibly without any answer
     stored = journal.load(folder, write=True)
     try:
         if stored is not None:
@@ -61,8 +61,8 @@ def open_journal(
 def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple["AuditRequest", Shard | None]:
     """Return the request of the audit whose journal is in `folder`, and its shard.
 
-    Raises UsageError where there is no journal, and for one whose audit asked a server that is not
-    among `servers`; InputError for one that holds no request.
+    Raises UsageError if there is no journal or if its audit asked a server that is not among
+    `servers`, and InputError for a journal without a request.
     """
     stored = journal.load(folder, write=False)
     if stored is None:
@@ -71,7 +71,7 @@ def stored_run(folder: Path, servers: Sequence[str] = ()) -> tuple["AuditRequest
 
 
 def stored_shard(stored: Journal) -> Shard | None:
-    """Return the shard that a journal is of; None for a whole audit, InputError for no shard."""
+    """Return the shard of a stored journal; None for a whole audit, InputError if invalid."""
     name = stored.header.get("shard")
     try:
         return None if name is None else shard(name)
@@ -84,7 +84,7 @@ def _nothing(folder: Path) -> UsageError:
 
 
 def _check(stored: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse the journal of another audit, and one that nobody asked to go on with."""
+    """Refuse the journal of another audit, and one that the user did not ask to resume."""
     differing = describe_changes(header["config"], stored.header.get("config", {}))
     if differing:
         raise InputError(
@@ -110,7 +110,7 @@ def _shard(name: str | None, default: str) -> str:
 
 
 def resume_hint(journal: AuditJournal) -> str:
-    """Say how many answers are kept, and how to go on."""
+    """Return a message with the number of answers kept and how to resume."""
     if not journal.answers:
         return "No answer was kept: the same command begins again."
     count = journal.answers
@@ -119,7 +119,7 @@ def resume_hint(journal: AuditJournal) -> str:
 
 
 def was_stopped(folder: Path) -> bool:
-    """Tell whether an audit that was stopped left its report here."""
+    """Tell whether the folder holds the report of an audit that was stopped."""
     from fedaudit.report.document import read
 
     path = folder / "report.json"
@@ -133,7 +133,7 @@ def interrupted_report(
     start_time: datetime,
     audit_journal: AuditJournal,
 ) -> "Report":
-    """Return the report of an audit that was stopped: no numbers, and how to go on."""
+    """Return the report of an audit that was stopped: how to resume it, and no numbers."""
     from fedaudit.report.run_header import build_report
     from fedaudit.report.verdict.policy import RULE
 

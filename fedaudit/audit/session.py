@@ -1,4 +1,4 @@
-"""An audit and its folder: run it, go on with it, share it out and merge it.
+"""An audit and its folder: running, resuming, sharding and merging it.
 
 AuditSession(request, Path("part1"), shard="1/2").run()
 AuditSession.resume(Path("part1")).run()
@@ -46,7 +46,7 @@ from fedaudit.system.files import check_target, existing_parent, make_folder
 from fedaudit.system.locks import locked
 
 LOCK = ".lock"
-"""The file in an output folder by which a second process notices the first one."""
+"""The file in an output folder that keeps out a second process."""
 REPORT, REVEALED = "report.json", "revealed.jsonl"
 PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
     ExtractionRequest: AttackPipeline,
@@ -59,7 +59,7 @@ PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
 
 
 def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_watcher) -> Audit:
-    """Run an audit of which nothing is kept: no answers, and no report in a folder."""
+    """Run an audit without a folder, so that neither answers nor a report are kept."""
     pipeline = PIPELINES[type(request)]
     audited = pipeline.check(request)
     return pipeline(
@@ -73,16 +73,16 @@ def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_wat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedShards:
-    """Finished shards in their order, and the share of their questions that is asked again."""
+    """Finished shards in order, and the share of their questions to ask again."""
 
     shards: Sequence[ShardJournal]
     recheck: float
 
 
 class AuditSession:
-    """One audit and the folder that it writes into; before it runs, nothing is written there.
+    """One audit and its output folder, into which nothing is written before the audit runs.
 
-    Only a target that another framework left is imported into it at once.
+    The exception is a target of another framework, which is imported into the folder at once.
     Raises UsageError and InputError for a request that cannot be met, and for a folder that holds
     something else.
     """
@@ -100,12 +100,12 @@ class AuditSession:
         redactor: Redactor | None = None,
         pipeline: type[AuditPipeline[Any]] | None = None,
     ) -> None:
-        """Check what is asked, and where it goes to: into `folder`, or one below `runs/`.
+        """Check the request and its output folder: `folder`, or a new one below `runs/`.
 
-        `shard` is i/n, for a part of the questions; `resume` goes on with what is in the folder;
-        `shards` are merged. `copy` is a further file for the report; `reveal` puts the plain text
-        of the leaks into the folder. Without a `redactor` the user's key masks them.
-        `pipeline` is for a kind of request that is none of PIPELINES.
+        `shard` is "i/n", for a part of the questions; `resume` continues the audit in the folder;
+        `shards` are to be merged. `copy` is another file for the report; `reveal` writes the leaks
+        in plain text into the folder. The default `redactor` masks with the user's key. `pipeline`
+        is needed for a kind of request that is not in PIPELINES.
         """
         self.shard = parse_shard(shard) if shard else None
         if self.shard and (copy or reveal):
@@ -122,7 +122,7 @@ class AuditSession:
         key, note = (redactor.key, "") if redactor else key_for(self.folder if folder else RUNS)
         self._redactor = redactor or Redactor(key)
         self.notes = [*self._target_notes(), *([note] if note else [])]
-        """What the user should know before it runs."""
+        """What to tell the user before the audit runs."""
 
     @classmethod
     def resume(
@@ -133,11 +133,11 @@ class AuditSession:
         vllm: VllmOptions | None = None,
         **options: Any,
     ) -> "AuditSession":
-        """Return the session that goes on with what was stopped in a folder, a shard of it too.
+        """Return a session that resumes the audit or shard that was stopped in a folder.
 
-        `servers` may be asked again, and `vllm` says how vLLM is started: the folder does not.
-        `options` are those of a session. Raises UsageError where no answer was kept, and
-        InputError for a folder of an earlier version or with no request in its journal.
+        `servers` may be asked again, and `vllm` says how to start vLLM, which the folder does not.
+        `options` are those of a session. Raises UsageError if no answer was kept, and InputError
+        for a folder of an earlier version or a journal without a request.
         """
         request, shard = resume.stored_run(folder, servers)
         request = replace(request, vllm=vllm) if vllm else request
@@ -154,11 +154,11 @@ class AuditSession:
         servers: Sequence[str] = (),
         **options: Any,
     ) -> "AuditSession":
-        """Return the session that makes one report of the shards in some folders.
+        """Return a session that merges the shards in some folders into one report.
 
-        Of each shard a share `recheck` of the questions is asked again, on a `device` or of
-        `servers` that the user names. `options` are those of a session. Raises InputError where a
-        shard is missing, there twice, not finished or of another audit, and for one that holds no
+        A share `recheck` of each shard's questions is asked again, on the `device` or of the
+        `servers` that the user names. `options` are those of a session. Raises InputError if a
+        shard is missing, duplicated, unfinished or of another audit, and for a journal without a
         request.
         """
         shards = merge.read_shards(folders)
@@ -170,11 +170,11 @@ class AuditSession:
         watching: AbstractContextManager[Watcher] | None = None,
         tell: Tell = no_listener,
     ) -> Audit | None:
-        """Ask what has no answer yet and write the report; return None for a shard alone.
+        """Ask the questions without answers and write the report; return None for one shard.
 
-        `watching` gives the listener for progress while the model is asked; `tell` hears what a
-        server will be asked. Raises Interrupted where it was stopped: the answers so far are
-        kept, for `resume`.
+        `watching` provides the listener for progress while the model is asked; `tell` is called
+        with what a server will be asked. Raises Interrupted if the audit is stopped; the answers
+        so far are kept for `resume`.
         """
         busy = f"Another process is auditing into {self.folder}."
         with locked(self.folder / LOCK, busy), self._open_journal() as journal:
@@ -190,11 +190,11 @@ class AuditSession:
                 evidence.write_revealed_leaks(audit.revealed, self.folder / REVEALED)
             if not journal.merged:
                 journal.remove()
-            self._save_copy(audit.report)  # where it fails, the audit is finished all the same
+            self._save_copy(audit.report)  # if this fails, the audit is finished all the same
         return audit
 
     def _import_foreign_target(self, request: AuditRequest, below: Path) -> AuditRequest:
-        """Return the request; a target that another framework left is imported first."""
+        """Return the request, after importing its target if that is of another framework."""
         if request.target is None or is_url(request.target):
             return request
         template = "" if request.template == TEMPLATE else request.template
@@ -214,7 +214,7 @@ class AuditSession:
     def _measure(
         self, journal: AuditJournal, watching: AbstractContextManager[Watcher], tell: Tell
     ) -> Audit:
-        """Run the audit; if it is stopped, a report that says so and its answers are left."""
+        """Run the audit; if it is stopped, leave its answers and a report that says so."""
         start_time = datetime.now(UTC)
         try:
             with watching as watch:
@@ -258,7 +258,7 @@ class AuditSession:
     def _check_folder(self) -> None:
         """Refuse a folder that holds another run's report, and files that cannot be written.
 
-        Of a run that was stopped, the journal tells whether it is another.
+        Whether the report of a stopped run is of another run is decided by the journal.
         """
         folder = self.folder
         if folder.is_file():
@@ -281,7 +281,7 @@ class AuditSession:
             existing_parent(above)
 
     def _target_notes(self) -> Iterator[str]:
-        """Yield what the user should know of what is audited."""
+        """Yield what to tell the user about the audited target."""
         audited = self.audited
         yield from self._told
         where = audited.federation.path if audited.federation else audited.base

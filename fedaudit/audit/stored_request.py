@@ -1,9 +1,9 @@
-"""A request as JSON and back: a journal holds it, so whoever has its folder can go on or merge.
+"""Requests as JSON in a journal, so that whoever has the folder can resume or merge the audit.
 
-A folder may come from somebody else: what is read is a request as this version writes it, and
-nothing beside it. What it names (files, a model, plugins) is checked as that of any request. What
-would send data away or run a program is believed of the user alone: the servers that are asked, and
-how vLLM is started, which no journal says.
+A folder may come from somebody else, so only a request as this version writes it is accepted. The
+files, model and plugins that it names are checked as for any request. Only the user decides what
+could send data away or run a program: which servers are asked, and how vLLM is started, which no
+journal states.
 """
 
 import json
@@ -35,18 +35,18 @@ KINDS: Mapping[str, type[AuditRequest]] = {
         *(MemorizationRequest, ExposureRequest, EpsilonRequest),
     )
 }
-"""What can be gone on with and shared out, by the name in a journal."""
+"""The kinds of request that can be resumed and sharded, by their name in a journal."""
 NOT_KEPT = ("vllm",)
-"""Fields that would let whoever wrote a journal choose a program to run."""
+"""Fields left out, as they would let the author of a journal choose a program to run."""
 QUOTED_CHARS = 200
-"""Characters that an error repeats of what it refuses."""
+"""The most characters of a refused value that an error quotes."""
 
 
 def to_table(request: AuditRequest) -> dict[str, Any]:
-    """Return a request as JSON holds it: its kind, and its fields by name.
+    """Return a request as JSON: its kind, and its fields by name.
 
-    Of a client's file only the name and the path are held. Raises UsageError for an option that
-    JSON has no word for, and for a path that is no text.
+    Of a client, only the name and the path of the file are stored. Raises UsageError for an option
+    that JSON cannot represent, and for a path that is not text.
     """
     named = {
         field.name: _plain(getattr(request, field.name))
@@ -66,8 +66,8 @@ def to_table(request: AuditRequest) -> dict[str, Any]:
 def from_table(table: Mapping[str, Any], folder: Path, servers: Sequence[str] = ()) -> AuditRequest:
     """Return the request that the journal in `folder` holds.
 
-    Raises InputError for anything but what `to_table` returns, and for a client's file that is no
-    longer there; UsageError for a request to a server that is not among `servers`.
+    Raises InputError for anything but a result of `to_table` and if a client's file no longer
+    exists, and UsageError for a request to a server that is not among `servers`.
     """
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -114,13 +114,13 @@ def _build_request(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequ
 
 
 def _clients(request: AuditRequest) -> dict[str, Any]:
-    """Return the clients with what their files hold now, whatever somebody says they held."""
+    """Return the clients with the present content of their files, whatever the journal says."""
     named = [(client.name, Path(client.path)) for client in request.participants]
     return {"clients": read_clients(named)} if named else {}
 
 
 def _plain(value: Any) -> Any:
-    """Return what a request holds as JSON has it."""
+    """Return a value of a request with JSON types."""
     if isinstance(value, ClientData):
         return {"name": value.name, "path": value.path}
     if is_dataclass(value) and not isinstance(value, type):
@@ -133,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_text(value: Any) -> None:
-    """Raise ValueError where a string cannot be a path or shown: with a zero, or half a pair."""
+    """Raise ValueError for a string with a null character or a lone surrogate."""
     if isinstance(value, str):
         os.fsencode(value)
         if "\0" in value:

@@ -1,4 +1,4 @@
-"""What is under audit: from --target, --adapter and --round to a base and an adapter."""
+"""The audited model: a base and an adapter, found from --target, --adapter and --round."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,22 +28,22 @@ class AuditTarget:
 
     base: str
     base_sha256: str = ""
-    """What the federation says its base is; empty when it says nothing."""
+    """The hash that the federation states for its base; empty if it states none."""
     adapter: Path | None = None
     federation: Federation | None = None
     round: int | None = None
     deployment: str = ""
-    """The client through whose deployed model everything is asked; `adapter` is its folder."""
+    """The client whose deployed model answers all questions; `adapter` is its folder."""
     served: ServedModel | None = None
-    """Where the model is behind a server: `base` is then only what a report calls it."""
+    """The model behind a server, if there is one; `base` is then only its name in a report."""
     discovered: bool = False
-    """Whether no target was named, so that the user must be told which was taken."""
+    """Whether no target was named, so that the user must be told which one was chosen."""
     last: bool = False
-    """Whether what was taken is the federation written last, not the one of the data."""
+    """Whether the chosen federation is the one written last, not the one of the data."""
 
     @property
     def tuned(self) -> Target:
-        """The model to ask; where nothing is known to have tuned it, it is called a base."""
+        """The model to ask, which is called a base if it is not known to be tuned."""
         if self.served:
             return Target(name="tuned", adapter=self.served.name)
         adapter = str(self.adapter) if self.adapter else None
@@ -51,20 +51,20 @@ class AuditTarget:
 
     @property
     def untuned(self) -> Target | None:
-        """Its base to compare with, if there is one."""
+        """The base to compare the tuned model with, if there is one."""
         has_base = self.served.has_base if self.served else self.adapter is not None
         return Target(name="base") if has_base else None
 
     @property
     def adapter_name(self) -> str | None:
-        """What a report calls what was put on the base."""
+        """The name of the adapter in a report."""
         if self.served:
             return self.served.name if self.served.has_base else None
         return str(self.adapter) if self.adapter else None
 
     @property
     def discovery_note(self) -> str:
-        """Say what was taken where no target was named; empty where one was."""
+        """Return a message with the chosen target; empty if the user named one."""
         if not self.discovered:
             return ""
         if self.federation:
@@ -73,7 +73,7 @@ class AuditTarget:
         return f"Auditing {self.adapter} on {self.base}, the base that it names."
 
     def adapter_caveats(self) -> list[str]:
-        """Return in sentences what of the adapter's configuration could not be heeded."""
+        """Return sentences about options of the adapter's configuration that are unknown."""
         if self.adapter is None or self.deployment:
             return []
         return adapter_options.unknown_option_caveats(adapters.check(self.adapter))
@@ -87,15 +87,15 @@ def resolve(
     client: str | None = None,
     victim: Path | None = None,
 ) -> AuditTarget:
-    """Return what the options mean; checks files, but loads no model.
+    """Return the target that the options name; checks files, but loads no model.
 
-    A federation's folder gives base and adapter; anything else is a base, and --adapter goes on
-    top of it. Without a target it is the federation whose folder `data` lies in, or else the one
-    written last below runs/. Where a defence has deployed what answers, it is asked as the client
-    named, or as the one whose documents are the victim's, unless a round or an adapter is named.
+    A federation's folder gives base and adapter; any other target is a base, to which --adapter is
+    applied. Without a target, the federation whose folder contains `data` is chosen, or else the
+    one written last below runs/. If a defence is deployed, its model is asked as the named client
+    or as the one whose documents are the victim's, unless a round or an adapter is named.
     """
     if is_url(target):
-        raise UsageError(  # the address is not repeated: it may hold a key
+        raise UsageError(  # the address is not quoted, as it may contain a key
             "A server's address as target goes with extract, infer and memorize only."
         )
     around = _around(data)
@@ -120,7 +120,7 @@ def resolve(
 def _resolve_federation(
     path: Path, adapter: str | None, number: int | None, client: str | None, data: Path | None
 ) -> AuditTarget:
-    """Return a federation's adapter, or what is deployed of it where neither option is given."""
+    """Return a federation's adapter, or its deployed model if neither option is given."""
     opened = _federation(open_federation(path), adapter, number)
     if adapter is None and number is None:
         return _apply_deployment(opened, client, data)
@@ -130,7 +130,7 @@ def _resolve_federation(
 
 
 def _resolve_base(target: str, path: Path, adapter: str | None) -> AuditTarget:
-    """Return a base, a folder or a hub id, with --adapter on top of it."""
+    """Return a base, given as a folder or a hub id, with --adapter applied to it."""
     if path.is_dir() and (path / adapters.CONFIG).exists():
         raise UsageError(
             f"{path} is an adapter: name its base with --target and it with --adapter {path}."
@@ -148,7 +148,7 @@ def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:
     """Return an adapter on the base that its configuration names, if that is a folder here.
 
     None where it is the base of the federation in `path`, or where that takes its place. Raises
-    UsageError where there is neither: a model that only a file names is never fetched.
+    UsageError if there is neither, as a model that only a file names is never downloaded.
     """
     folder = Path(adapter)
     named = str(adapters.check(folder).get("base_model_name_or_path") or "")
@@ -179,7 +179,7 @@ def _federation(federation: Federation, adapter: str | None, number: int | None)
 
 
 def _apply_deployment(audited: AuditTarget, client: str | None, data: Path | None) -> AuditTarget:
-    """Return `audited` as its defence deployed it, where one did."""
+    """Return `audited` with its deployed defence, if there is one."""
     federation = audited.federation
     assert federation is not None
     if federation.manifest.deployment is None:
@@ -209,7 +209,7 @@ def _apply_deployment(audited: AuditTarget, client: str | None, data: Path | Non
 
 
 def _around(data: Path | None) -> Path | None:
-    """Return the federation's folder whose data/ holds the file `data`."""
+    """Return the folder of the federation whose data/ contains the file `data`."""
     if data is None or data.parent.name != "data" or not is_federation(data.parent.parent):
         return None
     return data.parent.parent
@@ -225,7 +225,7 @@ def _adapter(name: str | None) -> Path | None:
 def _is_path(name: str) -> bool:
     """Tell whether a name that does not exist was meant as a path, not as a hub id.
 
-    A hub id is a model's name, or an owner's and a model's that no folder here is called like.
+    A hub id is "model", or "owner/model" if there is no folder here called like the owner.
     """
     folder, slash, remainder = name.partition("/")
     return (
