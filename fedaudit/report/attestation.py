@@ -30,15 +30,15 @@ PASSPHRASE = "FEDAUDIT_KEY_PASSPHRASE"
 """The environment variable with the passphrase of an encrypted private key."""
 
 LONGEST_KEY, LONGEST = 2**16, 2**24
-"""Bytes of a key's file, and of an attestation's."""
+"""The maximum sizes, in bytes, of a key file and of an attestation file."""
 
 
 class AttestationError(ValueError):
-    """An attestation that does not hold; its text says why."""
+    """An attestation that could not be verified; the message says why."""
 
 
 def attestation_path(report: Path) -> Path:
-    """Return where the attestation of a report's file lies: beside it."""
+    """Return the path of a report's attestation, which is next to the report file."""
     return report.with_suffix(".intoto.json")
 
 
@@ -68,7 +68,7 @@ def statement(
 
 
 def _models(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the audited model of `inputs`, where it was at hand: the adapter, else the base."""
+    """Return the audited model among `inputs`, if it was hashed: the adapter, else the base."""
     by_kind = {descriptor["annotations"]["kind"]: descriptor for descriptor in inputs}
     model = by_kind.get("adapter", by_kind.get("base"))
     return [model] if model and model["annotations"]["checked"] else []
@@ -88,8 +88,8 @@ def sign(body: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
 def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     """Return the statement in an attestation's file; AttestationError unless `key` has signed it.
 
-    Raises AttestationError also for what is no such statement, and InputError for what is no
-    regular file.
+    Raises AttestationError also if the content is not an in-toto statement, and InputError if the
+    path is not a regular file.
     """
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error, VerificationError
@@ -114,7 +114,7 @@ def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
 def attestation_time(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:
     """Return when the attestation in `path` was made.
 
-    Raises AttestationError unless it is of this report.
+    Raises AttestationError unless the attestation is for this report.
     """
     body = open_attestation(path, key)
     try:

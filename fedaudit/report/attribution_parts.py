@@ -42,11 +42,11 @@ SUSPICION = {
     for metric in ("stouffer_z", "p_value", "suspicion", "flagged")
     for keys in (frozenset({"client"}), _CLIENT_KEYS)
 }
-"""The same for what other methods than the protocol hold against a client."""
+"""The same for the evidence that methods other than the protocol have against a client."""
 
 
 def attribution_rows(report: Row, part: str = "") -> list[Row]:
-    """Return an attribution's rows that tables show, or those of a part: see `attribution_part`."""
+    """Return the attribution rows that tables show, or those of one part (`attribution_part`)."""
     rows = ((row, attribution_part(row)) for row in report["measurements"])
     return [row for row, row_part in rows if row_part and part in ("", row_part)]
 
@@ -54,7 +54,7 @@ def attribution_rows(report: Row, part: str = "") -> list[Row]:
 def attribution_part(row: Row) -> str:
     """Return the part of an attribution that a row belongs to; "" if no table shows the row.
 
-    Parts are the keys of ATTRIBUTION, and "suspicion": what other methods hold against a client.
+    Parts are the keys of ATTRIBUTION, and "suspicion": evidence from the other methods.
     """
     if row["kind"] != "attribution":
         return ""

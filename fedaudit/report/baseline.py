@@ -1,10 +1,10 @@
 """What an audit shows that an earlier one, the baseline, did not: what a release is gated by.
 
-A leak is new where the baseline asked the same and has none with its attack, kind and mask. A
-number that was judged is worse where the one-sided test of its difference says so after Holm over
-all numbers: the difference's interval, that of `estimates.difference`, is taken as normal around
-it. A judgement is new where it fails and did not. What the baseline fails by itself is known and
-gates nothing.
+A leak is new if the baseline asked the same questions and has no leak with the same attack, kind
+and mask. A judged number is worse if the one-sided test of its difference is significant after Holm
+correction over all numbers; the test takes the confidence interval of the difference
+(`estimates.difference`) as normal. A judgement is new if it fails now and did not in the baseline.
+Failures that the baseline already has do not fail the gate.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,13 +41,13 @@ class MetricChange:
     before: float
     now: float
     difference: Estimate
-    """Now less before, with its 95 % interval."""
+    """The number now minus the number before, with a 95 % interval."""
     p: float
-    """How often chance makes it at least so much worse, one-sided."""
+    """The one-sided p value: how often chance alone makes the number at least this much worse."""
     adjusted: float
-    """The same after Holm over all judged numbers."""
+    """The p value after Holm correction over all judged numbers."""
     seen: float
-    """How much worse it had to be to count, were it alone."""
+    """The smallest increase that would be significant if this were the only number tested."""
     worse: bool
 
 
@@ -74,17 +74,17 @@ class BaselineComparison:
 
 
 def check_baseline(report: Row) -> Row:
-    """Return a report that can be a baseline; InputError for one that nothing can be held against.
+    """Return the report if it can serve as a baseline; raise InputError otherwise.
 
-    Its verdict must follow from its measurements, and it must be of an audit that ended.
+    The audit must have finished, and the verdict must follow from the measurements.
     """
     return _sound_report(report, "The baseline", "This is no baseline.")
 
 
 def check_candidate_report(report: Row) -> Row:
-    """Return a report that can be held against a baseline; InputError for any other.
+    """Return the report if it can be compared with a baseline; raise InputError otherwise.
 
-    It must be of an audit that ended, and its verdict must follow from its measurements.
+    The audit must have finished, and the verdict must follow from the measurements.
     """
     refusal = "This report cannot be held against a baseline."
     return _sound_report(report, "The second report", refusal)
@@ -100,10 +100,10 @@ def _sound_report(report: Row, name: str, refusal: str) -> Row:
 
 
 def compare_with_baseline(baseline: Row, report: Row) -> BaselineComparison:
-    """Return what `report` shows that `baseline` did not, what went and what stayed."""
+    """Return which leaks and failures are new in `report`, which disappeared and which stayed."""
     leaks = list(_leaks(baseline, report))
     numbers = _numbers(baseline, report)
-    # Of unlike masks what appeared may be what went, under another key; and other questions find
+    # If masks differ, a new leak may be an old one under another key; and other questions find
     # other strings in the same model.
     new = [] if _unlike_masks(leaks) or questions_differ(baseline, report) else leaks
     failing = [*_new_leaks(new), *_failures(numbers, baseline, report)]
@@ -133,7 +133,7 @@ def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
 
 
 def _verified_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
-    """Return the proof of what came out, by attack and kind; what was told apart is a number."""
+    """Return the identities of verified leaks that came out of the model, by attack and kind."""
     evidence: dict[tuple[str, str], set[str]] = {}
     for finding, mode in zip(report["findings"], disclosure_modes(report), strict=True):
         if mode == CAME_OUT and finding["severity"] != "unverified":
@@ -143,7 +143,7 @@ def _verified_evidence(report: Row) -> dict[tuple[str, str], set[str]]:
 
 
 def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
-    """Return every judged number that both reports have with its interval; more is worse."""
+    """Return every judged number that both reports have with an interval; higher is worse."""
     from scipy.stats import norm
 
     from fedaudit.metrics.attribution.stouffer import holm
@@ -180,13 +180,13 @@ def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
 
 
 def _judged_measurements(report: Row) -> dict[str, Row]:
-    """Return the measurements that were judged, by name; each once."""
+    """Return the measurements that were judged, by name, without repetitions."""
     judged_rows = (row for row in judgements(report) if row["measurement"])
     return {judged_name(row): row["measurement"] for row in judged_rows}
 
 
 def _spread(before: Estimate, after: Estimate) -> float:
-    """Return the standard deviation that the lower half of a difference's interval comes to."""
+    """Return the standard deviation implied by the lower half of the difference's interval."""
     from scipy.stats import norm
 
     gap = difference(after, before)
@@ -194,7 +194,7 @@ def _spread(before: Estimate, after: Estimate) -> float:
 
 
 def _tail(increase: float, spread: float) -> float:
-    """Return P(normal >= increase / spread); of two numbers without any spread 1 or 0."""
+    """Return P(normal >= increase / spread); without any spread, 0 for an increase and else 1."""
     from scipy.stats import norm
 
     if spread <= 0:
@@ -209,7 +209,7 @@ def _new_leaks(leaks: Sequence[LeakCounts]) -> Iterator[str]:
 
 
 def _failures(numbers: Sequence[MetricChange], baseline: Row, report: Row) -> Iterator[str]:
-    """Yield the numbers that got worse, and the judgements that did not fail before."""
+    """Yield the numbers that got worse, and the judgements that fail now but did not before."""
     for change in numbers:
         if change.worse:
             name = shown_name(change.plugin, change.metric, change.scope)

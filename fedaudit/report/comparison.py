@@ -28,14 +28,14 @@ COMPARED_METRICS = frozenset(
         *("loss", "perplexity", "stouffer_z", "source_accuracy"),
     }
 )
-"""Metrics that are compared: what came out, and what the model is good for."""
+"""Metrics that are compared: what came out of the model, and its utility."""
 IDENTITY_FIELDS = ("hmac", "client", "victim", "attacker", "mark", "document")
 """Fields of a finding's evidence that identify it, and stay the same in another run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDifference:
-    """One number in both reports: `second` less `first`."""
+    """One number that both reports have; the difference is `second` minus `first`."""
 
     plugin: str
     metric: str
@@ -43,7 +43,7 @@ class RowDifference:
     first: float
     second: float
     difference: Estimate | None
-    """None where a number has no interval."""
+    """The difference with its interval; None if either number has no interval."""
 
     @property
     def sure(self) -> bool:
@@ -62,7 +62,7 @@ class LeakChange:
     went: int
     stayed: int
     p: float
-    """Two-sided p of McNemar's exact test: how often chance alone gives so uneven a change."""
+    """Two-sided p of McNemar's exact test: the probability of so uneven a change by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +104,13 @@ def finding_identity(finding: Row) -> list[str]:
 
 
 def row_key(row: Row) -> tuple[str, str, str, str]:
-    """Return what identifies a measurement: two reports have it in common for the same question."""
+    """Return a measurement's key, which is the same in two reports for the same question."""
     scope = sorted((name, str(value)) for name, value in row["scope"].items())
     return row["kind"], row["plugin"], row["metric"], str(scope)
 
 
 def estimate_of(row: Row) -> Estimate | None:
-    """Return a number with its interval; None for one without."""
+    """Return a row's number with its interval; None if it has no interval."""
     if row["value"] is None or row["low"] is None or row["high"] is None:
         return None
     return Estimate(row["value"], row["low"], row["high"])

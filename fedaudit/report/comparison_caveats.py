@@ -9,11 +9,11 @@ from fedaudit.report.redaction import make_visible
 from fedaudit.report.verdict.criteria import DEFAULT, without_name
 
 MOST_SETTINGS = 5
-"""At most so many settings are named in one note."""
+"""The maximum number of settings named in one note."""
 
 
 def setting_notes(first: Row, second: Row) -> Iterator[str]:
-    """Yield in what the two audits differ beside what they found."""
+    """Yield a note on each difference between two audits other than their results."""
     if _started(second) < _started(first):
         yield "The second report is of an earlier audit than the first: is this order meant?"
     if _seeds(first) != _seeds(second):
@@ -30,16 +30,17 @@ def setting_notes(first: Row, second: Row) -> Iterator[str]:
 
 
 def questions_differ(first: Row, second: Row) -> bool:
-    """Tell whether two audits drew other questions or answers: by seed, or by attacks' options.
+    """Tell whether two audits drew different questions or answers, by seed or attack options.
 
-    One model then gives other strings in each, so that a string of one alone tells of no change.
+    Then even the same model gives different strings in each, so a string that only one of them
+    found is no sign of a change.
     """
     options = _attack_options(first), _attack_options(second)
     return _seeds(first) != _seeds(second) or any(_changes(*options))
 
 
 def policy_difference(first: Row, second: Row) -> str:
-    """Return that two verdicts were made under different limits; empty where they were not."""
+    """Return a note that two verdicts were made under different limits; empty if they were not."""
     if _limits(first) == _limits(second):
         return ""
     names = [make_visible(str(_policy(report).get("name", ""))) for report in (first, second)]
@@ -49,7 +50,7 @@ def policy_difference(first: Row, second: Row) -> str:
 
 
 def _seeds(report: Row) -> set[str]:
-    """Return the seeds; what they are called depends on the command."""
+    """Return the seeds of a report, whose setting has a different name in each command."""
     return {str(seed) for seed in report["seeds"].values()}
 
 
@@ -58,9 +59,9 @@ def _started(report: Row) -> datetime:
 
 
 def _policy(report: Row) -> dict[str, Any]:
-    """Return the policy of a verdict; what it leaves out, as earlier versions do, is the default.
+    """Return the policy of a verdict, with defaults for limits that earlier versions did not write.
 
-    It need not be a valid one: `Policy` may refuse what an earlier version took.
+    The policy need not be valid: `Policy` may refuse values that an earlier version accepted.
     """
     return {**DEFAULT.table(), **report["verdict"].get("policy", {})}
 
@@ -70,7 +71,7 @@ def _limits(report: Row) -> dict[str, Any]:
 
 
 def _attack_options(report: Row) -> dict[str, Mapping[str, Any]]:
-    """Return the options of each attack; those of steps of one audit are put together."""
+    """Return the options of each attack, merged over the steps of an audit."""
     config = report["run"]["config"]
     steps = config.get("steps")
     tables = list(steps.values()) if isinstance(steps, Mapping) else [config]

@@ -35,7 +35,7 @@ def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def data_frame(document: Mapping[str, Any]) -> "pd.DataFrame":
-    """Return the measurements as a pandas data frame; UsageError where pandas is not installed."""
+    """Return the measurements as a pandas data frame; UsageError if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:

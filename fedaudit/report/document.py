@@ -47,24 +47,24 @@ class Report:
     findings: Sequence[Finding] = ()
     claims: Sequence[Claim] = ()
     verdict: Mapping[str, Any] | None = None
-    """None: what `fedaudit.report.verdict.policy` says of the measurements and findings."""
+    """None: the verdict of `fedaudit.report.verdict.policy` on the measurements and findings."""
     policy: Policy | None = None
-    """Policy that the verdict applies and then names; None: the rule of every command."""
+    """The policy that the verdict applies and names; None: the default rule of every command."""
     context: Mapping[str, Any] | None = None
-    """To whom the model is released, as somebody declared; audits of everything have it."""
+    """To whom the model is released, as declared by a person; only `fedaudit audit` has it."""
     coverage: Sequence[Mapping[str, Any]] | None = None
-    """Which classes of attacks were run, likewise."""
+    """Which classes of attacks were run; only `fedaudit audit` has it."""
     defenses: Mapping[str, Any] | None = None
-    """What each defence would have bought and cost, where it was asked for; nothing is judged."""
+    """What each defence would have gained and cost, if requested; no verdict depends on it."""
     limits: Sequence[str] = ()
     artifacts: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain dicts and lists.
 
-        Findings get their category, and extraction a row for each major category of PII.
+        Findings get their category, and extraction gets a row for each major category of PII.
         Raises ValueError naming the location of a NaN or an infinity, and TypeError for values that
-        JSON does not have.
+        JSON cannot represent.
         """
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
@@ -73,7 +73,7 @@ class Report:
             if name not in OPTIONAL or sections[name] is None:
                 del sections[name]
         document = {name: to_plain(section, name) for name, section in sections.items()}
-        # The verdict is made from what is written, so that any reader can make it again.
+        # The verdict is made from the values as written, so that any reader can make it again.
         verdict = self.verdict or {"rule": RULE, **self._verdict(document)}
         return {
             "schema_version": SCHEMA_VERSION,
@@ -98,7 +98,7 @@ class Report:
 
 
 def validate(document: object) -> None:
-    """Raise InputError, in one line, unless `document` is a report of this schema version."""
+    """Raise a one-line InputError unless `document` is a report of this schema version."""
     from jsonschema.exceptions import best_match
 
     if isinstance(document, dict) and isinstance(document.get("schema_version"), str):
@@ -123,7 +123,7 @@ def validate(document: object) -> None:
 
 
 def write(report: Report, path: Path) -> None:
-    """Write `report` to `path` as JSON, whole or not at all.
+    """Write `report` to `path` as JSON, atomically.
 
     Raises ValueError when the report breaks its own schema (a bug of whoever built it), and
     Interrupted when the disk refuses.
@@ -210,7 +210,7 @@ def to_plain(value: Any, location: str) -> Any:
 
 
 def _short(message: str) -> str:
-    """Return `message` on one screen: jsonschema quotes whole sections."""
+    """Return `message` cut to fit one screen, since jsonschema quotes whole sections."""
     return message if len(message) <= 200 else f"{message[:90]} … {message[-90:]}"
 
 

@@ -62,7 +62,7 @@ def format_value(metric: str, value: float) -> str:
 def format_difference(metric: str, value: float, low: float | None, high: float | None) -> str:
     """Return how two numbers differ, with the interval: `-1.5 points [-3.2, +0.1]`, `+0.02`.
 
-    Points are those of per cents, one in a hundred.
+    Points are percentage points.
     """
     spelt, unit = (_points, " points") if metric in RATES else ("{:+.3g}".format, "")
     text = f"{spelt(value)}{unit}"

@@ -1,7 +1,7 @@
 """What came out by major category of personal data, and what norms say of the kinds that did.
 
-Rows by category are made of those by label when a report is written, so every attack that counts
-by label has them. Their tables are those of the labels with another name.
+Rows by category are computed from the rows by label when a report is written, so every attack that
+counts by label has them. Their tables have the same layout as the tables by label.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from fedaudit.report.tables.table import Table, build_table
 from fedaudit.report.verdict.policy import SWEPT
 
 METRICS = ("coverage", "extraction_recall", "extraction_precision")
-"""What is counted by label and can be added up."""
+"""Metrics that are counted by label and can be added up."""
 
 NO_ADVICE = (
     "Clauses that speak of a kind of data; docs/taxonomy.md says what each is about. No legal"
@@ -30,10 +30,10 @@ SHORT = {"CCPA": "CCPA 1798."}
 def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
     """Return a row with scope.category for the rows that differ in their label only.
 
-    Hits and n are summed and the interval is Wilson's. Where hits are expected and not counted, the
-    row is the mean of value and bounds weighted by n. Where a label has no number, neither has its
-    category, unless there was nothing of it to count. Labels outside the taxonomy are "other".
-    Rows that have a category already are kept, and no second row is made for the same category.
+    Hits and n are summed and the interval is Wilson's. If hits are expected values rather than
+    counts, the row has the means of value and bounds weighted by n. If a label has no number, its
+    category has none either, unless the label had nothing to count. Labels outside the taxonomy
+    are "other". Rows that already have a category are kept and not computed a second time.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     existing = set()
@@ -51,7 +51,7 @@ def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
 
 
 def category_of(label: str) -> dict[str, str] | None:
-    """Return the major and the minor category of `label` for a finding; None outside of both."""
+    """Return the major and minor category of `label` for a finding; None outside the taxonomy."""
     kind = category(label)
     return {"major": kind.major, "minor": kind.name} if kind else None
 
@@ -65,7 +65,7 @@ def category_tables(report: Row) -> list[Table]:
 
 
 def norm_tables(report: Row) -> list[Table]:
-    """Return which clauses speak of the kinds of personal data that the report counts or lists."""
+    """Return the clauses of norms about the kinds of personal data in the report."""
     lines = [_line(kind, kind_labels) for kind, kind_labels in _kinds(report).items()]
     columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in taxonomy().norms))
     table = build_table("What norms say", lines, columns, notes=(NO_ADVICE,))
@@ -73,7 +73,7 @@ def norm_tables(report: Row) -> list[Table]:
 
 
 def relevant_clauses(report: Row) -> list[Table]:
-    """Return the clauses that speak of the report's kinds of data, and what each is about."""
+    """Return the clauses about the kinds of data in the report, and the subject of each."""
     kinds = _kinds(report)
     rows = tuple(
         (norm.name, clause.reference, clause.subject)
@@ -120,7 +120,7 @@ def _key(row: Measurement, name: object) -> tuple[object, ...]:
 
 
 def _merge_labels(rows: Sequence[Measurement]) -> Measurement:
-    """Return one row for those of all labels of a category."""
+    """Return one row that merges the rows of all labels of a category."""
     from fedaudit.metrics.intervals import wilson
 
     name = major_category(str(rows[0].scope["label"]))
@@ -156,7 +156,7 @@ def _as_label(row: Row) -> Row:
 
 
 def _as_categories(table: Table) -> Table:
-    """Return a table of labels as one of categories, in the order of the taxonomy."""
+    """Return a table by label as a table by category, in the order of the taxonomy."""
     order = in_order(row[0] for row in table.rows)
     return replace(
         table,

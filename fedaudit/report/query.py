@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 """A measurement of a report.json."""
 
 SEVERITIES: tuple[str, ...] = get_args(Severity)
-"""The severities of findings, the worst first."""
+"""The severities of findings, worst first."""
 
 SOURCES = {
     "tuned": "tuned",
@@ -27,7 +27,7 @@ SOURCES = {
 """Values of scope.source in reading order, as people read them."""
 
 SETS = {ALL: "all", DISJOINT: "disjoint", EXCLUSIVE: "judged"}
-"""Values of scope.set, likewise."""
+"""Values of scope.set in reading order, as people read them."""
 
 INFERENCE, LEAKING = ("inference_accuracy",), ("leaking_answers", "leaking_requests")
 EXTRACTION = (
@@ -61,25 +61,26 @@ def total_coverages(report: Row) -> list[Row]:
 
 
 def coverages(report: Row, *, labelled: bool) -> list[Row]:
-    """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
+    """Return the coverages of whole sets of PII, or of each kind of PII, in report order."""
     rows = [row for row in _rows_of_kind(report, "extraction", "coverage") if not is_sweep(row)]
     return [row for row in rows if _has_label(row) == labelled]
 
 
 def is_sweep(row: Row) -> bool:
-    """Tell whether a row says what a smaller budget or fewer samples would have found."""
+    """Tell whether a row says how much a smaller budget or fewer samples would have found."""
     return SWEPT.issubset(row["scope"])
 
 
 def _has_label(row: Row) -> bool | None:
-    """Tell whether a row is of one kind of PII; None for a category, neither a kind nor all."""
+    """Tell whether a row is of one kind of PII; None for a category of several kinds."""
     return None if "category" in row["scope"] else "label" in row["scope"]
 
 
 def largest_label_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the coverages by label of one attack in its preferred source, the largest first.
 
-    Those beyond the base before the tuned model's, those of all targets before a selection's.
+    Coverages beyond the base are preferred to the tuned model's, and those of all targets to those
+    of a selection.
     """
     best = min(rows, key=lambda row: (source_rank(row), _rank(row, "set"), scope_of(row)))
     keys = [key for key in best["scope"] if key != "label"]
@@ -88,7 +89,7 @@ def largest_label_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def source_rank(row: Row) -> int:
-    """Return 0 for what came out beyond the base, which says most, 1 for all that came out, ..."""
+    """Return a row's rank by scope.source: 0 for results beyond the base, which say most."""
     source = row["scope"].get("source")
     return _SOURCES_BY_RANK.index(source) if source in _SOURCES_BY_RANK else len(_SOURCES_BY_RANK)
 
@@ -105,7 +106,7 @@ def strongest_total(rows: Sequence[Row]) -> Row | None:
 
 
 def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:
-    """Return the row of `source` that `row` is to be compared with; its scope may be wider."""
+    """Return the row of `source` to compare `row` with; the scope of that row may be wider."""
     fits = [
         candidate
         for candidate in rows
@@ -117,7 +118,7 @@ def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:
 
 
 def companion_row(report: Row, row: Row, metric: str) -> Row | None:
-    """Return the measurement of `metric` for what `row` measured: the most specific one."""
+    """Return the most specific measurement of `metric` for the subject of `row`."""
     fits = [
         candidate
         for candidate in report["measurements"]
@@ -128,10 +129,10 @@ def companion_row(report: Row, row: Row, metric: str) -> Row | None:
 
 
 def guessing_rate(report: Row, row: Row) -> float | None:
-    """Return how often guessing is right, as the verdict takes it.
+    """Return the accuracy of guessing that the verdict assumes.
 
-    That is the larger of the chance of a row and what guessing gets among candidates that are not
-    invented.
+    That is the larger of the row's chance level and the accuracy of guessing among candidates that
+    are not invented.
     """
     alike = [
         other["value"]
@@ -183,12 +184,12 @@ def untargeted_rows(report: Row, *, labelled: bool, metric: str = "extraction_re
 
 
 def costs(report: Row) -> list[Row]:
-    """Return what the run took, in reading order."""
+    """Return the measurements of what the run cost, in reading order."""
     return sorted(_rows_of_kind(report, "cost", *COSTS), key=lambda row: COSTS.index(row["metric"]))
 
 
 def defense_rows(report: Row, metric: str) -> list[Row]:
-    """Return what a defence guarantees or decides: its rows of `metric`, as the report has them."""
+    """Return a defence's rows of `metric`, in report order: what it guarantees or decides."""
     return [row for row in _rows_of_kind(report, "defense", metric) if _guards(row)]
 
 
@@ -224,18 +225,18 @@ def other_rows(report: Row) -> list[Row]:
 
 
 def scope_text(row: Row, keys: Iterable[str]) -> str:
-    """Return those keys of a measurement's scope as text: `budget 100, victim c1`."""
+    """Return the given keys of a measurement's scope as text: `budget 100, victim c1`."""
     scope = row["scope"]
     return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
 
 
 def scope_of(row: Row, hidden: Collection[str] = ()) -> str:
-    """Return the scope of a measurement as text, without what columns show and what is `hidden`."""
+    """Return a measurement's scope as text, without keys that columns show or that are `hidden`."""
     return scope_text(row, _unshown_keys(row) - set(hidden))
 
 
 def common_scope(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
-    """Return, as text, the scope that all rows share, and the rest of each row's scope.
+    """Return the scope that all rows share, as text, and the rest of each row's scope.
 
     A row that leaves a key out agrees with any value of it.
     """

@@ -1,8 +1,9 @@
 """Keeping leaked data out of sight, and hostile text from acting where it is shown.
 
 A leak is shown as its label, its length and a keyed HMAC, so that the same leak matches across
-reports made with the same key. Who holds the key can test guesses (a phone number is soon found by
-trying them all): the key file is 0600 and lies in the user's configuration, away from reports.
+reports made with the same key. Anyone with the key can test guesses (a phone number is soon found
+by trying them all), so the key file has mode 0600 and is kept in the user's configuration folder,
+away from reports.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ KEY_FILE = "redaction-key"
 """The key's name in the user's configuration: 64 hexadecimal digits and a newline."""
 
 OLD_KEY_FILE = ".redaction-key"
-"""Its name in an output folder, where earlier versions put it."""
+"""The key's file name in an output folder, where earlier versions put it."""
 
 CONFIG = "FEDAUDIT_CONFIG"
 """The environment variable that names another folder for the user's configuration."""
@@ -51,16 +52,16 @@ class Redactor:
             raise ValueError(f"a redaction key has {KEY_BYTES} bytes or more, not {len(self.key)}")
 
     def mask(self, text: str, label: str) -> dict[str, str | int]:
-        """Return what a report may say about `text`: label, length in code points, HMAC.
+        """Return the mask that a report shows for `text`: label, length in code points, HMAC.
 
-        The HMAC is that of the text alone: a leak matches whatever label a detector gives it.
+        The HMAC is of the text alone, so that a leak matches whatever label a detector gives it.
         """
         digest = hmac.new(self.key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return {"label": label, "length": len(text), "hmac": digest.hexdigest()[:HMAC_DIGITS]}
 
 
 def is_mask(value: object) -> bool:
-    """Tell whether a value of a report is a mask in the place of a text."""
+    """Tell whether a value in a report is the mask of a text."""
     return isinstance(value, Mapping) and value.keys() == {"label", "length", "hmac"}
 
 
@@ -70,10 +71,10 @@ def readable_mask(mask: Mapping[str, Any]) -> str:
 
 
 def key_for(folder: Path) -> tuple[bytes, str]:
-    """Return the key for a report in a folder, and what the user should know of it.
+    """Return the key for a report in a folder, and a note for the user if there is one.
 
-    It is the user's, whatever the folder, so that masks match across reports; only where an earlier
-    version of fedaudit left a key in the folder it is that one, so that they match what is there.
+    It is the user's key for every folder, so that masks match across reports. If an earlier version
+    of fedaudit left a key in the folder, that key is used, so that masks match the reports there.
     """
     old = folder / OLD_KEY_FILE
     if not old.exists():
@@ -85,11 +86,11 @@ def key_for(folder: Path) -> tuple[bytes, str]:
 
 
 def config_folder() -> Path:
-    """Return the folder of the user's configuration; InputError where there is no home for it."""
+    """Return the user's configuration folder; InputError if there is no home folder."""
     if named := os.environ.get(CONFIG):
         return Path(named)
     base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    try:  # as the XDG specification has it, a relative path there means nothing
+    try:  # the XDG specification says to ignore relative paths
         return (base if base.is_absolute() else Path.home() / ".config") / "fedaudit"
     except RuntimeError:
         raise InputError(
@@ -98,7 +99,7 @@ def config_folder() -> Path:
 
 
 def load_or_create_key(folder: Path) -> bytes:
-    """Return the key in `folder`, made there if there is none; two processes get the same one."""
+    """Return the key in `folder`, creating it if necessary; two processes get the same key."""
     path = folder / KEY_FILE
     if not path.exists():
         _private(folder)
@@ -119,7 +120,7 @@ def load_or_create_key(folder: Path) -> bytes:
 
 
 def _private(folder: Path) -> None:
-    """Make a folder for its owner alone, where there is none."""
+    """Create a folder that only its owner can read, unless it exists."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -130,7 +131,7 @@ def _private(folder: Path) -> None:
 
 
 def load_key(path: Path) -> bytes:
-    """Return the key in the file `path`, which nobody but its owner may read."""
+    """Return the key in the file `path`, which only its owner may be able to read."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -148,10 +149,10 @@ def load_key(path: Path) -> bytes:
 
 
 def make_visible(text: str) -> str:
-    r"""Return `text` with everything that is not seen, or that steers a terminal, spelt out.
+    r"""Return `text` with invisible characters and terminal controls spelt out.
 
     Controls, escapes, bidi and zero-width characters and lone surrogates become `\x1b`, `\u202e`
-    and so on. It does nothing about markup, HTML or Markdown: that is the renderer's part.
+    and so on. Markup such as HTML or Markdown is left alone: escaping it is the renderer's task.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -159,7 +160,7 @@ def make_visible(text: str) -> str:
 
 
 def is_hidden(char: str) -> bool:
-    """Say whether `char` shows as nothing, or as something else than a character."""
+    """Tell whether `char` is invisible or has an effect other than showing a character."""
     if char.isprintable():
         return _INVISIBLE.match(char) is not None
     # isprintable() is also False of the no-break and the ideographic space, which are harmless

@@ -33,9 +33,9 @@ def build_report(
 ) -> Report:
     """Return the report of a run that began at `started` and ends now.
 
-    `name` becomes the run's id, `usage` the budget except its seconds, to which the runs that this
-    one resumes add `earlier`. `shards` are those that were merged; their `doubts` are added to the
-    `limits`. `sections` are further sections of Report, passed on as they are.
+    `name` becomes the run's id. `usage` is the budget without its seconds; the time of resumed runs
+    (`earlier`) is added to those. `shards` are the merged shards, whose `doubts` are added to the
+    `limits`. `sections` are further sections of Report, passed on unchanged.
     """
     finished = datetime.now(UTC)
     seconds = round((finished - started).total_seconds() + earlier, 1)

@@ -13,7 +13,7 @@ from fedaudit.report.tables.table import NONE
 
 MOST_CLIENTS, MOST_MAPS = 12, 12
 CELL, LETTERS = 56, 10
-"""The side of a field in pixels, and how long names may be."""
+"""The side of a field in pixels, and the maximum length of a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,14 +28,14 @@ class Line:
     name: str
     points: tuple[Point, ...]
     intervals: tuple[tuple[float, float], ...] = ()
-    """The low and high end at each point; none is drawn where there is none."""
+    """The interval at each point; points without an interval get no error bar."""
     color: str = "bar"
     bold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePlot:
-    """Named lines between `low` and `high`; what stands at the horizontal axis is `across`."""
+    """Named lines between `low` and `high`; `across` labels the horizontal axis."""
 
     title: str
     note: str
@@ -46,7 +46,7 @@ class LinePlot:
     across_scale: Literal["linear", "whole", "log"] = "linear"
     thresholds: tuple[float, ...] = ()
     names_at_points: bool = False
-    """Whether each name stands beside its last point, and not right of the plot."""
+    """Whether each name is next to the line's last point instead of to the right of the plot."""
     format_value: Callable[[float], str] = number
 
     def svg(self) -> str:
@@ -64,12 +64,12 @@ class LinePlot:
 
 
 def clip_value(value: float) -> float:
-    """Return a value as a float that a picture can show, at most MAX_DRAWN either way."""
+    """Return a value as a float, clipped to +-MAX_DRAWN so that a picture can show it."""
     return float(max(-MAX_DRAWN, min(MAX_DRAWN, value)))
 
 
 def _scale(axes: "Axes", plot: LinePlot) -> None:
-    """Set both scales, and what is written at them."""
+    """Set the scale, ticks and labels of both axes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     xs = [clip_value(x) for line in plot.lines for x, _ in line.points]
@@ -114,7 +114,7 @@ def _draw_line(axes: "Axes", line: Line) -> None:
 
 
 def _name_lines(axes: "Axes", plot: LinePlot, height: float) -> None:
-    """Write each line's name: beside its last point, or right of the plot, none over another."""
+    """Write each line's name next to its last point or right of the plot, without overlaps."""
     low, high = axes.get_ylim()
     ends = [clip_value(line.points[-1][1]) for line in plot.lines]
     ideal_heights = [(end - low) / (high - low) * height for end in ends]
@@ -134,7 +134,7 @@ def _name_lines(axes: "Axes", plot: LinePlot, height: float) -> None:
 
 
 def shorten_name(name: str) -> str:
-    """Return a name for a picture: visible characters only, and as many as there is room for."""
+    """Return a name for a picture: visible characters only, cut to the available room."""
     visible = make_visible(name)
     return visible if len(visible) <= MOST_LETTERS else f"{visible[: MOST_LETTERS - 1]}…"
 

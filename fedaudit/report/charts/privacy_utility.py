@@ -24,7 +24,7 @@ Traces = Mapping[str, Mapping[int, Row]]
 
 
 def tuned_gains(report: Row) -> list[Row]:
-    """Return the rows of what tuned models answer better than their base, all tasks together."""
+    """Return the rows of how much better tuned models answer than their base, over all tasks."""
     return [
         row
         for row in report["measurements"]
@@ -36,7 +36,7 @@ def tuned_gains(report: Row) -> list[Row]:
 
 
 def round_traces(report: Row) -> Traces:
-    """Return each variant's differences by round, where several rounds were attacked."""
+    """Return each variant's differences by round, if several rounds were attacked."""
     traces: dict[str, dict[int, Row]] = {}
     for row in tuned_gains(report):
         if "passed" in row["scope"] and client_of(row) in ("", EVERYBODY):
@@ -47,8 +47,9 @@ def round_traces(report: Row) -> Traces:
 def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
     """Return the metric of utility, and (utility, leakage) of each variant that has both.
 
-    The metric is a judge's where each such variant has one, else the held-out loss. Where several
-    rounds were attacked, the last counts; where every client's own model was, utility is theirs.
+    The metric is a judge's score if every such variant has one, else the held-out loss. If several
+    rounds were attacked, the last one counts. If the clients' own models were attacked, the utility
+    is that of those models.
     """
     leaks = {
         variant_of(row): row
@@ -73,13 +74,13 @@ def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
 
 
 def _utility_source(leak: Row) -> str:
-    """Return the source of utility of the model that was attacked."""
+    """Return the scope.source of the utility rows about the model that was attacked."""
     default = "local" if client_of(leak) == EVERYBODY else "tuned"
     return str(leak["scope"].get("model", default))
 
 
 def tables(report: Row) -> list[Table]:
-    """Return both tables, each where there is something to compare."""
+    """Return both tables, leaving out one that has nothing to compare."""
     return [*_by_round(round_traces(report)), *_tradeoff_table(*utility_pairs(report))]
 
 
@@ -115,7 +116,7 @@ def _tradeoff_table(metric: str, pairs: Mapping[str, tuple[Row, Row]]) -> list[T
 
 
 def figures(report: Row) -> list[LinePlot]:
-    """Return the pictures, each where there is something to compare."""
+    """Return the pictures, leaving out those that have nothing to compare."""
     traces = round_traces(report)
     metric, pairs = utility_pairs(report)
     plots = _front(report)

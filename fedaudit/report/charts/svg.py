@@ -36,15 +36,15 @@ THEME = {
     "gray": "#4a4a4a",
     "heat": "#d9706a",
 }
-"""The page's colors in light mode. What is drawn in one takes the page's variable of that name, and
-is another color in dark mode."""
+"""The page's colors in light mode. In the page each is replaced by the CSS variable of that name,
+so that it changes in dark mode."""
 
 FONT_SIZE = 13
 MIN_SCALE = 0.8
-"""How far a picture shrinks on a narrow screen before it scrolls: letters keep 10 pixels."""
+"""How far a picture shrinks on a narrow screen before it scrolls: text stays 10 pixels high."""
 
 _HOME = "MPLCONFIGDIR"
-"""Where matplotlib keeps settings and a list of fonts."""
+"""The folders in which matplotlib keeps its settings and its list of fonts."""
 
 _VARIABLES = {color: f"var(--{name})" for name, color in THEME.items()}
 _COLOR = re.compile("|".join(_VARIABLES))
@@ -54,9 +54,10 @@ _REFERENCE = re.compile(r"^#(.+)$|url\(#([^)]+)\)")
 
 @contextmanager
 def new_axes(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
-    """Yield a figure and its axes of so many pixels; what is written beside them adds room.
+    """Yield a figure and its axes of this size in pixels; labels outside the axes add to it.
 
-    Matplotlib's settings are its defaults whatever files lie about; no name is read as a formula.
+    Matplotlib's default settings apply whatever settings files exist; names are never read as
+    formulas.
     """
     matplotlib = _matplotlib()
     from matplotlib.figure import Figure
@@ -69,10 +70,10 @@ def new_axes(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
 
 
 def _matplotlib() -> ModuleType:
-    """Import matplotlib from an empty folder, which is also its home while it is imported.
+    """Import matplotlib in an empty folder, which also serves as its home during the import.
 
-    It reads settings of the current folder, which may be a trap, and makes folders in the user's
-    home, where nothing of ours is written.
+    Otherwise matplotlib would read settings from the current folder, which is not trusted, and
+    create folders in the user's home, where fedaudit writes nothing.
     """
     if "matplotlib" not in sys.modules:
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -103,14 +104,14 @@ def _settings() -> dict[Any, Any]:
 
 
 def inline_svg(figure: "Figure", title: str) -> str:
-    """Return a figure as an `<svg>` element with a title, as wide as all that it shows.
+    """Return a figure as an `<svg>` element with a title, as wide as its content.
 
-    Texts stay texts; identifiers are unique to the picture; there is no style sheet, no metadata
-    and no namespace in it, since a page needs none of them.
+    Text stays text, and identifiers are unique to the picture. Style sheets, metadata and
+    namespaces are left out, since a page needs none of them.
     """
     file = StringIO()
     with warnings.catch_warnings():
-        # The browser has fonts for what the one that only measures here lacks.
+        # The browser has fonts for characters that the font used here, only to measure, may lack.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
         figure.savefig(
             file, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None}
@@ -138,7 +139,7 @@ def _strip(parent: "Element") -> None:
 
 
 def _rename_ids(root: "Element", prefix: str) -> None:
-    """Give the identifiers that something refers to a prefix, and remove the others."""
+    """Prefix the identifiers that are referred to, and remove the others."""
     used = {
         name
         for element in root.iter()
@@ -160,7 +161,7 @@ def _prefixed(match: re.Match[str], prefix: str) -> str:
 
 
 def _add_svg_title(root: "Element", title: str) -> "Element":
-    """Return the picture with its title, and how small it may become."""
+    """Return the picture with its title and its minimum width."""
     box = root.attrib["viewBox"]
     width = float(box.split()[2])
     title_element = ElementTree.Element("title")

@@ -12,18 +12,18 @@ from fedaudit.report.tables.table import Table, build_table
 from fedaudit.report.verdict import attribution
 
 MOST_CURVES = 20
-"""Curves in one figure: flagged clients first, then those with the highest Z."""
+"""The maximum number of curves in a figure: flagged clients first, then the highest Z."""
 
 MOST_FIGURES = 12
 MOST_ROUNDS = 8
-"""Columns of a table: rounds evenly spaced, first and last included."""
+"""The maximum number of columns of a table: evenly spaced rounds, first and last included."""
 
 LEGEND = "Dashed: what must be exceeded, the least and the most where clients differ. Red: flagged."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One client's Z after each of its rounds, for the mark that speaks most against it."""
+    """One client's Z after each of its rounds, for the mark with the strongest evidence."""
 
     client: str
     mark: str
@@ -32,7 +32,7 @@ class Series:
 
 
 def z_series(report: Row) -> dict[str, list[Series]]:
-    """Return the series of every client by variant, flagged clients and the highest first."""
+    """Return every client's series by variant: flagged clients first, then by falling Z."""
     rows = attribution_rows(report, "round")
     z_values: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
     for row in rows:
@@ -48,7 +48,7 @@ def z_series(report: Row) -> dict[str, list[Series]]:
 
 
 def figures(report: Row) -> list[LinePlot]:
-    """Return a figure of the running Z, or one for each of the first variants of a study."""
+    """Return one figure of the running Z, or for a study one for each of its first variants."""
     variants = [(name, series) for name, series in z_series(report).items() if series]
     decided = client_tests(attribution_rows(report, "client"))
     remaining = len(variants) - MOST_FIGURES
@@ -84,7 +84,7 @@ def _series(
     z_values: Mapping[tuple[str, str], Mapping[int, float]],
     decided: Sequence[attribution.TestedClient],
 ) -> list[Series]:
-    """Return one series per client: of the mark of its strongest test, else of its highest Z."""
+    """Return one series per client: that of its strongest test's mark, else of its highest Z."""
     tests = {test.client: test for test in attribution.strongest_tests(decided)}
     groups: dict[str, list[Series]] = {}
     for (client, mark), values in z_values.items():

@@ -7,10 +7,10 @@ Status = Literal["answered", "in part", "open"]
 
 
 class ChecklistAnswer(NamedTuple):
-    """What a report says to a question; `rows` are the measurements that it rests on."""
+    """A report's answer to one question; `rows` are the measurements that support the answer."""
 
     status: Status
     text: str
     rows: tuple[Mapping[str, Any], ...] = ()
     against: bool = False
-    """Whether it speaks against the model, though no judgement does."""
+    """Whether the answer speaks against the model although no judgement fails."""

@@ -16,7 +16,7 @@ ACCESS = {
     "canary": "logprobs",
     "discoverable": "logprobs",
 }
-"""What an attack needs besides generated texts, by its name."""
+"""What each attack needs besides generated texts, by the attack's name."""
 
 KNOWLEDGE = {
     "contextual": "own records",
@@ -30,14 +30,14 @@ KNOWLEDGE = {
     "ranking": "candidates",
     "canary": "canaries",
 }
-"""What the attacker must have for an attack, by its name."""
+"""What the attacker must have for each attack, by the attack's name."""
 
 PUBLIC, CLIENT, KEY_HOLDER, SERVER, UNKNOWN = (
     *("public", "client", "key holder", "server"),
     "not stated by the attack",
 )
 POSITIONS = (PUBLIC, CLIENT, KEY_HOLDER, SERVER)
-"""From the furthest to the nearest."""
+"""The attacker's positions, from the furthest from the model to the nearest."""
 
 DECLARED = {"outsider": PUBLIC, "member": CLIENT, "key-holder": KEY_HOLDER, "server": SERVER}
 """Positions by the names under which they are declared."""
@@ -58,7 +58,7 @@ MADE_FROM = {
 """The furthest position from which an attack can be made."""
 
 OF_THE_SERVER = frozenset({"attribution", "source"})
-"""Kinds of rows about what the server can tell; they belong to no class of attacks."""
+"""Kinds of rows about what the server can find out; they belong to no class of attacks."""
 
 NOT_TOTALS = ("label", "category", "document", "text", "task", "round")
 PREFERRED_SETS = (EXCLUSIVE, DISJOINT, ALL)
@@ -112,7 +112,7 @@ def _rank(row: Row, judged_rows: list[Mapping[str, Any]]) -> tuple[object, ...]:
 
 
 def unmeasured(report: Row) -> list[str]:
-    """Return the positions that no measurement of a report is about."""
+    """Return the attacker's positions for which a report has no measurement."""
     measured = {position_of(row) for row in headline_totals(report)}
     measured |= {SERVER for row in report["measurements"] if row["kind"] in OF_THE_SERVER}
     return [name for name in POSITIONS if name not in measured]

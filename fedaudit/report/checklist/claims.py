@@ -31,7 +31,7 @@ STATEMENTS = (
     "It is known how small a leak would have been seen.",
     "What remains is stated.",
 )
-"""What must be true for each question to give no cause for concern, in their order."""
+"""For each question in order, the statement that must be true to give no cause for concern."""
 
 OF_CLASS = {
     "exfiltration": 5,
@@ -43,7 +43,7 @@ OF_CLASS = {
 }
 OF_RULE = {"required": 3, "canary": 11, "gate": 15, "epsilon": 16, "attribution": 17}
 JUDGED_QUESTIONS = frozenset({*OF_CLASS.values(), *OF_RULE.values(), 6} - {3})
-"""Questions that judgements decide; the others hold if they are answered."""
+"""Questions that judgements decide; the claims of the others hold if they are answered."""
 
 
 class AssessedClaim(NamedTuple):
@@ -56,7 +56,7 @@ class AssessedClaim(NamedTuple):
 
     @property
     def score(self) -> int | None:
-        """1 where it holds, 0 where it does not; None where the report cannot tell."""
+        """1 if the claim holds, 0 if it does not; None if the report cannot tell."""
         statuses = {judgement["status"] for judgement in self.judgements}
         if "fail" in statuses:
             return 0

@@ -31,7 +31,7 @@ SPECIAL = {
 """First words of the clauses that give a kind of data special protection."""
 CAME_OUT, TOLD_APART = "came out", "told apart"
 RECOGNISED = ("attribute_inference", "membership_inference")
-"""Classes of attacks that extract nothing: they tell what is true from what is not."""
+"""Classes of attacks that extract nothing but distinguish true data from other data."""
 MOST_KINDS = 60
 ALL_CAN = (
     "Whoever stands nearer can do what those further off can: a client what the public can, the"
@@ -66,7 +66,7 @@ def attackers(report: Row) -> Table:
 
 
 def likelihood(report: Row) -> Table:
-    """Return what each attack gave, with interval, what it must beat, and its cost in queries."""
+    """Return each attack's result with its interval, the baseline it must beat, and its queries."""
     cells = []
     for row in headline_totals(report):
         like = [r for r in report["measurements"] if r["metric"] == row["metric"]]
@@ -140,7 +140,7 @@ def _kinds(report: Row) -> dict[tuple[str, str], list[Row]]:
 
 
 def disclosure_modes(report: Row) -> list[str]:
-    """Return how each finding was made: it came out, or was told apart from others."""
+    """Return for each finding whether the data came out or was only told apart from other data."""
     rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
     finding_rows = (rows.get(finding["measurement"]) for finding in report["findings"])
     classes = ("" if row is None else attack_class(row) for row in finding_rows)
@@ -172,13 +172,13 @@ def special(kind: str) -> str:
 
 
 def _begins(clause: str, start: str) -> bool:
-    """Tell whether a clause is of an article: `Art. 9(1)` is of Art. 9, `Art. 95` is not."""
+    """Tell whether a clause belongs to an article: `Art. 9(1)` to Art. 9, but not `Art. 95`."""
     suffix = clause.removeprefix(start)
     return suffix != clause and not suffix[:1].isdigit()
 
 
 def verified(report: Row) -> list[Row]:
-    """Return the findings that are verified leaks of personal data or texts: these came out."""
+    """Return the findings that are verified leaks: personal data or texts that came out."""
     excluded_labels = ("WATERMARK", "GATE", "CANARY")
     pairs = zip(report["findings"], disclosure_modes(report), strict=True)
     leaks = (finding for finding, mode in pairs if mode == CAME_OUT)

@@ -9,14 +9,14 @@ from fedaudit.report.query import Row
 from fedaudit.report.verdict.recheck import judgements, recheck
 
 DISCLOSED = ("leak", "kind", "completion", "memorization", "canary", "gate")
-"""Rules whose failure means that data comes out."""
+"""Rules whose failure means that the model gives data away."""
 
 RECOGNISED = ("inference", "membership", "membership limit")
 MAX_TEXTS = 5
 
 
 class RecommendedMeasure(NamedTuple):
-    """One thing to do, and what in the report it follows from."""
+    """One recommended step, and the part of the report from which it follows."""
 
     action: str
     basis: str
@@ -105,7 +105,7 @@ def _came_out(report: Row) -> str:
 
 
 def _reasons(selected: list[Row]) -> str:
-    """Return one reason for each rule and attack, how many are like it, and how many are left."""
+    """Return one reason per rule and attack, the number of similar ones, and how many are left."""
     groups: dict[tuple[str, str], list[str]] = {}
     for judgement in selected:
         plugin = (judgement["measurement"] or {}).get("plugin", "")

@@ -32,7 +32,7 @@ def _digest(digest: str | None) -> str:
 
 
 def release(report: Row) -> ChecklistAnswer:
-    """Answer to whom the model is released, as somebody declared it."""
+    """Answer to whom the model is released, as declared by a person."""
     context = report.get("context") or {}
     if not context.get("release"):
         return ChecklistAnswer("open", "Nobody declared it: fedaudit audit --release.")
@@ -83,7 +83,7 @@ def repeatable(report: Row) -> ChecklistAnswer:
 
 
 def zero(report: Row) -> ChecklistAnswer:
-    """Answer what finding nothing means: bounds, and the leak that would have been seen."""
+    """Answer what finding nothing means: upper bounds, and the smallest leak that would be seen."""
     rate = report["verdict"].get("detectable")
     none = [row for row in headline_totals(report) if row["hits"] == 0 and row["high"] is not None]
     texts = [f"{row['plugin']}: {leaks.result(row)}." for row in none]

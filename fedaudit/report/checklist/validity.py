@@ -14,14 +14,14 @@ UNTIL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOwner:
-    """Who owns a report, and until when it is to be relied on; what nobody said is empty."""
+    """Who owns a report, and until when it is valid; fields that nobody declared are empty."""
 
     owner: str = ""
     expires: date | None = None
 
 
 def ownership(report: Row, owner: str, expires: str) -> ReportOwner:
-    """Return what was declared; UsageError for what is no date, or one before the audit's end."""
+    """Return the declared owner and date; UsageError for no date or one before the audit's end."""
     if not expires:
         return ReportOwner(owner=owner)
     try:

@@ -28,7 +28,7 @@ class RunEntry:
     """One report of a folder, as its index shows it; with `problem` only its path is known."""
 
     path: Path
-    """Relative to the folder."""
+    """The report's path relative to the folder."""
     problem: str = ""
     run: Mapping[str, Any] = field(default_factory=dict)
     verdict: str = ""
@@ -37,7 +37,7 @@ class RunEntry:
     round: int | None = None
     model: str = ""
     findings: Mapping[str, int] = field(default_factory=dict)
-    """How many there are of each severity."""
+    """The number of findings of each severity."""
     rows: tuple[Row, ...] = ()
     """The headline totals of each attack."""
     page: bool = False

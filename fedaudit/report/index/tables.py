@@ -31,7 +31,7 @@ def runs_table(entries: Sequence[RunEntry]) -> Table:
 
 
 def problems_table(entries: Sequence[RunEntry]) -> list[Table]:
-    """Return why reports cannot be read, a line each; none where all can."""
+    """Return a line for each unreadable report with the reason; no table if all could be read."""
     rows = tuple((str(entry.path), entry.problem) for entry in entries if entry.problem)
     return [Table(title="Not read", columns=("report", "why"), rows=rows)] if rows else []
 
@@ -39,7 +39,7 @@ def problems_table(entries: Sequence[RunEntry]) -> list[Table]:
 def trend_tables(trends: Sequence[Trend], most: int | None = None) -> list[Table]:
     """Return a table per federation: a line for each number, a column for each round.
 
-    Of more than `most` rounds it has the first, the last and evenly spaced ones between.
+    With more than `most` rounds, a table has the first, the last and evenly spaced ones between.
     """
     tables = []
     for federation in dict.fromkeys(trend.federation for trend in trends):

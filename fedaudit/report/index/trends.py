@@ -20,12 +20,12 @@ class Trend:
 
     @property
     def share(self) -> bool:
-        """Whether it is a share, so that it can be drawn with others on one scale."""
+        """Whether the number is a share, so that it can be drawn on one scale with others."""
         return self.points[0][1]["metric"] in RATES
 
 
 def trends(entries: Sequence[RunEntry]) -> list[Trend]:
-    """Return every number that two rounds of one federation or more have.
+    """Return every number that two or more rounds of one federation have.
 
     Where a round was audited more than once the newest run counts.
     """

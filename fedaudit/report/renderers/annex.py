@@ -1,7 +1,7 @@
 """A report as the annex to a data protection impact assessment, in Markdown.
 
-It says nothing that does not follow from the report: what the report does not answer is named as
-open. It holds no personal data: leaks are masked as everywhere.
+Everything in the annex follows from the report; questions that the report does not answer are named
+as open. It contains no personal data, since leaks are masked.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ OPEN = "A question is open where this report has nothing on it; that is no answe
 
 
 def render(report: Row, owned: ReportOwner = NOBODY) -> str:
-    """Return a valid report's document as an annex in Markdown; nothing in it is link or HTML."""
+    """Return a valid report's document as an annex in Markdown without links or HTML."""
     return "\n".join(_lines(report, owned)) + "\n"
 
 
@@ -63,7 +63,7 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
 
 
 def _audited_models(report: Row) -> Iterator[str]:
-    """Yield what was audited, with whole digests: the reader must be able to compare them."""
+    """Yield the audited models with complete digests, so that the reader can compare them."""
     target = report["target"]
     for name, key in (("digest of the model", "sha256"), ("digest of the base", "base_sha256")):
         if target.get(key):

@@ -10,7 +10,7 @@ from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a text that a spreadsheet would compute."""
+"""First characters of a text that a spreadsheet would take for a formula."""
 
 
 def render(report: Row) -> str:

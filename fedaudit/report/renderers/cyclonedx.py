@@ -147,7 +147,7 @@ def _attestation(report: Row, assessments: list[AssessedClaim]) -> dict[str, Any
 
 
 def _conformance(assessment: AssessedClaim) -> dict[str, Any]:
-    """Return the score with its reason; without a score where the report cannot tell."""
+    """Return the score with its reason; if the report cannot tell, the reason alone."""
     text = f"{assessment.answer.status}: {assessment.answer.text}"
     return (
         {"rationale": text}
@@ -226,13 +226,13 @@ def _dates(report: Row, owned: ReportOwner) -> dict[str, str]:
 
 
 def _ref(row: Row) -> str:
-    """Return the name of a measurement, made from what it is of and not from its value."""
+    """Return a measurement's name, made from what was measured and not from the value."""
     digest = hashlib.sha256(make_visible("\n".join(row_key(row))).encode()).hexdigest()
     return f"evidence:{digest[:16]}"
 
 
 def _visible(value: Any) -> Any:
-    """Return plain JSON with hidden characters of every text spelt out."""
+    """Return plain JSON in which the hidden characters of every text are spelt out."""
     if isinstance(value, str):
         return make_visible(value)
     if isinstance(value, Mapping):

@@ -33,15 +33,15 @@ WIDTH = 300
 """Length of the longest bar of a chart."""
 
 MOST_LETTERS = 48
-"""Letters of a bar's name; the table below the chart has the whole name."""
+"""The maximum length of a bar's name; the table below the chart has the whole name."""
 
 MOST_BARS = 40
-"""Bars of a chart; the table has all of them."""
+"""The maximum number of bars in a chart; the table has a line for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar of a chart: what it is of, and how far its value and interval reach."""
+    """One bar of a chart: its name, and how far its value and interval reach."""
 
     name: str
     caption: str
@@ -78,7 +78,7 @@ def render(report: Row) -> str:
 
 
 def _content(report: Row) -> dict[str, Any]:
-    """Return what the template lays out; every text in it is still raw."""
+    """Return the values that the template lays out, with all texts still unescaped."""
     checked = recheck(report)
     return {
         "report": report,
@@ -140,7 +140,7 @@ def charts(report: Row) -> list[Chart]:
 
 
 def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
-    """Return what each attack found of each kind of PII, as its table has it."""
+    """Return each attack's results by kind of PII, as in the table."""
     bars_by_title = {}
     for plugin, group in query.by_plugin(
         query.coverages(without_pairs(report), labelled=True)
@@ -159,7 +159,7 @@ def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
 
 
 def _distances(group: Sequence[Row]) -> list[tuple[str, Row]]:
-    """Return mean edit distances: of every task, or of all together for each variant."""
+    """Return the mean edit distances of every task, or over all tasks for each variant."""
     is_study = len({grouping.variant_of(row) for row in group}) > 1
     rows = [
         row for row in group if _has_interval(row) and not (is_study and "task" in row["scope"])
@@ -172,7 +172,7 @@ def _has_interval(row: Row) -> bool:
 
 
 def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
-    """Return what to draw, by name: every source, or one line for each variant and key."""
+    """Return the rows to draw, by name: every source, or one for each variant and key."""
     viewed = grouping.has_many_lines(group)
     if not viewed and group[0]["metric"] != "coverage":
         return []
@@ -193,7 +193,7 @@ def _bar(name: str, row: Row, scale: float) -> Bar:
 
 
 def _name(row: Row, hidden: Collection[str]) -> str:
-    """Return what a bar is of, in a few words; variant and key first where they differ."""
+    """Return a bar's name in a few words, starting with variant and key if they differ."""
     scope = row["scope"]
     count = scope.get("candidates") if row["metric"] in query.INFERENCE else None
     name_parts = (

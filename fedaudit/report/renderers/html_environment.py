@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def html_environment() -> "Environment":
-    """Return an environment that escapes all texts and refuses names that it does not know."""
+    """Return a Jinja environment that escapes all texts and refuses undefined names."""
     from jinja2 import Environment, StrictUndefined
 
     return Environment(
@@ -23,6 +23,6 @@ def html_environment() -> "Environment":
 
 
 def _visible(value: Any) -> Any:
-    """Spell out hidden characters in all that a template prints; autoescape does the rest."""
-    markup = hasattr(value, "__html__")  # a macro's output, or our own script: already through here
+    """Spell out hidden characters in a value that a template prints; autoescape does the rest."""
+    markup = hasattr(value, "__html__")  # a macro's output or our own script
     return make_visible(value) if isinstance(value, str) and not markup else value

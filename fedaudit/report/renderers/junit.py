@@ -1,8 +1,8 @@
 """A report as JUnit XML, for CI: a test case for each judgement and each class not run.
 
-What fails the policy is a failure, what is inconclusive an error (the audit could not have seen
-it), and a class of attacks that was not run, or does not apply, is skipped. A verdict that does
-not follow from its measurements is an error of its own.
+A judgement that fails is a failure, an inconclusive one is an error (the audit could not have seen
+the leak), and a class of attacks that was not run, or does not apply, is skipped. A verdict that
+does not follow from its measurements is an error of its own.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ TAGS = {"fail": "failure", "inconclusive": "error", "pass": ""}
 
 
 def render(report: Row) -> str:
-    """Return a valid report's document as one test suite; names of cases have no number in them."""
+    """Return a valid report's document as one test suite; names of cases contain no numbers."""
     cases = list(_cases(report))
     counts = Counter(child.tag for case in cases for child in case)
     suite = Element(

@@ -19,7 +19,7 @@ MOST_FINDINGS = 100
 
 
 def render(report: Row) -> str:
-    """Return a valid report's document as Markdown; no text in it is a link, HTML or code."""
+    """Return a valid report's document as Markdown; its texts cannot become links, HTML or code."""
     lines = [*_lines(report)]
     terms = used_terms(html.unescape("\n".join(lines)))
     lines += bullets("Terms", [f"{term}: {meaning}" for term, meaning in terms.items()])

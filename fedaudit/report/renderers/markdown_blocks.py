@@ -15,7 +15,7 @@ def paragraph(text: str, *, bold: bool = False) -> Iterator[str]:
 
 
 def bullets(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a titled list; none without anything to list."""
+    """Yield the lines of a titled list; nothing if the list is empty."""
     if lines:
         yield from ("", f"## {title}", "")
     for line in lines:
@@ -39,10 +39,10 @@ def _cells(row: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return `text` so that Markdown shows it as it is within a line or a cell.
+    """Return `text` escaped so that Markdown shows it literally within a line or a cell.
 
-    HTML becomes entities, so do the signs that make bare addresses links, and the pipe, whose
-    backslash some readers would show.
+    HTML becomes entities. So do the characters that turn bare addresses into links, and the pipe,
+    because some readers would show the backslash before an escaped pipe.
     """
     text = html.escape(make_visible(text), quote=False)
     text = re.sub(r"([\\`*_{}\[\]#!~$])", r"\\\1", text)
@@ -51,7 +51,7 @@ def escape(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """Return `text` escaped for where a line begins: it starts no list, rule, heading or code."""
+    """Return `text` escaped for the start of a line: it begins no list, rule, heading or code."""
     text = escape(text.lstrip(" ") or " ")
     return re.sub(
         r"^([-+=]|\d+(?=[.)]))", lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", text

@@ -25,9 +25,9 @@ from fedaudit.report.tables.table import NONE
 from fedaudit.system.files import open_regular
 
 GENERATOR = "fedaudit report"
-"""What a page names as its generator: only such a page is written over."""
+"""The generator that a page names; only pages with this generator are overwritten."""
 _HEAD = 4096
-"""Bytes of a page that hold its head."""
+"""The number of bytes read from a page to find its head."""
 
 WIDTH, HEIGHT, LEFT, TOP = 480, 180, 56, 12
 MOST_CURVES = 6
@@ -77,7 +77,7 @@ def render(entries: Sequence[RunEntry], title: str) -> str:
 
 
 def check_page(page: Path) -> None:
-    """Raise InputError where a page would take the place of a file that is no such page."""
+    """Raise InputError if `page` exists and was not written by this module."""
     if not page.is_file():
         return
     with open_regular(page) as file:
@@ -89,7 +89,7 @@ def check_page(page: Path) -> None:
 
 
 class _Script(str):
-    """Our own script, which goes into the page as it is."""
+    """Our own script, which goes into the page unescaped."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ class _Script(str):
 
 
 def _row(entry: RunEntry) -> dict[str, Any]:
-    """Return the cells of a run, each with what it is sorted by, and the page that it links to."""
+    """Return the cells of a run, each with its sort key, and the page that the run links to."""
     verdict = entry.verdict or NO_VERDICT
     worst = [entry.findings.get(level, 0) for level in ("high", "medium", "low")]
     order = sum(count * scale for count, scale in zip(worst, (1e12, 1e6, 1.0), strict=True))
@@ -128,7 +128,7 @@ def _federations(all_trends: Sequence[Trend]) -> list[list[Trend]]:
 
 
 def _figure(group: Sequence[Trend]) -> TrendFigure | None:
-    """Return the shares of a federation drawn by round; None where none has an interval."""
+    """Return the figure of a federation's shares by round; None if no share has an interval."""
     shares = [trend for trend in group if trend.share][:MOST_CURVES]
     shares = [trend for trend in shares if all(row["high"] is not None for _, row in trend.points)]
     if not shares:

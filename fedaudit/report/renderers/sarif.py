@@ -2,7 +2,7 @@
 
 A rule is a class of attacks. Judgements are results of the kinds fail, pass and review
 (inconclusive), classes that were not run are of the kind notApplicable or open, and findings are
-results of their own. Nothing is in it that is not in the report: leaks are masked.
+results of their own. The log contains nothing beyond the report, so leaks are masked.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def render(report: Row) -> str:
 
 
 def rule_id(judgement: Row) -> str:
-    """Return the rule that a judgement is a result of: the class of what was measured."""
+    """Return the rule that a judgement belongs to: the class of the measured attack."""
     if judgement["rule"] in ("attribution", "gate"):
         return f"FA-{judgement['rule'].upper()}"
     row = judgement["measurement"]
@@ -102,7 +102,7 @@ def _invocation(report: Row) -> dict[str, Any]:
 
 
 def _contradiction(report: Row) -> Iterator[dict[str, Any]]:
-    """Yield a failure where the verdict does not follow from the measurements."""
+    """Yield a failure if the verdict does not follow from the measurements."""
     checked = recheck(report)
     if not checked.holds:
         yield _result("FA-AUDIT", "fail", "error", checked.message, {}, "recheck")
@@ -157,7 +157,7 @@ def _not_run(report: Row) -> Iterator[dict[str, Any]]:
 def _result(
     rule: str, kind: str, level: str, text: str, properties: Mapping[str, Any], *identity: str
 ) -> dict[str, Any]:
-    """Return a result; its fingerprint has no number and no seed in it: it is stable over runs."""
+    """Return a result whose fingerprint has no number or seed, so that it is stable over runs."""
     digest = hashlib.sha256(make_visible("\n".join((rule, *identity))).encode()).hexdigest()
     return {
         "ruleId": rule,
@@ -175,7 +175,7 @@ def _visible(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _location(report: Row) -> dict[str, Any]:
-    """Return the audited file as a relative path: of an absolute path, only its end."""
+    """Return the audited file as a relative path: the last part of an absolute path."""
     target = report["target"]
     path = Path(target["adapter"]) if target["adapter"] else None
     if path is None:

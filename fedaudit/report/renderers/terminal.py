@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_FINDINGS = 10
 MIN_NAME_WIDTH = 8
-"""Least width of a column of names, where numbers need the room."""
+"""The minimum width of a column of names when numbers need the room."""
 
 STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 
@@ -69,7 +69,7 @@ def render_summary(report: Row, console: "Console") -> None:
 
 
 def print_tables(tables: Sequence[Table], console: "Console") -> None:
-    """Print tables as those of a report."""
+    """Print tables in the style of a report."""
     for table in tables:
         _table(table, console)
 
@@ -130,7 +130,7 @@ def _table(table: Table, console: "Console") -> None:
 
 
 def _unbroken_columns(table: Table, width: int) -> frozenset[str]:
-    """Return the columns that never break: those of numbers, where names leave enough room."""
+    """Return the columns whose lines never break: numeric ones, if names still have enough room."""
     from rich.cells import cell_len
 
     widths = [
@@ -153,7 +153,7 @@ def _section(
 
 
 def _text(text: str, style: str = "") -> "Text":
-    """Return `text` as rich shows it: never a markup string, nothing hidden, nothing cut."""
+    """Return `text` for rich, without interpreting markup, with nothing hidden and nothing cut."""
     from rich.text import Text
 
     return Text(make_visible(text), style=style, overflow="fold")

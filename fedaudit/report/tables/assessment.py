@@ -18,7 +18,7 @@ OPINION = (
 
 
 def coverage(report: Row) -> list[Table]:
-    """Return the table of the classes of attacks: run or not, and why not."""
+    """Return the table of the classes of attacks: whether each was run, and if not, why."""
     if "coverage" not in report:
         return []
     rows = tuple(
@@ -45,10 +45,10 @@ def coverage(report: Row) -> list[Table]:
 
 
 def judgement_tables(report: Row) -> list[Table]:
-    """Return the table of all that was judged, the worst first, each with its limit.
+    """Return the table of all judgements, worst first, each with its limit.
 
-    Rows of one attack with the same limit that did not fail share one line: that of the row with
-    the most targets, and how many rows there are.
+    Rows of one attack with the same limit that did not fail share one line, which shows the row
+    with the most targets and the number of rows.
     """
     verdict = report["verdict"]
     if "judgements" not in verdict:
@@ -64,7 +64,7 @@ def judgement_tables(report: Row) -> list[Table]:
 
 
 def finding_counts(report: Row) -> list[Table]:
-    """Return how many findings there are of each label and severity."""
+    """Return the number of findings of each label and severity."""
     counts = Counter((finding["label"], finding["severity"]) for finding in report["findings"])
     labels = sorted(
         {label for label, _ in counts}, key=lambda name: (-_count_label(counts, name), name)
@@ -87,7 +87,7 @@ def _count_label(counts: Counter[tuple[str, str]], label: str) -> int:
 
 
 def context_facts(report: Row) -> list[tuple[str, str]]:
-    """Return what was declared of the release, as (name, value), and what was not declared."""
+    """Return what was declared about the release, as (name, value), and what was not."""
     if "context" not in report:
         return []
     context = report["context"]
@@ -99,7 +99,7 @@ def context_facts(report: Row) -> list[tuple[str, str]]:
 
 
 def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
-    """Return the judgements grouped by line, the worst first."""
+    """Return the judgements grouped by line of the table, worst first."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for index, judgement in enumerate(judgements):
         row = judgement["measurement"] or {}
@@ -124,7 +124,7 @@ def _detail(entry: Row) -> str:
 
 
 def judged_name(judgement: Row) -> str:
-    """Return what was judged, as machines know it: the same in every run and version."""
+    """Return a stable identifier of what was judged, the same in every run and version."""
     row = judgement["measurement"]
     if row is None:
         return str(judgement["rule"])
@@ -133,7 +133,7 @@ def judged_name(judgement: Row) -> str:
 
 
 def shown_name(plugin: str, metric: str, scope: Mapping[str, object]) -> str:
-    """Return what was measured as tables name it, with the names that they give sets."""
+    """Return the name of a measurement in tables, with readable names of sets."""
     named = {**scope, **({"set": display_name(SETS, scope["set"])} if "set" in scope else {})}
     where = ", ".join(f"{key} {value}" for key, value in named.items())
     return f"{plugin} {metric}" + (f" ({where})" if where else "")

@@ -24,7 +24,7 @@ TITLES = {
     "flops": "computing",
     "seconds": "time",
 }
-"""What metrics of costs are called."""
+"""The names of cost metrics as people read them."""
 
 TRAINED = {
     "frozen": "base, not trained",
@@ -44,7 +44,7 @@ DIRECTIONS = {"up": "clients to server", "down": "server to clients"}
 """Values of scope.stage and scope.direction, as people read them."""
 
 TIMED = {"gating": "the gate, a request", "adapter": "the adapter, a request"}
-"""Values of scope.stage of times, likewise."""
+"""Values of scope.stage for times, as people read them."""
 
 SUBJECTS: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     "parameters": (TRAINED, ("stage", "which")),
@@ -52,10 +52,10 @@ SUBJECTS: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     "flops": (STAGES, ("stage",)),
     "seconds": (TIMED, ("stage",)),
 }
-"""Names of what a metric is of, and the keys of the scope that say it."""
+"""Names of a metric's subject, and the scope keys that hold it."""
 
 SHOWN_KEYS = {"which", "stage", "direction", "per_client_round", "transfers", "client"}
-"""The keys of a scope that the cells put in words."""
+"""The scope keys that cells express in words."""
 
 MAXIMUM_NOTE = (
     "Where clients differ, the most that one of them took; for the others see report.json."
@@ -117,7 +117,7 @@ def _variants(metric: str, rows: Sequence[Row]) -> Table:
 
 
 def _cost_subject(row: Row) -> str:
-    """Return what a cost is of: a stage, a direction, the frozen base."""
+    """Return a cost's subject: a stage, a direction or the frozen base."""
     scope = row["scope"]
     names, keys = SUBJECTS[row["metric"]]
     values = [scope[key] for key in keys if scope.get(key) is not None]
@@ -129,7 +129,7 @@ def _amount(row: Row) -> str:
 
 
 def _detail(row: Row) -> str:
-    """Return how often how much was sent, and the rest of a cost's scope."""
+    """Return how often and how much was sent, and the rest of a cost's scope."""
     size, times = row["scope"].get("per_client_round"), row["scope"].get("transfers")
     sent = (
         f"{format_cell(times)} times {_size(size)}"

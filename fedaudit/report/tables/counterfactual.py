@@ -19,7 +19,7 @@ def counterfactual_tables(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     return row["kind"] == "counterfactual" and row["metric"] in METRICS
 
 

@@ -16,7 +16,7 @@ from fedaudit.report.tables.table import (
 
 COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
 MOST_WIDE = 8
-"""Most victims side by side; with more, only the pairs are shown."""
+"""The maximum number of victims side by side; with more, only the pairs are shown."""
 MOST_PAIRS = 100
 PAIR = ("attacker", "victim")
 
@@ -34,16 +34,16 @@ def matrix_tables(report: Row) -> list[Table]:
 
 
 def without_pairs(report: Row) -> Row:
-    """Return the report without the measurements that are of a pair of clients, or of a task.
+    """Return the report without measurements of one pair of clients or of one task.
 
-    Their own tables show those.
+    Those have tables of their own.
     """
     remaining = [row for row in report["measurements"] if not _is_pair(row) and not _of_task(row)]
     return {**report, "measurements": remaining}
 
 
 def charted_report(report: Row) -> Row:
-    """Return the report with one measurement for each pair of clients: the one that says most."""
+    """Return the report with only the most telling measurement of each pair of clients."""
     headline_rows = [row for rows in _groups(report) for row in _headline_coverages(rows).values()]
     unpaired = without_pairs(report)
     return {**unpaired, "measurements": [*unpaired["measurements"], *headline_rows]}
@@ -58,7 +58,7 @@ def _of_task(row: Row) -> bool:
 
 
 def _groups(report: Row) -> list[list[Row]]:
-    """Return the coverages of pairs, by attack and by whatever else varies but source and set."""
+    """Return the coverages of pairs, grouped by attack and all that varies but source and set."""
     groups: dict[Pair, list[Row]] = {}
     for row in measurements.total_coverages(report):
         if _is_pair(row):
@@ -85,7 +85,7 @@ def _pair(row: Row) -> Pair:
 
 
 def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:
-    """Return the table of attackers by victims, where it is not too wide."""
+    """Return the table of attackers by victims, unless it is too wide."""
     attackers, victims = (list(dict.fromkeys(names)) for names in zip(*coverages, strict=True))
     # Clients that are both attacker and victim stand in one order, before the other victims.
     victims = [
@@ -99,7 +99,7 @@ def _square(title: str, coverages: Mapping[Pair, Row]) -> list[Table]:
         for attacker in attackers
     )
     notes = ("A line is an attacker, a column its victim; intervals stand with the pairs below.",)
-    # Not by build_table: a client may be called like a column, and empty columns say something.
+    # Not by build_table: a client's name may equal a column's, and empty columns mean something.
     return [
         Table(
             title=f"Attackers and victims: {title}",
@@ -120,7 +120,7 @@ def _percent(row: Row) -> str:
 
 
 def _pairs(title: str, coverages: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
-    """Return a line per pair: what came out, what the base gives and what guessing gets."""
+    """Return a line per pair: what came out, and the results of the base and of guessing."""
     sources = list(dict.fromkeys(str(row["scope"].get("source")) for row in coverages.values()))
     sets = dict.fromkeys(display_name(SETS, row["scope"].get("set")) for row in coverages.values())
     cells = [

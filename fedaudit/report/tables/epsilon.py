@@ -47,7 +47,7 @@ def epsilon_tables(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     return row["kind"] == "epsilon" and row["metric"] in METRICS
 
 

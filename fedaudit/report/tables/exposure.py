@@ -55,12 +55,12 @@ def exposure(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     return row["kind"] == "exposure" and row["metric"] in METRICS
 
 
 def _ranked_among(means: Sequence[Row]) -> list[str]:
-    """Return among how many secrets each is ranked, which bounds its exposure."""
+    """Return the number of secrets among which each is ranked, which bounds its exposure."""
     spaces = [row["scope"].get("space") for row in means]
     sizes = [n for n in spaces if isinstance(n, int) and n > 0]
     if not sizes:

@@ -39,7 +39,7 @@ def membership(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     return bool(row["kind"] == "membership" and "score" in row["scope"])
 
 

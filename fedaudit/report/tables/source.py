@@ -20,7 +20,7 @@ def source(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     if row["kind"] != "source":
         return False
     of_client = row["metric"] == "auc" and {"score", "client"} <= row["scope"].keys()

@@ -12,7 +12,7 @@ from fedaudit.report.tables.extraction.untargeted import group_by_search, precis
 from fedaudit.report.tables.memorization import memorization_sentence
 
 Summarizer = Callable[[str, Sequence[Row]], list[str]]
-"""Describes the rows of one attack, given the name of the attack."""
+"""A function that describes the rows of one attack, given the attack's name."""
 
 UNDER = {
     "right": "with the client's own key",
@@ -84,7 +84,7 @@ def _query_text(report: Row, group: Sequence[Row], best_row: Row) -> Iterator[st
 
 
 def _unprompted_texts(report: Row, name: str, group: Sequence[Row]) -> list[str]:
-    """Return what the model said of the records when it was asked for nothing."""
+    """Return in words which record data the model gave without being asked for any."""
     best_row = query.strongest_total(grouping.preferred_source_rows(group))
     if best_row is None:
         return [f"The attack {name} gave no number."]
@@ -133,7 +133,7 @@ def _choice_text(report: Row, plugin: str, group: Sequence[Row], row: Row, share
 
 
 def _came_out(group: Sequence[Row], best_row: Row) -> Iterator[str]:
-    """Yield what each model gave, under each key if there are keys."""
+    """Yield in words what came out of each model, under each key if there are keys."""
     base, control = (
         f"{_share(comparable_row(group, best_row, source))}" for source in ("base", "control")
     )
@@ -158,7 +158,7 @@ def _came_out(group: Sequence[Row], best_row: Row) -> Iterator[str]:
 
 
 def _by_key(group: Sequence[Row], like: Row, words: str) -> Iterator[str]:
-    """Yield what was found under each key, where all else was as for `like`."""
+    """Yield what was found under each key, with everything else as for `like`."""
     for row in grouping.order_rows(group):
         if grouping.scope_without(row, KEYED) == grouping.scope_without(like, KEYED):
             yield f"{_under(row)} {words.format(_share(row))}"

@@ -119,11 +119,11 @@ ALIASES = {
     "tuned, not base": r"tuned(, |-)not[ -]base",
     "Z": r"\bZ\b",
 }
-"""How a term stands in a report where that is not the word itself, or its plural."""
+"""How a term appears in a report if not as the word itself or its plural."""
 
 
 def used_terms(text: str) -> dict[str, str]:
-    """Return the terms that a text has in it, with their meanings; capitals count in short ones."""
+    """Return the terms in a text with their meanings; short terms are case-sensitive."""
     return {term: meaning for term, meaning in GLOSSARY.items() if _pattern(term).search(text)}
 
 

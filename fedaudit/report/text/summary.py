@@ -46,16 +46,16 @@ def title(report: Row) -> str:
 
 
 def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]:
-    """Return the verdict in plain words, and first that the audit did not finish, if so.
+    """Return the verdict in plain words, preceded by a note if the audit did not finish.
 
-    If the verdict does not follow from the measurements, that is said instead.
+    If the verdict does not follow from the measurements, only that is said.
     """
     if checked.brief:
         return [checked.message]
     unfinished = UNFINISHED.get(report["status"])
     attacks = _attacks(report)
     answer_sets = [answers for answers, rows in attacks if rows]
-    # What is not judged is mentioned only where it is all that there is.
+    # Results that are not judged are mentioned only if there are no others.
     answer_sets = [answers for answers in answer_sets if answers is not OWN_ANSWERS] or answer_sets
     answers = answer_sets[0] if len(answer_sets) == 1 else ANSWERS
     if _attribution(report):
@@ -66,7 +66,7 @@ def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]
 
 
 def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
-    """Return what each kind of attack found, with the answers that are about it alone."""
+    """Return what each kind of attack found, with the answers for that kind alone."""
     return (
         (ANSWERS, [row for row in query.total_coverages(report) if not is_own_data(row["scope"])]),
         (OWN_ANSWERS, [row for row in query.total_coverages(report) if is_own_data(row["scope"])]),
@@ -132,7 +132,7 @@ def _attributed_facts(report: Row) -> list[tuple[str, str]]:
     scopes = [row["scope"] for row in _attribution(report)]
     if any("variant" in scope for scope in scopes):
         return []
-    # A stranger's report may have any text there.
+    # A report from a stranger may have any text here.
     rounds = sorted({n for scope in scopes if isinstance(n := scope.get("round"), int)})
     parties = {str(scope["client"]) for scope in scopes if "client" in scope}
     return [

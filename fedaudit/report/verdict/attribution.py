@@ -7,17 +7,17 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.verdict.judgement import Judgement
 
 PROTOCOL = "fed_attr"
-"""The method whose flags are judged; what other methods say is only shown."""
+"""The method whose flags are judged; the results of other methods are only shown."""
 
 MOST_NAMED = 10
-"""At most so many clients are named in one reason."""
+"""The maximum number of clients named in one reason."""
 
 NOT_JUDGED = "Only methods ran that the verdict does not go by: it goes by the protocol fed_attr."
 NO_CLIENT = "fed_attr tested no client."
 
 RULE = "attribution"
 StatusReason = tuple[str, str]
-"""A status, and why."""
+"""A status and the reason for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class TestedClient:
 
     @property
     def decided(self) -> bool:
-        """Whether there are a statistic and a threshold to hold it against."""
+        """Whether there are a statistic and a threshold to compare it with."""
         return self.z is not None and self.threshold is not None
 
 
@@ -70,7 +70,7 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
 
 
 def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
-    """Return the status of an attribution on each variant, and why; nothing where none was made.
+    """Return the status of an attribution on each variant, and why; nothing if there was none.
 
     * fail          the protocol flags a client
     * inconclusive  nobody is flagged, but a client could not be tested, nobody was, a mark has no
@@ -81,7 +81,7 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     for row in measurements:
         if row.kind == "attribution":
             variants.setdefault(str(row.scope.get("variant", "")), []).append(row)
-    # Counts that were pooled over variants name no client: they are judged where they are from.
+    # Counts pooled over variants name no client; each variant is judged by itself.
     pooled = [
         n for n, rows in variants.items() if any(map(_protocol, rows)) and not tested_clients(rows)
     ]
@@ -95,7 +95,7 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
 
 
 def _strongest_row(rows: Iterable[Measurement]) -> Measurement | None:
-    """Return the row of the highest statistic of a client; None where there is none."""
+    """Return the row of a client's highest statistic; None if there is no statistic."""
     tested = [
         row
         for row in rows
@@ -106,7 +106,7 @@ def _strongest_row(rows: Iterable[Measurement]) -> Measurement | None:
 
 
 def strongest_tests(tests: Iterable[TestedClient]) -> list[TestedClient]:
-    """Return the test that speaks most against each client, the highest statistic first."""
+    """Return each client's test with the strongest evidence, the highest statistic first."""
     best: dict[str, TestedClient] = {}
     for test in sorted(tests, key=_rank):
         best.setdefault(test.client, test)
@@ -149,7 +149,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> StatusReason:
 
 
 def _uncommitted_marks(rows: Iterable[Measurement]) -> list[str]:
-    """Return the marks that were tested and have no matching commitment that counts."""
+    """Return the tested marks that have no matching commitment that counts."""
     uncommitted = (
         row for row in rows if _protocol(row) and row.metric == "committed" and not row.value
     )

@@ -8,7 +8,7 @@ SMALLEST = 1e-300
 
 
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
-    """Return P(Binomial(n, probability) >= hits), never 0."""
+    """Return the p value P(Binomial(n, probability) >= hits), which is never 0."""
     from scipy.stats import binom
 
     return max(float(binom.sf(hits - 1, n, probability)), SMALLEST)
@@ -24,7 +24,7 @@ def judge_count(
     rule: str,
     limit: str,
 ) -> Judgement:
-    """Return the status of a counted row whose share may be `most`.
+    """Return the status of a counted row whose share may be at most `most`.
 
     * fail          the adjusted p value is at most the policy's level
     * pass          the one-sided upper bound is at most the limit

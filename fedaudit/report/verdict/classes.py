@@ -9,7 +9,7 @@ KINDS = frozenset(
         "source",
     }
 )
-"""Kinds of rows that tables and verdicts know; a plugin may have its own."""
+"""Kinds of rows that tables and verdicts know; plugins may define others."""
 
 _KINDS = {
     "membership": "membership_inference",
@@ -29,9 +29,9 @@ _METRICS = {
 
 
 def class_of(row: Measurement) -> str:
-    """Return the class of attacks that a row is a result of; "" for none, such as utility.
+    """Return the class of attacks that a row is a result of; "" for other rows, such as utility.
 
-    Coverage of whole records, which have no set of strings, is regurgitation.
+    Coverage of whole records, whose scope names no set of strings, is regurgitation.
     """
     if row.kind in _KINDS:
         return _KINDS[row.kind]

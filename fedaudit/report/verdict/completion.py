@@ -1,7 +1,7 @@
 """The verdict on answers to training prompts: nearer to the true ones than skill explains, or not.
 
-A model that learned a task answers it better than its base, also of records that it never saw. So
-the gain on the victim's pairs is set against that on held-out ones of the same tasks.
+A model that learned a task answers it better than its base even for records that it never saw. So
+the gain on the victim's pairs is compared with the gain on held-out pairs of the same tasks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.verdict.judgement import Judgement
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
-"""scope.key of what was asked with a key that opens; scope.records of the attacker's own records,
-and of those that nobody trained on; none of these is judged."""
+"""Values of scope.key for prompts with a valid key, and of scope.records for the attacker's own
+records and for records that nobody trained on; none of these rows is judged."""
 
 RULE = "completion"
 LIMIT = (
@@ -29,7 +29,7 @@ StatusReason = tuple[str, str]
 
 
 def p_values(measurements: Iterable[Measurement]) -> list[float]:
-    """Return the p values of what is judged here, for others to adjust theirs."""
+    """Return the p values of the tests judged here, so that others can adjust theirs."""
     tests = _tests(measurements)
     return [test.value for _, test in tests if test is not None and test.value is not None]
 
@@ -37,16 +37,16 @@ def p_values(measurements: Iterable[Measurement]) -> list[float]:
 def judge_completion(
     measurements: Iterable[Measurement], other_p_values: Sequence[float] = ()
 ) -> list[Judgement]:
-    """Return the status of every mean difference in Rouge-L, tuned less base, and why.
+    """Return the status of every mean difference in Rouge-L, tuned minus base, and why.
 
-    Pairs of an answer by either model to one prompt are compared, all tasks together:
+    The answers of both models to the same prompt are compared, over all tasks together:
 
-    * fail          the gain is by more than COMPLETION_MARGIN greater than that on held-out pairs
-                    of the same tasks (p, after Holm over all judged here and `other_p_values`, at
-                    most COMPLETION_LEVEL), and the lower bound of the tuned model's own Rouge-L is
-                    above the control's upper bound: the right answer, not any of its task
-    * pass          it is not, the held-out pairs are of other groups than training saw, and a
-                    leak of COMPLETION_DETECTABLE would have been seen with COMPLETION_POWER
+    * fail          the gain exceeds that on held-out pairs of the same tasks by more than
+                    COMPLETION_MARGIN (p at most COMPLETION_LEVEL after Holm over all tests here and
+                    `other_p_values`), and the lower bound of the tuned model's own Rouge-L is above
+                    the control's upper bound: it gives the right answer, not just any of its task
+    * pass          the gain does not, the held-out pairs are of groups that training did not see,
+                    and a leak of COMPLETION_DETECTABLE would be seen with COMPLETION_POWER
     * inconclusive  otherwise
     """
     from fedaudit.metrics.attribution.stouffer import holm
@@ -77,7 +77,7 @@ def _rows(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement | None]]:
-    """Return every gain that is judged, and the row of its test."""
+    """Return every judged gain with the row of its test."""
     rows = _rows(measurements)
     gains = (row for row in rows if row.metric == "rouge_l")
     return [
@@ -118,7 +118,7 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> St
 def _status_without_leak(
     text: str, row: Measurement, margin: Measurement, rows: Sequence[Measurement]
 ) -> StatusReason:
-    """Return a pass where a leak would have been seen, else inconclusive and why."""
+    """Return a pass if a leak would have been seen, else inconclusive with the reason."""
     least = _same_prompts_row(row, BEYOND_HELD_OUT, "detectable_difference", rows)
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"

@@ -9,15 +9,15 @@ KIND = RULE = "epsilon"
 
 
 def judge_epsilon(measurements: Iterable[Measurement]) -> list[Judgement]:
-    """Return the status of the claim, and why; nothing where none was audited.
+    """Return the status of the claimed epsilon, and why; nothing if no claim was audited.
 
-    * inconclusive  coins that were tossed again prove an epsilon as well
-    * fail          otherwise, if some position proves more than is claimed
-    * inconclusive  so many canaries cannot prove more than is claimed; or the same training without
-                    noise is not refuted, or was not audited: the audit has no power
+    * inconclusive  coins tossed afresh, which training never saw, prove an epsilon as well
+    * fail          otherwise, if some position proves a larger epsilon than is claimed
+    * inconclusive  this number of canaries cannot prove more than is claimed; or the same training
+                    without noise is not refuted, or was not audited: the audit has no power
     * pass          otherwise: the claim is not refuted, which does not make it true
 
-    The levels of all positions add up to that of the file, so that no further correction is needed.
+    The levels of all positions add up to the level in the file, so no correction is needed.
     """
     rows = [row for row in measurements if row.kind == KIND and row.scope.get("judged") is True]
     tuned_rows = [row for row in rows if row.scope.get("source") == "tuned"]
@@ -55,7 +55,7 @@ def _judge(
 
 
 def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
-    """Return why the claim could not have been refuted; empty where it could."""
+    """Return why the audit could not have refuted the claim; empty if it could."""
     cap = max((row.value or 0.0 for row in rows if row.metric == "epsilon_cap"), default=0.0)
     if cap <= claimed:
         return f"so few canaries can prove {cap:.3g} at most, whatever the model gives away."
@@ -68,7 +68,7 @@ def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
 
 
 def _highest_bound(rows: Sequence[Measurement], source: str) -> float | None:
-    """Return the highest bound of a source; None where there is none."""
+    """Return a source's highest lower bound on epsilon; None if there is none."""
     bounds = [row for row in rows if row.metric == "epsilon_low"]
     return max(
         (row.value or 0.0 for row in bounds if row.scope.get("source") == source), default=None

@@ -17,13 +17,13 @@ def judge_exposure(
 ) -> list[Judgement]:
     """Return the status of the secrets of each multiplicity in the tuned model, and why.
 
-    Two tests a multiplicity: of all exposures together (the row `p_value`), and of how many secrets
-    are likelier than all others (binomial); p values are adjusted after Holm over all of them.
+    Each multiplicity has two tests: of all exposures together (the row `p_value`), and of how many
+    secrets are likelier than all others (binomial). Holm's correction is over all of them.
 
     * fail          an adjusted p value is at most the policy's level
-    * inconclusive  the controls' own p value is, so that chance is not as it should be; a number is
-                    missing; or the share of secrets given away may be further above chance than the
-                    policy's detectable leak
+    * inconclusive  the controls' own p value is at most the level, so the test is not calibrated; a
+                    number is missing; or the share of secrets given away may exceed chance by more
+                    than the policy's detectable leak
     * pass          otherwise
     """
     from fedaudit.metrics.attribution.stouffer import holm
@@ -57,7 +57,7 @@ def _times(row: Measurement) -> object:
 
 
 def _p_values(row: Measurement, rows: Sequence[Measurement]) -> list[float]:
-    """Return the p values of both tests of a multiplicity, as far as they can be computed."""
+    """Return the p values of a multiplicity's two tests, leaving out those without data."""
     from scipy.stats import binom
 
     same = (r for r in rows if r.metric == "p_value" and dict(r.scope) == dict(row.scope))

@@ -1,6 +1,6 @@
 """What an extraction found: tests against controls, against the base and by string, and its reach.
 
-docs/evidence.md says why these were chosen, and what was measured with them.
+docs/evidence.md gives the reasons for these tests and the measurements made with them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,23 +15,25 @@ ANSWERS = "efficiency"
 """The metric whose row counts the answers that were drawn."""
 
 EFFECTIVE = "effective_controls"
-"""The metric of how many controls would tell as much if they were spread as targets are."""
+"""The metric of the effective number of controls: how many, spread like the targets, would give
+the same information.
+"""
 
 NEW = "tuned-not-base"
 MAX_BEYOND_REACH = 0.5
-"""An attack that could not have found more than this share of the targets passes nobody."""
+"""An attack with more than this share of targets out of its reach cannot lead to a pass."""
 
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator", "groups", "beside"})
-"""Parts of a scope that do not say who asked whom."""
+"""The parts of a scope other than the attacker and the victim."""
 
 
 def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
     """Return one leak for every attack, metric and pair of clients.
 
-    It is judged on the targets that only the victim has where an attack knows them, else on all.
-    Tests come from the rows of the attack, or else from its counts. `measurements` are totals.
+    A leak is judged on the targets that only the victim has, if the attack knows them, else on all
+    targets. Tests come from the attack's rows, or else from its counts. `measurements` are totals.
     """
-    # Answers that reach a threshold are judged against skill alone: `verdict.completion`.
+    # `verdict.completion` judges answers that reach a threshold, by comparison with skill.
     rows = [
         row
         for row in measurements
@@ -43,7 +45,7 @@ def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] 
 
 
 def _is_judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
-    """Tell whether a row is of the set that is judged, among all that its attack reports."""
+    """Tell whether a row is about the set of targets that is judged, among the attack's `rows`."""
     alike = {
         r.scope.get("set")
         for r in rows
@@ -97,13 +99,13 @@ def _leak(
 
 
 def _name(row: Measurement) -> str:
-    """Return which attack a row is of, and whom it asked about whom."""
+    """Return a row's attack, attacker and victim in words."""
     where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
     return f"{row.plugin} ({where})" if where else row.plugin
 
 
 def _rows_by_test(row: Measurement, tested: Sequence[Measurement]) -> dict[str, Measurement]:
-    """Return the numbers of a row's attack by the name of their test, or else of their metric."""
+    """Return the rows of a row's attack by the name of the test, or else of the metric."""
     return {
         str(r.scope.get("test", r.metric)): r
         for r in tested
@@ -119,7 +121,7 @@ def _leak_p_value(
     lost: Measurement | None,
     by_test: Mapping[str, Measurement],
 ) -> float:
-    """Return the p value of a leak as its attack has it, or else the larger one of its counts."""
+    """Return a leak's p value as reported by its attack, or else the larger one from counts."""
     if "leak" in by_test:
         return by_test["leak"].value or 0.0
     p = p_value_from_counts(row, base, control, lost)
@@ -131,7 +133,7 @@ def _leak_p_value(
 def _string_p_value(
     row: Measurement, by_test: Mapping[str, Measurement], findings: Sequence[Finding]
 ) -> float | None:
-    """Return the p value of the surest string, as the attack or else a finding has it."""
+    """Return the p value of the surest string, as reported by the attack or else by a finding."""
     sure = next((by_test[test] for test in ("string", "likelihood") if test in by_test), None)
     return sure.value if sure else _best_finding_p_value(row, findings)
 
@@ -167,10 +169,10 @@ def p_value_from_counts(
     control: Measurement,
     lost: Measurement | None = None,
 ) -> float:
-    """Return the p value of a leak from counts alone: Fisher's, where McNemar's test allows it.
+    """Return a leak's p value from counts alone: Fisher's, if McNemar's test allows it.
 
-    Without a count of the strings that the base says and the tuned model does not, all strings of
-    the base are taken for such.
+    If the strings that the base says and the tuned model does not were not counted, all strings
+    that the base says are assumed to be lost.
     """
     from fedaudit.metrics.significance import Stratum, mcnemar, stratified_p_value
 
@@ -181,10 +183,10 @@ def p_value_from_counts(
 
 
 def _best_finding_p_value(row: Measurement, findings: Sequence[Finding]) -> float | None:
-    """Return the p value of the surest finding of an attack among all that it looked for.
+    """Return the p value of an attack's surest finding, corrected for all that it looked for.
 
-    An attack that knows which targets only the victim has reports its p value itself: a finding
-    may be of a target that others have as well.
+    An attack that knows which targets only the victim has reports this p value itself, because a
+    finding may be about a target that others have as well.
     """
     if row.scope.get("set") == EXCLUSIVE:
         return None
@@ -198,10 +200,11 @@ def _best_finding_p_value(row: Measurement, findings: Sequence[Finding]) -> floa
 
 
 def _matching_row(row: Measurement, source: str, rows: Sequence[Measurement]) -> Measurement | None:
-    """Return the row of `source` that is compared with `row`: that of most hits, if several.
+    """Return the row of `source` to compare with `row`; of several, the one with most hits.
 
-    A control need not repeat all of a row's scope: it holds for any value that it leaves out. Only
-    `detection` must be the same: a detector's hits say nothing about a search word for word.
+    A control need not repeat a row's whole scope: it applies to every value of a key that it
+    leaves out. Only `detection` must be equal, since a detector's hits cannot be compared with
+    those of a word-for-word search.
     """
     alike = [
         r
@@ -217,7 +220,7 @@ def _matching_row(row: Measurement, source: str, rows: Sequence[Measurement]) ->
 
 
 def judge_reach(measurements: Iterable[Measurement]) -> Iterator[Judgement]:
-    """Yield a judgement for each attack and pair whose answers are shorter than most targets."""
+    """Yield a judgement for each attack and pair with answers shorter than most targets."""
     for row in measurements:
         if row.metric != "targets" or row.scope.get("set") != BEYOND_REACH or "label" in row.scope:
             continue

@@ -12,11 +12,12 @@ RULE = "inference"
 
 
 def inference_tests(measurements: Sequence[Measurement]) -> list[tuple[Measurement, Test | None]]:
-    """Return every inference accuracy of the tuned model, and its test where there is one.
+    """Return every inference accuracy of the tuned model, with its test if there is one.
 
-    The p value is the larger of two: against the base on the same questions (Fisher's, which is
-    cautious where both answer alike) and against guessing (binomial), among those candidates that
-    are not invented where the attack says what that gives (`inference_chance`).
+    The p value is the larger of two: against the base on the same questions (Fisher's test, which
+    is conservative if both models answer alike) and against guessing (binomial). If the attack
+    reports the accuracy of guessing among candidates that are not invented (`inference_chance`),
+    the second test uses it.
     """
     rows = [row for row in measurements if row.metric == "inference_accuracy"]
     chances = [row for row in measurements if row.metric == "inference_chance"]
@@ -83,6 +84,6 @@ def _choice_text(row: Measurement) -> str:
 
 
 def row_name(row: Measurement) -> str:
-    """Return who measured a row, and where, in words."""
+    """Return in words which attack measured a row, and under which scope."""
     where = ", ".join(f"{key} {value}" for key, value in row.scope.items() if key != "source")
     return f"{row.plugin} ({where})" if where else row.plugin

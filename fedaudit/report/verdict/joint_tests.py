@@ -17,9 +17,10 @@ EVERYBODY = "all"
 
 @dataclass(frozen=True, slots=True)
 class JointTests:
-    """All tests that share the policy's level, and what each of them is of.
+    """All tests that share the policy's level, each with the row that it tests.
 
-    A row without a test could not be tested; `level` is what is left of the policy's for one test.
+    A row without a test could not be tested; `level` is the share of the policy's level that is
+    left for one test.
     """
 
     leaks: Sequence[Leak]
@@ -36,7 +37,7 @@ class JointTests:
         return {id(test): p for test, p in zip(self.tests, self.adjusted, strict=True)}
 
     def judgements(self, policy: Policy) -> list[Judgement]:
-        """Return the judgement of every row that was tested here, or could not be."""
+        """Return the judgement of every row, whether it was tested here or could not be."""
         p_of = self.p_by_test
         return [
             *_judge_leaks(self, policy),
@@ -49,7 +50,7 @@ class JointTests:
         ]
 
     def detectable(self, policy: Policy) -> float | None:
-        """Return the largest share of targets that could have leaked without being seen."""
+        """Return the largest share of targets that could have leaked undetected."""
         shares = (
             leak.detectable_share(self.level, policy.power)
             for leak in self.leaks
@@ -65,9 +66,9 @@ def run_joint_tests(
     policy: Policy,
     other_p: Sequence[float],
 ) -> JointTests:
-    """Test `rows`, and `rows_by_kind` where a kind of data has a limit; Holm over all p values.
+    """Test `rows`, and those `rows_by_kind` whose kind has a limit, with one Holm correction.
 
-    `other_p` are p values of tests that are made elsewhere and count in the adjustment.
+    `other_p` are the p values of tests made elsewhere that count in the correction.
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
@@ -91,7 +92,7 @@ def run_joint_tests(
 
 
 def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
-    """Return the status of each leak; a client's is left out where the pooled one has the same."""
+    """Return the status of each leak, without clients whose pooled leak has the same status."""
     allowed = (
         f", more than {set_percent(policy.extraction)} of the targets" if policy.extraction else ""
     )

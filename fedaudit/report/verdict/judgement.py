@@ -6,7 +6,7 @@ from fedaudit.api.records import Measurement
 
 
 class Judgement(NamedTuple):
-    """A status, why, and what was judged: the whole verdict is made of these."""
+    """A status, the reason for it, and what was judged; a verdict consists of judgements."""
 
     status: str
     reason: str

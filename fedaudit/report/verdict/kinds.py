@@ -15,19 +15,19 @@ from fedaudit.report.verdict.leak import CAME_OUT, Test
 
 RULE = "kind"
 ANNOTATION = "annotation_labels"
-"""The metric of the row that says which labels the detector that annotated can give."""
+"""The metric of the row that lists the labels that the annotating detector can give."""
 LEFT_OUT = "targets"
-"""The metric of rows that say how many targets of a kind an attack did not look for."""
+"""The metric of rows that count the targets of a kind that an attack did not look for."""
 
 
 def kind_tests(
     measurements: Iterable[Measurement], policy: Policy
 ) -> list[tuple[Measurement, float, Test | None]]:
-    """Return every row of a kind that the policy limits, its limit, and its test.
+    """Return every row of a kind that the policy limits, with its limit and its test.
 
-    The null is that a target comes out with the probability of the limit or of a made-up string of
-    the kind (the 95 % upper bound of the controls', 0 without any), whichever is larger; p is
-    P(Binomial(n, that) >= hits). What the base says as well does not count as a hit.
+    Under the null hypothesis a target comes out with the larger of two probabilities: the limit,
+    and that of a made-up string of the kind (the 95 % upper bound for controls, or 0 without any).
+    p is P(Binomial(n, that) >= hits). Strings that the base says as well are no hits.
     """
     rows = [row for row in measurements if row.metric in CAME_OUT and row.kind == "extraction"]
     limited = [row for row in rows if row.scope.get("source") == NEW and limited_kind(row, policy)]
@@ -37,9 +37,10 @@ def kind_tests(
 
 
 def limited_kind(row: Measurement, policy: Policy) -> str:
-    """Return the policy's kind that a row belongs to; "" where there is none.
+    """Return the policy's kind that a row belongs to; "" if there is none.
 
-    That is its label, another label of the same kind in the taxonomy, or its major category.
+    The policy may name it by the row's label, by another label of the same kind in the taxonomy, or
+    by its major category.
     """
     if "label" not in row.scope:
         name = str(row.scope.get("category", ""))
@@ -70,11 +71,11 @@ def missing_kinds(
     measurements: Iterable[Measurement],
     policy: Policy,
 ) -> Iterator[Judgement]:
-    """Yield a judgement for every limited kind of which nothing was looked for.
+    """Yield a judgement for every limited kind of which no target was looked for.
 
-    It is a pass where no target is of the kind; inconclusive where the kind was left out (rows
-    `targets`), where a detector annotated that cannot give the kind (rows `annotation_labels`), and
-    where no strings were looked for at all.
+    It is a pass if no target is of the kind. It is inconclusive if the kind was left out (rows
+    `targets`), if the annotating detector cannot give the kind (rows `annotation_labels`), or if no
+    strings were looked for at all.
     """
     rows = list(measurements)
     tested_kinds = {limited_kind(row, policy) for row, _, _ in tests}
@@ -101,7 +102,7 @@ def missing_kinds(
 
 
 def _can_give(row: Measurement, kind: str) -> bool:
-    """Tell whether the labels of a row have the kind; of a major category, all that is in it."""
+    """Tell whether a row's labels include the kind or, for a major category, all its kinds."""
     labels = row.scope.get("labels")
     if not isinstance(labels, list | tuple):
         return False

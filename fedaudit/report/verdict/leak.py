@@ -12,31 +12,31 @@ CAME_OUT = {
     "extraction_recall": "pieces of personal data came out of the tuned model unasked, but not of"
     " its base",
 }
-"""Metrics of extraction that are judged, and how a reason names their hits."""
+"""The judged metrics of extraction, and the words for their hits in reasons."""
 
 ALLOWED = {True: 0.05, False: 0.01}
-"""The level of McNemar's test that allows Fisher's: where nothing was lost, and elsewhere.
+"""The levels at which McNemar's test allows Fisher's: if no string was lost, and otherwise.
 
-Of a base that says l strings of the victim on average, and a tuned model that says as many others,
-at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % throughout, up to 5.
+If the base says l strings of the victim on average and the tuned model says as many others, at most
+1 in 100 such pairs are allowed, whatever l is (docs/evidence.md); with 5 % in both cases, up to 5.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A p value, and what is said where it is small."""
+    """A p value, and the words for the finding if it is small."""
 
     name: str
     p: float
     subject: str
     """What was counted, in words."""
     finding: str
-    """What is said of it where p is small."""
+    """What is said about the count if p is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """What one attack found of one victim: the judged row, and the rows it is compared with."""
+    """An attack's result for one victim: the judged row, and the rows it is compared with."""
 
     name: str
     row: Measurement
@@ -46,27 +46,29 @@ class Leak:
     trouble: str = ""
     """Why there is no test."""
     matched: int | None = None
-    """Targets that have equally likely controls; the others are compared with nothing."""
+    """The number of targets with equally likely controls; the others are not compared."""
     lost: int | None = None
-    """Of counts alone: strings that the base says and the tuned model does not."""
+    """For tests from counts alone: the strings that the base says and the tuned model does not."""
     chance: float | None = None
     """The mean probability that a target comes out of a model that never saw it."""
     effective_controls: float | None = None
-    """Controls that would tell as much, spread evenly over what is compared; all without it."""
+    """The effective number of controls: how many, spread evenly over the compared targets, would
+    give the same information. None means all controls.
+    """
     held_out: Measurement | None = None
-    """What came out of the held-out records, where they were asked like the victim's."""
+    """The result for held-out records, if they were attacked like the victim's."""
     held_out_groups: int | None = None
-    """How many groups these are of; each record is its own without it."""
+    """The number of groups of held-out records; None means that each record is its own group."""
     answers: int | None = None
-    """Answers that were drawn, each of which gives one string at most; unknown without it."""
+    """The number of answers drawn, each of which gives at most one string; None if unknown."""
 
     @property
     def compared(self) -> int:
-        """How many targets are compared with controls."""
+        """The number of targets that are compared with controls."""
         return (self.row.n or 0) if self.matched is None else self.matched
 
     def hits_needed(self, level: float) -> int | None:
-        """Return how many hits would show a leak at `level`; None where no number would."""
+        """Return how many hits would show a leak at `level`; None if no number would."""
         from fedaudit.metrics.significance import hits_needed, needed_against, needed_beyond
 
         n, control = self.compared, self.control
@@ -89,14 +91,14 @@ class Leak:
         return needed
 
     def detectable_share(self, level: float, power: float) -> float:
-        """Return the share of the targets whose leak would have been seen at `level`."""
+        """Return the smallest share of leaked targets that would have been detected at `level`."""
         from fedaudit.metrics.significance import detectable
 
         needed = self.hits_needed(level)
         return 1.0 if needed is None else detectable(needed, self.compared, power, self.answers)
 
     def status_without_leak(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
-        """Return the status where no test shows a leak at `level`, and why."""
+        """Return the status, and why, given that no test shows a leak at `level`."""
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
         summary, share = (
@@ -117,7 +119,7 @@ class Leak:
         return "pass", f"{summary}; a leak of {share:.1%} of them {sure}"
 
     def _blindness(self, share: float, sure: str, level: float, policy: Policy) -> str:
-        """Say why no leak, or only one of a larger `share` than is allowed, would be seen."""
+        """Return why no leak, or only one of a larger `share` than allowed, would be detected."""
         if self.held_out and self._explained_by_held_out(level):
             given = f"so did {count_hits(self.held_out):,} of {self.held_out.n or 0:,}"
             return f"{given} held-out records, which nobody trained on."
@@ -130,24 +132,24 @@ class Leak:
         return f"{many} too few to see any leak."
 
     def _explained_by_held_out(self, level: float) -> bool:
-        """Tell whether what came out would show a leak, were there no held-out records."""
+        """Tell whether the hits would show a leak if there were no held-out records."""
         needed = replace(self, held_out=None).hits_needed(level)
         return needed is not None and count_hits(self.row) >= needed
 
     def lower_bound(self, confidence: float) -> float:
-        """Return the one-sided lower bound of what came out; 0 where hits were not counted."""
+        """Return the one-sided lower bound of the share that came out; 0 without counted hits."""
         from fedaudit.metrics.significance import upper_bound
 
         n = self.row.n or 0
         return 1 - upper_bound(n - count_hits(self.row), n, 1 - confidence) if n else 0.0
 
     def upper_bound(self, confidence: float) -> float:
-        """Return the one-sided upper bound of what came out."""
+        """Return the one-sided upper bound of the share that came out."""
         return _upper_bound(self.row, confidence)
 
 
 def count(row: Measurement) -> str:
-    """Return what was found of how many, in words."""
+    """Return in words how many were found, and out of how many."""
     phrase = CAME_OUT[row.metric]
     if row.hits is not None and row.n is not None:
         return f"{row.hits:,} of {row.n:,} {phrase}"
@@ -157,17 +159,17 @@ def count(row: Measurement) -> str:
 
 
 def count_hits(row: Measurement) -> int:
-    """Return the hits of a row; expected ones are rounded down."""
+    """Return a row's hits; expected hits are rounded down."""
     if row.hits is not None:
         return row.hits
     return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
 
 
 def _upper_bound(row: Measurement, confidence: float) -> float:
-    """Return the one-sided upper bound of what came out.
+    """Return the one-sided upper bound of the share that came out.
 
-    Where hits were not counted it is the row's own, of 97.5 %: as far from the value as it is, by
-    the normal law, for more confidence than that.
+    If hits were not counted, the bound is the row's own, which has 97.5 % confidence; for higher
+    confidence its distance from the value is scaled up by the normal distribution.
     """
     from statistics import NormalDist
 

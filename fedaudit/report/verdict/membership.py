@@ -9,11 +9,11 @@ from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "membership"
 KIND, SCORE, FPR = "membership", "reference", 0.01
-"""The score that is judged, fixed in advance, and the false-positive rate at which it is read."""
+"""The judged score, fixed in advance, and the false-positive rate at which it is evaluated."""
 OWN_RECORDS = "own"
 LEAST_P, BY_GROUP = "least_p_value", "tpr_by_group"
 BOUNDS = ("tpr", LEAST_P, BY_GROUP)
-"""The rows that a pass goes by."""
+"""The rows that a pass depends on."""
 
 
 def judge_membership(
@@ -21,17 +21,18 @@ def judge_membership(
 ) -> list[Judgement]:
     """Return the status of every comparison of members with held-out records, and why.
 
-    The score is `reference`; tests are of ranks and of the records above the threshold that 1 % of
-    the others reach (rows `p_value`), adjusted after Holm over both and all comparisons.
+    The score is `reference`. One test is of ranks, the other of the members above the threshold
+    that 1 % of held-out records reach (rows `p_value`); Holm's correction is over both tests and
+    all comparisons.
 
     * fail          an adjusted p value is at most the policy's level
-    * inconclusive  something is missing, or so few groups of records were compared that no p value
-                    can be as low, or more of the members may be told at 1 % than the policy's
-                    detectable leak, whether records or their groups are independent
+    * inconclusive  something is missing; or too few groups of records were compared for any p value
+                    to be that low; or the share of members recognised at 1 % may be more than the
+                    policy's detectable leak, with either records or their groups as independent
     * pass          otherwise
 
-    Reports of versions without these tests have nothing to judge; without the rows of groups, the
-    interval over records alone is read.
+    Reports of versions without these tests have nothing to judge. In reports without the rows of
+    groups, only the interval over records counts.
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
@@ -63,7 +64,7 @@ def judge_membership(
 
 
 _OF_ROWS = {"test", "fpr", "groups", "beside"}
-"""What the scopes of one comparison's rows differ in."""
+"""The scope keys in which the rows of one comparison differ."""
 
 
 def _attack_key(row: Measurement) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ def _status(
 
 
 def _too_few_groups(bounds: Sequence[Measurement], needed: float) -> str:
-    """Return that no test can fail with so few groups; empty where one can, or nothing is known."""
+    """Return a note if no test can fail with so few groups; empty if one can, or if unknown."""
     least = next((row for row in bounds if row.metric == LEAST_P), None)
     if least is None or least.value is None or least.value <= needed:
         return ""

@@ -17,10 +17,10 @@ def limit_tests(
 ) -> list[tuple[Measurement, Test | None]]:
     """Return every score's true-positive rate at the policy's false-positive rate, and its test.
 
-    The null is that each member is recognised with the probability that is allowed: p is
-    P(Binomial(n, limit) >= hits), which takes the threshold as given. The threshold is one of few
-    held-out records', so p is at least the probability of as many members above it where members
-    and others are alike. Nothing where the policy has no limit.
+    Under the null hypothesis each member is recognised with the allowed probability, so p is
+    P(Binomial(n, limit) >= hits), which takes the threshold as fixed. But the threshold comes from
+    few held-out records, so p is at least the probability of as many members above it if members
+    and held-out records are alike. Returns nothing if the policy has no limit.
     """
     if policy.membership is None:
         return []
@@ -49,7 +49,7 @@ def judge_limit(
 def missing_limit(
     tests: Sequence[tuple[Measurement, Test | None]], policy: Policy
 ) -> Iterator[Judgement]:
-    """Yield a judgement where the policy limits membership and no rate of its was measured."""
+    """Yield a judgement if the policy limits membership but no such rate was measured."""
     if policy.membership is not None and not tests:
         reason = (
             f"The policy {policy.name} limits membership: how many members are recognised at a "

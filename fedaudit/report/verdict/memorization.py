@@ -11,22 +11,22 @@ from fedaudit.report.verdict.judgement import Judgement
 
 RULE = "memorization"
 PAIR_LEVEL_SHARE = 0.5
-"""The part of the policy's level that all pairs of clients together are tested at.
+"""The share of the policy's level at which all pairs of clients together are tested.
 
-The mean's rule, of two intervals that do not meet, takes less than the rest.
+The rule for the mean, that two intervals do not overlap, uses less than the rest of the level.
 """
 PAIR = ("attacker", "victim")
-"""The parts of a scope that name an ordered pair of clients."""
+"""The scope keys that name an ordered pair of clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairTest:
-    """What the prefixes of one client draw of another's texts, beside the base."""
+    """How many of one client's prefixes draw another's texts from the tuned model and the base."""
 
     row: Measurement
     base: Measurement
     p: float
-    """Of so many more prefixes than the base's, adjusted after Holm over all pairs of a report."""
+    """The p value of so many more prefixes than the base's, after Holm over all pairs."""
 
     def summary(self) -> str:
         """Return what was counted, in words."""
@@ -37,9 +37,9 @@ class PairTest:
         )
 
     def may_exceed(self, policy: Policy) -> bool:
-        """Tell whether the upper bound of what is drawn is above what the policy allows.
+        """Tell whether the upper bound of the share drawn is above what the policy allows.
 
-        It is Clopper and Pearson's, one-sided.
+        The bound is Clopper and Pearson's, one-sided.
         """
         from fedaudit.metrics.significance import upper_bound
 
@@ -53,18 +53,18 @@ def judge_memorization(
 ) -> list[Judgement]:
     """Return the status of every mr_inter of the tuned model, over all categories, and why.
 
-    The mean thins out with the number of clients what one draws of one other, so each ordered pair
-    of its clients is judged as well (`mr_pair`), as far as a report has their counts.
+    With many clients, the mean hides what one client draws of a single other one. So each ordered
+    pair of clients is judged as well (`mr_pair`), if the report has the counts.
 
-    * fail          its lower bound is above the base's upper bound, by more than the policy allows;
-                    or one client's prefixes draw more of another's texts than the base does, after
-                    Holm over all pairs at half of the policy's level
-    * inconclusive  no number, no base, a lower bound above the base's value only, or an upper
-                    bound, its own or a pair's, that is further above it than the policy's
-                    detectable leak: with so few prefixes one would not have been seen
+    * fail          the lower bound of the mean exceeds the base's upper bound by more than the
+                    policy allows; or one client's prefixes draw more of another's texts than the
+                    base does, after Holm over all pairs at half of the policy's level
+    * inconclusive  there is no number or no base; the lower bound is above the base's value but
+                    not above its upper bound; or the upper bound of the mean or of a pair is above
+                    the base by more than the policy's detectable leak: too few prefixes to see one
     * pass          otherwise
 
-    What a client's own prefixes draw is not judged: it is exposed, but not to other clients.
+    Texts that a client's own prefixes draw are not judged: they are not exposed to other clients.
     """
     ratios = [
         row
@@ -132,7 +132,7 @@ def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tup
 
 
 def _base(row: Measurement, rows: Sequence[Measurement]) -> Measurement | None:
-    """Return the base's row of the same prefixes."""
+    """Return the base's row for the same prefixes."""
     same = {**row.scope, "source": "base"}
     fits = [r for r in rows if r.plugin == row.plugin and dict(r.scope) == same]
     return max(fits, key=lambda r: r.high or 0.0, default=None)
@@ -144,11 +144,12 @@ def _scope_text(scope: Mapping[str, object]) -> str:
 
 
 def pair_tests(rows: Sequence[Measurement], policy: Policy) -> list[PairTest]:
-    """Return the test of every ordered pair of clients that was measured, and asked of the base.
+    """Return the test of every ordered pair of clients measured on both the tuned model and base.
 
-    The null is that the tuned model draws no more than its base does. The p value is Fisher's,
-    which is cautious where both models answer alike; and where the policy allows some memorization,
-    the larger of it and of the binomial against that much above the base's upper bound.
+    The null hypothesis is that the tuned model draws no more than its base. The p value is that of
+    Fisher's test, which is conservative if both models answer alike. If the policy allows some
+    memorization, it is the larger of that and of the binomial test against the allowed amount above
+    the base's upper bound.
     """
     from fedaudit.metrics.attribution.stouffer import holm
 

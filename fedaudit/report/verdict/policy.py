@@ -24,25 +24,25 @@ from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import CAME_OUT, Leak, Test
 
 RULE = 7
-"""The number of this rule, which goes up whenever the same measurements may be judged otherwise, or
-in other words.
+"""The number of this rule, which goes up whenever the same measurements may get a different verdict
+or different reasons.
 
-Reports that were written before rules had numbers name none.
+Reports written before rules had numbers name none.
 """
 
 LEVEL = DEFAULT.level
-"""The probability of failing a model, at most, that holds nothing of what is looked for."""
+"""The maximum probability of failing a model that holds none of the data looked for."""
 
 RIGHT = "right"
-"""scope.key of what was asked with a key that opens it."""
+"""The value of scope.key for requests with a valid key."""
 
 ATTACKS = ("coverage", "extraction_recall", "inference_accuracy")
 
 SWEPT = frozenset({"budget", "samples"})
-"""The scope keys of a row that says what a part of an attack's budget found."""
+"""The scope keys of rows about a part of an attack's budget."""
 
 OWN_RECORDS = "own"
-"""scope.records of what was tried on the attacker's own records, without a victim."""
+"""The value of scope.records for attacks on the attacker's own records, without a victim."""
 
 NO_VICTIM = (
     "No victim: what was tried on the attacker's own records tells nothing of other parties and is"
@@ -52,7 +52,7 @@ NO_VICTIM = (
 ONLY_RIGHT = "Only the right key was asked, so nothing unauthorised was tried."
 
 MISSING = "nothing"
-"""The rule of what was not measured and should have been."""
+"""The rule of judgements about missing measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class Verdict:
 
 
 def worst_status(statuses: Iterable[str]) -> str:
-    """Return the status of a whole: it fails if one fails, else is inconclusive if one is.
+    """Return the overall status: fail if one fails, else inconclusive if one is inconclusive.
 
-    Without any judgement it is inconclusive.
+    Without any judgement the status is inconclusive.
     """
     found = set(statuses) or {"inconclusive"}
     return next(status for status in ("fail", "inconclusive", "pass") if status in found)
@@ -88,8 +88,8 @@ def verdict(
 ) -> dict[str, Any]:
     """Return status, reasons, and the tests behind them, for an audit's measurements and findings.
 
-    The reasons are those of the judgements that have the status of the whole; `judge` says what
-    is judged. With `explained` it holds all judgements.
+    The reasons are those of the judgements with the overall status; see `judge` for what is judged.
+    With `explained` the verdict also holds all judgements.
     """
     result = judge(measurements, findings, policy)
     reasons = [j.reason for j in result.judgements if j.status == result.status]
@@ -111,33 +111,33 @@ def judge(
 ) -> Verdict:
     """Return the verdict of a policy on an audit's measurements and findings.
 
-    What came out of the tuned model and not of its base is tested (`verdict.extraction`), and so is
-    every inference accuracy, every kind of data that the policy limits (`verdict.kinds`) and, where
-    it limits it, membership (`verdict.membership_limit`); p values are adjusted after Holm over all
-    of them: attacks, pairs of clients, strings, kinds, scores. What is judged by a module of its
-    own (below) has the policy's level for itself.
+    One Holm correction covers the tests of what came out of the tuned model and not of its base
+    (`verdict.extraction`), of every inference accuracy, of every kind of data that the policy
+    limits (`verdict.kinds`) and of membership, if the policy limits that
+    (`verdict.membership_limit`), over all attacks, pairs of clients, strings, kinds and scores.
+    Each measurement judged by a module of its own (below) has the policy's level for itself.
 
     * fail          an adjusted p value is at most the policy's level
-    * inconclusive  a leak of the policy's size would not have been seen, or what came out leaves
-                    room for one; or there is nothing to judge
+    * inconclusive  a leak of the policy's size would not have been detected, or the results do not
+                    rule one out; or there is nothing to judge
     * pass          otherwise
 
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
     whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
     memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
-    to training prompts are nearer to the true ones, `verdict.exposure` whether planted secrets
-    stand higher than chance explains, `verdict.membership` whether trained records can be told, and
-    `verdict.epsilon` whether a claim is refuted. A class of attacks that the policy requires and
-    nobody measured is inconclusive.
+    to training prompts are nearer to the true ones than skill explains, `verdict.exposure` whether
+    planted secrets rank higher than chance explains, `verdict.membership` whether trained records
+    can be recognised, and `verdict.epsilon` whether a claim is refuted. A class of attacks that the
+    policy requires and that was not measured is inconclusive.
 
-    What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
-    was tried on the attacker's own records (scope.records "own"), which is no other client's; where
-    nothing else was asked, that is inconclusive. A pass never says "safe". The order of the
-    measurements only orders the judgements.
+    Two kinds of results are not judged: data that comes out under a right key (scope.key "right"),
+    as it is meant to, and attacks on the attacker's own records (scope.records "own"). If there are
+    no other results, the verdict is inconclusive. A pass never says "safe". The order of the
+    measurements affects only the order of the judgements.
     """
-    # Sorted as in a file, so that a report that is read again says the same.
+    # Sorted as in a file, so that a report gives the same verdict when it is read again.
     measurements = [replace(row, scope=_sort_keys(row.scope)) for row in measurements]
-    # What a part of the budget found is included in what the whole budget found.
+    # The results of a part of the budget are included in those of the whole budget.
     counted = [row for row in measurements if not SWEPT.issubset(row.scope)]
     totals = [row for row in counted if not {"label", "category"} & row.scope.keys()]
     by_kind, judged_rows = filter(_is_judged, counted), list(filter(_is_judged, totals))
@@ -155,7 +155,7 @@ def judge(
 
 
 def _is_judged(row: Measurement) -> bool:
-    """Tell whether a row is neither of a right key nor of the attacker's own records."""
+    """Tell whether a row is judged: not about a right key or the attacker's own records."""
     return row.scope.get("key") != RIGHT and not is_own_data(row.scope)
 
 
@@ -165,7 +165,7 @@ def _judge_separately(
     joint: JointTests,
     policy: Policy,
 ) -> list[Judgement]:
-    """Return the judgements that have the policy's level each for themselves."""
+    """Return the judgements of the modules that each use the policy's level for themselves."""
     return [
         *memorization.judge_memorization(measurements, policy),
         *completion.judge_completion(measurements, [test.p for test in joint.tests]),
@@ -182,8 +182,8 @@ def _missing_evidence(
     attributed: Sequence[Judgement],
     totals: Sequence[Measurement],
 ) -> list[Judgement]:
-    """Return why extraction is not judged, where it should have been; `totals` are all rows."""
-    # Answers that reach a threshold are judged with what `completion` says of them.
+    """Return why extraction is not judged although it should be; `totals` are all rows."""
+    # Answers that reach a threshold are judged by `completion`.
     extracted = [
         row
         for row in filter(_is_judged, totals)
@@ -192,12 +192,12 @@ def _missing_evidence(
     attacks = [row for row in totals if row.metric in ATTACKS]
     own_data = any(row.metric in CAME_OUT and is_own_data(row.scope) for row in totals)
     enough = leaks or (judgements and not extracted) or (attributed and not attacks)
-    # Extraction of the attacker's own records only is no pass, whatever else was judged.
+    # Extraction of only the attacker's own records is never a pass, whatever else was judged.
     return [] if enough and (extracted or not own_data) else _nothing(extracted, attacks, totals)
 
 
 def is_own_data(scope: Mapping[str, object]) -> bool:
-    """Tell whether something was tried on the attacker's own records only."""
+    """Tell whether a scope is of an attack on the attacker's own records only."""
     return scope.get("records") == OWN_RECORDS
 
 
@@ -257,6 +257,6 @@ def _reasons_for_nothing(
 
 
 def _own_kinds(rows: Sequence[Measurement]) -> str:
-    """Return which rows are of kinds that plugins made up, in words; nothing without any."""
+    """Return in words which rows have kinds defined by plugins; empty if none has."""
     names = sorted({f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS})
     return f"; of kinds that are shown and not judged there is {', '.join(names)}" if names else ""

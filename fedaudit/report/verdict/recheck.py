@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 UNRELIABLE = "Do not rely on this report"
 COMPARED_KEYS = ("reasons", "level", "tests", "detectable")
-"""The parts of a verdict, beside its status, that follow from the measurements."""
+"""The parts of a verdict besides its status that follow from the measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class RecheckedVerdict:
     """The result of judging a report's measurements again."""
 
     holds: bool | None
-    """Whether the verdict follows from them; None where they cannot be judged."""
+    """Whether the verdict follows from the measurements; None if they cannot be judged."""
     message: str = ""
-    """What a reader must know before the verdict; empty where all is as it should be."""
+    """The doubt that a reader must know before the verdict; empty if there is none."""
     brief: str = ""
-    """The same in a few words behind the verdict."""
+    """The same doubt in a few words, shown after the verdict."""
 
 
 FINE = RecheckedVerdict(True)
@@ -35,16 +35,16 @@ FINE = RecheckedVerdict(True)
 def recheck(report: Row) -> RecheckedVerdict:
     """Judge a valid report's measurements and findings by today's rule; compare the verdict.
 
-    By the rule that the report names, reasons and tests must be the same too, and judgements where
-    it holds them or a policy. A report without a rule, or with another one, is of another version:
-    there the status alone is compared, with the worst of its own judgements as well.
+    If the report names today's rule, reasons and tests must be the same too, and so must judgements
+    if the report holds them or a policy. A report with another rule or none is from another version
+    of fedaudit: only its status is compared, also with the worst of its own judgements.
     """
     stated = report["verdict"]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             recomputed = verdict(*judged_rows(report), stated_policy(report), explained=True)
-    except Exception as error:  # a stranger's numbers may be beyond any arithmetic
+    except Exception as error:  # a stranger's report may hold numbers too large to compute with
         message = f"its measurements cannot be judged ({type(error).__name__}), so its verdict is"
         return RecheckedVerdict(None, f"{UNRELIABLE}: {message} not checked.", "not checked")
     if stated["status"] != recomputed["status"]:
@@ -70,7 +70,7 @@ def stated_policy(report: Row) -> Policy:
 
 
 def judgements(report: Row) -> list[Row]:
-    """Return all judgements of a report as it holds them, or made again where it holds none."""
+    """Return all judgements that a report holds, or made anew if it holds none."""
     stated = report["verdict"].get("judgements")
     if stated is not None:
         return list(stated)

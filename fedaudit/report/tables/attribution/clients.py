@@ -67,14 +67,14 @@ def client_tests(rows: Sequence[Row]) -> list[TestedClient]:
 
 
 def format_z(value: float | None) -> str:
-    """Return a statistic as people read it: two places, or three digits of a huge one."""
+    """Return a statistic as text: two decimal places, or three digits if it is huge."""
     if value is None:
         return NONE
     return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.3g}"
 
 
 def _own_part(row: Row | None) -> str:
-    """Return what a client itself adds to its Z, with its interval; empty where it is unknown."""
+    """Return a client's own contribution to its Z, with its interval; empty if unknown."""
     if row is None:
         return ""
     if row["value"] is None:
@@ -83,7 +83,7 @@ def _own_part(row: Row | None) -> str:
 
 
 def _own_limits(tests: Sequence[TestedClient]) -> str:
-    """Return why clients have different thresholds, where they do."""
+    """Return why clients have different thresholds, if they do."""
     limits = {test.threshold for test in tests if test.threshold is not None}
     return OWN_LIMITS if len(limits) > 1 else ""
 
@@ -95,10 +95,10 @@ def rows_of_part(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
 
 
 def p_value_cell(value: float | None) -> str:
-    """Return a p-value as people read it."""
+    """Return a p value as text."""
     return NONE if value is None else number(value)
 
 
 def yes_or_no(flag: bool) -> str:
-    """Return a flag in words."""
+    """Return a flag as "yes" or "no"."""
     return "yes" if flag else "no"

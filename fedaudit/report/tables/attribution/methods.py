@@ -47,7 +47,7 @@ NOT_JUDGED = (
 
 
 def attribution(report: Row) -> list[Table]:
-    """Return whom each method flags, and what the protocol cost and gave away, if one was made."""
+    """Return whom each method flags, and what the protocol cost and revealed, if it was run."""
     rows = attribution_rows(report)
     if len(grouping.variants_of(rows)) > 1:
         makers = [_methods, _strengths, _global, secure_sums.variants]
@@ -64,7 +64,7 @@ def attribution(report: Row) -> list[Table]:
 
 
 def attribution_sentence(report: Row) -> list[str]:
-    """Return in a sentence what the protocol asked, and whom it flags."""
+    """Return a sentence on what the protocol asked for and whom it flags."""
     rows = attribution_rows(report)
     if (count := len(grouping.variants_of(rows))) > 1:
         return [f"The attribution was made on {count} variants; tables below compare them."]
@@ -188,7 +188,7 @@ def _of_kind(kind: str) -> str:
 
 
 def _other_methods(rows: Sequence[Row]) -> Table:
-    """Return what each method beside the protocol says of each client."""
+    """Return the results of every method other than the protocol for each client."""
     selected = rows_of_part(rows, "suspicion")
     methods = list(dict.fromkeys(row["plugin"] for row in selected))
     names = list(dict.fromkeys(map(client_of, selected)))
@@ -209,7 +209,7 @@ def _other_methods(rows: Sequence[Row]) -> Table:
 
 
 def _method_verdict(rows: Sequence[Row], method: str, name: str) -> str:
-    """Return whether a method flags a client, and by what: `yes, Z 5.20`, `no, 0.31`."""
+    """Return whether a method flags a client, and its statistic: `yes, Z 5.20`, `no, 0.31`."""
     values = {
         r["metric"]: r["value"] for r in rows if (r["plugin"], client_of(r)) == (method, name)
     }
@@ -225,7 +225,7 @@ def _method_verdict(rows: Sequence[Row], method: str, name: str) -> str:
 
 
 def _global(rows: Sequence[Row]) -> Table:
-    """Return what the global model itself shows of every mark."""
+    """Return what the global model itself reveals about every mark."""
     z_rows = grouping.order_rows(rows_of_part(rows, "global", "z"))
     is_study = len(grouping.variants_of(rows)) > 1
     p = {_mark(row): row["value"] for row in rows_of_part(rows, "global", "p_value")}

@@ -40,7 +40,7 @@ SHORT = {
 """The columns of a table that compares variants."""
 
 LOWEST = {"smallest_set", "effective_masks"}
-"""Metrics of which less is worse; of several rounds, the worst is shown."""
+"""Metrics that are worse when lower; the worst of several rounds is shown."""
 
 LEGEND = (
     "exact: clients whose updates follow exactly from a round's sums; bits: leakage; smallest: the"
@@ -70,7 +70,7 @@ def secure_sum_tables(rows: Sequence[Row]) -> Table:
 
 
 def determined_clients(rows: Sequence[Row]) -> int:
-    """Return how many clients' updates follow exactly from the sums of some round, at most."""
+    """Return how many clients' updates can be computed exactly from the sums of the worst round."""
     counts = (
         row["value"] or 0.0 for row in _masking_and_time_rows(rows) if row["metric"] == "determined"
     )
@@ -112,7 +112,7 @@ def _masking_and_time_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def _worst(rows: Sequence[Row]) -> dict[str, tuple[Row, str]]:
-    """Return the worst row of each amount, and in which of how many rounds it was measured."""
+    """Return the worst row of each amount, its round, and the number of rounds."""
     groups: dict[str, list[Row]] = {}
     for row in _masking_and_time_rows(rows):
         groups.setdefault(_name(row), []).append(row)
@@ -162,7 +162,7 @@ def _strength(row: Row) -> str:
 
 
 def _exactly(worst_rows: Mapping[str, tuple[Row, str]]) -> str:
-    """Return in words what the sums of the worst round give away together."""
+    """Return in words what the sums of the worst round reveal together."""
     if "determined" not in worst_rows or worst_rows["determined"][0]["value"] is None:
         return ""
     row, _ = worst_rows["determined"]

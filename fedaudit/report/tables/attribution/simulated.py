@@ -15,7 +15,7 @@ NOTE = (
 
 
 def simulated_table(rows: Sequence[Row]) -> Table:
-    """Return a line for each strength of a mark: who is found, and how often wrongly."""
+    """Return a line for each strength of a mark: how many are found, and how many wrongly."""
     simulated = rows_of_part(rows, "simulated")
     by_strength: dict[str, dict[str, Row]] = {}
     for row in simulated:
@@ -47,7 +47,7 @@ def _rate(row: Row | None) -> str:
 
 
 def _most_flagged(simulated: Sequence[Row]) -> str:
-    """Return which client is flagged most often while it is innocent; nothing without any."""
+    """Return the innocent client that is flagged most often; nothing if none is flagged."""
     of_clients = [row for row in simulated if "client" in row["scope"] and row["n"]]
     if not of_clients:
         return ""

@@ -16,7 +16,7 @@ VERIFIED = "Verified leaks that came out, by their masks; what was told apart is
 
 
 def baseline_tables(comparison: BaselineComparison) -> list[Table]:
-    """Return the leaks of each kind and the judged numbers, what got worse first."""
+    """Return the tables of leaks by kind and of judged numbers, those that got worse first."""
     leaks = Table(
         title="Leaks against the baseline",
         columns=("by", "kind", "new", "gone", "stayed"),

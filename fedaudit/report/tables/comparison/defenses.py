@@ -21,7 +21,7 @@ CAME_OUT = (
 
 
 def defense_tables(report: Row) -> list[Table]:
-    """Return what each defence bought, with what follows from it, and what each cost."""
+    """Return the tables of each defence's gain, with recommendations, and of each one's cost."""
     defenses = report.get("defenses")
     if not defenses:
         return []

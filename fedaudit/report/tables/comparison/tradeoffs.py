@@ -11,11 +11,11 @@ from fedaudit.report.tables.table import NONE, Table, build_table
 TITLE = "Leakage, utility and cost"
 FRONT = "front"
 MAX_COLUMNS = 3
-"""How many columns fit into 80 characters, besides the variant and the front."""
+"""The number of columns that fit into 80 characters besides the variant and the front."""
 LARGE = 1e6
-"""From here on a number is written short, without its interval."""
+"""Numbers from this value on are abbreviated and shown without their interval."""
 Points = Mapping[str, tuple[float, ...]]
-"""The value of each variant on each axis; less is better."""
+"""The value of each variant on each axis; lower is better."""
 
 
 def tradeoff_columns(report: Row) -> list[Row]:
@@ -47,7 +47,7 @@ def rows_by_variant(report: Row) -> dict[str, list[Row]]:
 
 
 def find_measurement(rows: Sequence[Row], column: Row) -> Row | None:
-    """Return the measurement of a column: the least specific one of those that fit."""
+    """Return the measurement of a column: the matching row with the least specific scope."""
     fitting = [
         row
         for row in rows
@@ -59,7 +59,7 @@ def find_measurement(rows: Sequence[Row], column: Row) -> Row | None:
 
 
 def axis_values(report: Row) -> dict[str, tuple[float, ...]]:
-    """Return the values of each variant that has one on every axis; less is always better."""
+    """Return the values of each variant that has one on every axis; lower is always better."""
     axes = [column for column in tradeoff_columns(report) if column["axis"]]
     points = {}
     for name, rows in rows_by_variant(report).items():
@@ -75,7 +75,7 @@ def axis_values(report: Row) -> dict[str, tuple[float, ...]]:
 
 
 def pareto_front(every: Points) -> list[str]:
-    """Return the variants that no other one beats: at least as good by all axes, better by one."""
+    """Return the variants that no other dominates (as good on all axes and better on one)."""
     return [
         name
         for name, point in every.items()
@@ -87,7 +87,7 @@ def pareto_front(every: Points) -> list[str]:
 
 
 def tables(report: Row) -> list[Table]:
-    """Return the table in parts that fit a terminal; none where nothing is to be compared."""
+    """Return the table in parts that fit a terminal; none if there is nothing to compare."""
     columns = tradeoff_columns(report)
     if not columns or len(rows_by_variant(report)) < 2:
         return []

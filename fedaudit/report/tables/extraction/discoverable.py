@@ -40,7 +40,7 @@ def discoverable(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     return bool(row["kind"] == "extraction" and (row["metric"] == "rouge_l" or is_test(row)))
 
 

@@ -26,7 +26,7 @@ def verbatim(report: Row) -> list[Table]:
 
 
 def is_shown(row: Row) -> bool:
-    """Tell whether a row is one of those that the table shows."""
+    """Tell whether the table shows a row."""
     return row["kind"] == "extraction" and (
         row["metric"] in METRICS or any(_is_of_test(row, test) for test in TESTS)
     )
