@@ -9,7 +9,7 @@ from fedaudit.system.files import existing_path, lines_sha256
 
 
 def with_content(chosen: Any) -> Any:
-    """Return a plugin's table with the content of each file of records in place of its name."""
+    """Return a plugin's table with the name of each file of records replaced by its content."""
     if not isinstance(chosen, Mapping):
         return chosen
     return {
@@ -21,7 +21,7 @@ def with_content(chosen: Any) -> Any:
 
 
 def name_and_options(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:
-    """Return the name and options that a name, or a table with a name in it, spells."""
+    """Return the plugin name and options given by a name or by a table that has a name."""
     if isinstance(chosen, str):
         return chosen, {}
     options = dict(chosen)

@@ -21,7 +21,7 @@ class Event:
     done: int
     total: int
     model_name: str
-    """Of the training's `ClientTraining`."""
+    """The name of the training, as in its `ClientTraining`."""
     round: int
     loss: float
 
@@ -40,7 +40,7 @@ class Run:
     defenses: Sequence[Defense] = ()
     tokens: ClientSequences
     documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
-    """What each client's shared adapter is trained on, for a defence that goes on from there."""
+    """The documents of each client's shared adapter, for a defence that follows up on them."""
 
     def __post_init__(self) -> None:
         state.check(self.aggregator, self.secure, self.defenses)

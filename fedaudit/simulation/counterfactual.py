@@ -20,7 +20,7 @@ def settings(config: Simulation, without: Sequence[str], out: Path) -> tuple[Sim
     """Return the settings of the federation in `out` without some clients, and its folder.
 
     Raises UsageError for an unknown client and for leaving out everybody, InputError
-    where `out` does not hold the complete federation.
+    if `out` does not hold the complete federation.
     """
     names = config.client_names
     for client in without:
@@ -39,7 +39,7 @@ def settings(config: Simulation, without: Sequence[str], out: Path) -> tuple[Sim
 
 
 def caveat(config: Simulation, run: Path) -> tuple[str, ...]:
-    """Return what a counterfactual federation is, for its report; nothing for any other."""
+    """Return the caveat that a report has on a counterfactual federation; nothing for others."""
     if not config.without:
         return ()
     return (CAVEAT.format(run=run, who=", ".join(config.without)),)

@@ -24,12 +24,12 @@ from fedaudit.simulation.initialization import file_hashes
 from fedaudit.system.files import atomic_text, read_regular, restrict_to_owner
 
 MEASURED = "measured.json"
-"""What the defences measured when they were deployed, for a run that is looked at again."""
+"""The file of the defences' measurements at deployment, for a run that is opened again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A complete federation, and what its defences measured and cannot tell."""
+    """A complete federation, with the measurements and caveats of its defences."""
 
     manifest: Manifest
     measurements: tuple[Measurement, ...] = ()
@@ -44,10 +44,10 @@ def deploy(
     held_out: Sequence[Document],
     progress: Callable[[str], Progress],
 ) -> Deployment:
-    """Let every defence deploy, and only then call the federation complete.
+    """Let every defence deploy, and only then mark the federation as complete.
 
-    An unfinished deployment is begun afresh. Where a defence answers for the model, perplexity is
-    measured through it.
+    An unfinished deployment starts anew. If a defence answers for the model, perplexity is measured
+    through the defence.
     """
     folder = run.out / DEPLOYED
     if finished.status == "complete":
@@ -92,7 +92,7 @@ def _read(finished: Manifest, path: Path) -> Deployment:
 def _adapters(out: Path) -> dict[str, str]:
     """Return the hashes of the adapters that were deployed.
 
-    Nothing else is named: keys are secret and change, and what goes with them changes too.
+    No other file is included: keys are secret and change, and so do the files that depend on them.
     """
     if not (out / DEPLOYED).is_dir():
         return {}
@@ -149,7 +149,7 @@ def _responding(
 ) -> tuple[dict[str, Any] | None, dict[str, Responder]]:
     """Return the defence that answers for the model, and the responder of each client.
 
-    Where several do, it is the first of them.
+    If several defences answer, the first is returned.
     """
     for defense, (name, options) in zip(run.defenses, run.config.defense_plugins(), strict=True):
         responders = {

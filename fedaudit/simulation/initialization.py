@@ -40,10 +40,10 @@ class DataSplit:
 
 
 def documents(config: Simulation) -> list[Document]:
-    """Return the simulation's documents, generated or read, in an order of their own.
+    """Return the simulation's documents, generated or read, sorted by the hash of their content.
 
-    Sorted by the hash of what they hold: the order of the input must not change a result, nor which
-    documents are used where `records.limit` takes some only.
+    This way the order of the input changes neither a result nor which documents `records.limit`
+    selects.
     """
     form = config.prompt_template
     settings = config.records
@@ -75,9 +75,9 @@ def documents(config: Simulation) -> list[Document]:
 
 
 def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> DataSplit:
-    """Deal `all_documents`, or a few per cluster, to the clients; `base` embeds for clusters.
+    """Deal `all_documents`, or a few per cluster, to the clients; `base` computes embeddings.
 
-    Held-out documents are none of those that the few are drawn from.
+    Held-out documents are set aside before the few documents are drawn.
     """
     n_held_out = 0 if config.test else int(len(all_documents) * config.held_out)
     held_out, training = list(all_documents[:n_held_out]), list(all_documents[n_held_out:])
@@ -104,7 +104,7 @@ def split(config: Simulation, all_documents: Sequence[Document], base: Any) -> D
 def _read_test(config: Simulation, training: Sequence[Document]) -> list[Document]:
     """Return the documents of the test file, in an order of their own.
 
-    Raises InputError where one of them is trained on, too.
+    Raises InputError if one of them is also trained on.
     """
     result = sort_documents(
         corpus.read(existing_path(Path(config.test), "file"), config.prompt_template)
@@ -159,7 +159,7 @@ def _clusters(config: Simulation, training: Sequence[Document], base: Any, count
 def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Manifest:
     """Write a new federation, with its data and initial adapter, into `out` atomically.
 
-    `server` is the rule that the server really follows, which a defence may have changed.
+    `server` is the aggregation rule in force, which a defence may have changed.
     """
     if config.client_data:
         data_split = DataSplit(*read_client_files(config))
@@ -176,7 +176,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
             published = [commitments.commitment(mark, mark.options) for mark in watermarked.marks]
             commitments.write(commitments.Commitments(commitments=tuple(published)), folder)
         new_manifest = _manifest(config, names, data_split, base, folder, server)
-        if watermarked.marks:  # named by no hash: the server's copy of the folder goes without it
+        if watermarked.marks:  # not hashed: the server's copy of the folder lacks it
             watermark_keys.write(watermarked.marks, folder / watermark_keys.OWNER)
             new_manifest = _with_truth(new_manifest, watermarked, config.client_names)
         if canaries:
@@ -271,7 +271,7 @@ def _secure(config: Simulation) -> dict[str, Any] | None:
 def _with_truth(
     new_manifest: Manifest, watermarked: WatermarkedData, names: Sequence[str]
 ) -> Manifest:
-    """Return the manifest with the mark that each client was given; `names` are of all clients."""
+    """Return the manifest with the mark that each client got; `names` are those of all clients."""
     marks = {names[number]: mark for number, mark in watermarked.holders}
     clients = tuple(replace(c, watermark=marks.get(c.id, "")) for c in new_manifest.clients)
     return replace(new_manifest, clients=clients)

@@ -1,7 +1,7 @@
 """Local tuning without federation (LocIT): a model of every client's own documents alone.
 
-With `local = "defended"` each client goes through the defences' stages too, as if it were all the
-federation there is: with FedMIT that is local tuning with self-generation (LocIT+SG).
+With `local = "defended"` each client also goes through the defences' stages, as if it were the only
+client of the federation: with FedMIT that is local tuning with self-generation (LocIT+SG).
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ def local_adapter(out: Path, client: str, number: int) -> Path:
 def train_local_models(run: Run, listener: Listener) -> None:
     """Train every client's own model for as many rounds as the federation has.
 
-    Each begins with the federation's initial adapter and goes on from its own, with the settings
-    of a client of the federation: the same steps and the same fall of the rate, round by round.
-    What is there already stays: stopped at any moment, it goes on after the last finished training.
+    Each model starts from the federation's initial adapter and continues from its own, with the
+    settings of a federated client: the same steps and learning-rate decay, round by round. Finished
+    trainings are kept, so that an interrupted run continues after the last one.
     """
     if run.config.local == "no" or not run.config.compares_utility:
         return
@@ -65,7 +65,7 @@ def check(run: Run) -> None:
 
 
 def local_defenses(run: Run) -> tuple[Defense, ...]:
-    """Return the defences whose stages a client that is alone goes through."""
+    """Return the defences whose stages a client goes through when it trains alone."""
     return tuple(run.defenses) if run.config.local == "defended" else ()
 
 

@@ -17,7 +17,7 @@ from fedaudit.simulation.evaluation import llm_judge
 from fedaudit.simulation.server import secure_aggregation as secured
 
 DEFAULT = "fedavg"
-"""The aggregation where none is named, which a defence may replace silently."""
+"""The default aggregation, which a defence may replace without a warning."""
 
 
 def prepare(config: Simulation, out: Path) -> Run:
@@ -64,7 +64,7 @@ def prepare(config: Simulation, out: Path) -> Run:
 
 
 def _secure_plugin(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
-    """Return the secure aggregation asked for, once everything it needs is known to be there."""
+    """Return the configured secure aggregation, after checking that its requirements are met."""
     name, options = config.secure_aggregation_plugin()
     if not name:
         return None

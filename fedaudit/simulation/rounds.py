@@ -28,7 +28,7 @@ CENTRAL = "central"
 def run_rounds(run: Run, start_manifest: Manifest, listener: Listener) -> Manifest:
     """Train the rounds that `start_manifest` lacks, and return the manifest with all of them.
 
-    Stopped at any moment, it leaves a manifest of whole rounds, from which it goes on later.
+    If interrupted, it leaves a manifest of complete rounds, from which it can continue later.
     """
     config, current = run.config, start_manifest
     if len(current.rounds) > config.rounds:
@@ -61,7 +61,7 @@ def participants(config: Simulation, number: int) -> list[str]:
 
 
 def check_participants(config: Simulation) -> None:
-    """Refuse a federation in which some round draws nobody but clients that are left out."""
+    """Refuse a federation in which all clients drawn for some round are left out."""
     without = set(config.without)
     absent = {i for i, name in enumerate(config.client_names) if name in without}
     if len(absent) < config.participants_per_round:
@@ -79,7 +79,7 @@ def _draw_participants(config: Simulation, number: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTraining:
-    """One training of a round: whose it is, on what, and where its adapter is kept."""
+    """One training of a round: its client, its data, and where its adapter is kept."""
 
     model_name: str
     sequences: Sequences
@@ -89,7 +89,7 @@ class LocalTraining:
 
 
 def local_trainings(run: Run, number: int) -> Iterator[LocalTraining]:
-    """Yield the round's trainings, the longest first, so that workers end together."""
+    """Yield the round's trainings, longest first, so that workers finish at about the same time."""
     shared = run.tokens.shared
     if run.config.central and run.config.compares_utility:
         all_sequences = [sequence for sequences in shared.values() for sequence in sequences]
@@ -183,7 +183,7 @@ def seed_of(seed: int, number: int, name: str) -> int:
 
 
 def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float]) -> Manifest:
-    """Aggregate the round, write its adapter, and only then name the round in the manifest."""
+    """Aggregate the round, write its adapter, and only then add the round to the manifest."""
     round_path, chosen = f"rounds/{number:03d}", participants(run.config, number)
     sums = _aggregate(run, current, number, chosen)
     folders = {} if run.secure else {c: f"{round_path}/clients/{c}" for c in chosen}
@@ -209,7 +209,7 @@ def _aggregate(
 ) -> Mapping[str, tuple[str, ...]]:
     """Write the round's global adapter, the server's state and, under secure aggregation, the sums.
 
-    Return the sums' files as the manifest names them.
+    Return the files of the sums, as listed in the manifest.
     """
     out = run.out / f"rounds/{number:03d}"
     start_folder = run.out / current.rounds[-1].adapter
@@ -220,7 +220,7 @@ def _aggregate(
     differences = {c: run.aggregator.difference(client_start, u) for c, u in updates.items()}
     state: State = {}
     if run.secure and run.aggregator.merges_each_round:
-        # A stack would hold every client's factors; here only the sum of updates may be known.
+        # A stacked adapter would show every client's factors; here only their sum may be known.
         result = run.aggregator.moved(
             start, secure_aggregation.weighted_mean(differences, examples)
         )

@@ -41,7 +41,7 @@ class SimulationResult:
     measurements: tuple[Measurement, ...]
     limits: tuple[str, ...] = ()
     annotation: str | None = None
-    """What found the PII that the defences went by, where documents were not annotated."""
+    """The detector of the PII that defences protect, if the documents were not annotated."""
     resumed_from: int | None
     tokens: int = 0
     """Tokens trained on by all clients together, each as often as it was."""
@@ -93,8 +93,8 @@ def simulate(
 ) -> SimulationResult:
     """Run the simulation into `out`, from where an earlier run of it stopped.
 
-    What a judge says is kept in the file `verdicts`; without one, in `out`. Whoever calls this from
-    several processes keeps them apart with `lock_run`.
+    A judge's scores are kept in the file `verdicts`, or without one in `out`. Callers in several
+    processes must use `lock_run`.
     """
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
@@ -106,7 +106,7 @@ def simulate(
     documents = {client: material.prepared for client, material in materials.items()}
     tokens = datasets.tokenize_clients(config, base, materials)
     run = replace(run, tokens=tokens, documents=documents)
-    del base  # its memory is the workers' now
+    del base  # frees its memory for the workers
     finished = rounds.run_rounds(run, start_manifest, listener)
     local_baseline.train_local_models(run, listener)
     trained = training_costs(run)
@@ -158,14 +158,14 @@ def _open_or_create(
     try:
         materials = datasets.client_documents(config, out, start_manifest.clients, run.defenses)
     except InputError:
-        if existing is None:  # what a defence refuses was never a federation
+        if existing is None:  # if a defence refuses the data, no federation is created
             shutil.rmtree(out, ignore_errors=True)
         raise
     return start_manifest, materials
 
 
 def training_costs(run: Run) -> list[cost.TrainingCost]:
-    """Return the cost record of every client's training; the central model's is none."""
+    """Return the cost record of every client's training, leaving out the central model's."""
     config = run.config
     return [
         cost.TrainingCost(

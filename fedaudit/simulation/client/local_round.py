@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from fedaudit.engine.loading.loader import LoadedBase
 
 OWN, TURN = "own", "turn"
-"""Below a client's private folder: the shared adapter as it was trained, and files of its turns."""
+"""Folders in a client's private folder: the shared adapter as trained, and files of its turns."""
 LENGTHS = "tokens.json"
-"""In a turn's folder: the length of each sequence that a further adapter was trained on."""
+"""The file in a turn's folder with the length of each sequence of a further adapter's training."""
 
 
 def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
@@ -40,12 +40,12 @@ def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
 
 
 def follow_up_defense(defenses: Sequence[Defense]) -> Defense | None:
-    """Return the defence that goes on after training, if one does; there is at most one."""
+    """Return the defence with a follow-up after training, if any; there is at most one."""
     return next((defense for defense in defenses if defense.auxiliary_adapters), None)
 
 
 def train(job: ClientTraining) -> float:
-    """Train as the job says, then its follow-up; return the loss of the shared adapter."""
+    """Run a training job and its follow-up, and return the loss of the shared adapter."""
     loss = trainer.train(job)
     if job.follow_up:
         _train_auxiliary_adapters(job, job.follow_up)
@@ -53,7 +53,7 @@ def train(job: ClientTraining) -> float:
 
 
 def _train_auxiliary_adapters(job: ClientTraining, follow_up: FollowUpTraining) -> None:
-    """Ask for the material of every further adapter, write it, and train on it."""
+    """Get the training data of every further adapter from the defence, write it and train on it."""
     material = _auxiliary_data(job, follow_up)
     sequences = dict[str, Sequences]()
     for name, (documents, tokens) in material.items():
@@ -76,7 +76,7 @@ def _auxiliary_data(
 ) -> dict[str, tuple[Sequence[Document], Sequences]]:
     """Return what each further adapter is trained on, as documents and as tokens.
 
-    The engine has a base of its own, which is let go of before any training.
+    The engine loads its own base model, which is released before any training.
     """
     import torch
 

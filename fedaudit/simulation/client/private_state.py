@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from fedaudit.simulation.context import Run
 
 PRIVATE = "private"
-"""The folder of what no server sees, below the run's folder."""
+"""The folder below the run's folder for everything that no server sees."""
 
 
 def private_folder(out: Path, client: str, name: str, number: int) -> Path:
-    """Return where a client keeps something of a round to itself."""
+    """Return the private folder of a client for one round and kind of file."""
     return out / PRIVATE / client / name / f"{number:03d}"
 
 
 def training_folder(run: "Run", client: str, number: int) -> Path:
-    """Return where a client's shared adapter is trained: in private where a defence goes on."""
+    """Return where a client's shared adapter is trained: in private if a defence follows up."""
     if local_round.follow_up_defense(run.defenses):
         return private_folder(run.out, client, local_round.OWN, number)
     return run.out / f"rounds/{number:03d}/clients" / client
@@ -50,13 +50,13 @@ def private_leftovers(run: "Run", clients: Sequence[str], number: int) -> Iterat
 
 
 def restrict_private(run: "Run") -> None:
-    """Close the clients' private folders to everybody but their owner, where there are any."""
+    """Make the clients' private folders, if any, readable only by their owner."""
     if any(run.tokens.private.values()) or local_round.follow_up_defense(run.defenses):
         restrict_to_owner(run.out / PRIVATE)
 
 
 def upload(run: "Run", start: Update, client: str, number: int) -> Update:
-    """Return what a client sends, and write it where the server sees it."""
+    """Return the update that a client sends, and write it where the server sees it."""
     source, target = (
         training_folder(run, client, number),
         run.out / f"rounds/{number:03d}/clients" / client,

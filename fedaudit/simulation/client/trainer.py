@@ -28,15 +28,15 @@ ADAPTER = "client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpTraining:
-    """What a client's defence goes on to once its shared adapter is trained."""
+    """The training that a client's defence does after the shared adapter is trained."""
 
     defense: Defense
     documents: Sequence[Document]
     template: PromptTemplate
     folder: Path
-    """Where the turn's own files go."""
+    """The folder for the turn's own files."""
     adapters: Mapping[str, tuple[Path, int]]
-    """Where each further adapter goes, by name, and the seed of its training."""
+    """The folder of each further adapter, by name, and the seed of its training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class ClientTraining:
     """A training to do, as it is sent to a worker process."""
 
     model_name: str
-    """Of what is trained: a client's name, alone or with one of its adapters, or "central"."""
+    """The name of the training: a client, alone or with one of its adapters, or "central"."""
     base: str
     start: Path
     out: Path
     merged: Path | None = None
-    """An adapter that is merged into the base beneath the one that is trained."""
+    """An adapter that is merged into the base before the trained adapter is added."""
     sequences: Sequence[Sequence[int]]
     training: Training
     round: int
@@ -57,9 +57,9 @@ class ClientTraining:
     seed: int
     aggregator: Aggregator
     state_files: tuple[Path, Path] | None = None
-    """The files of the server's and the client's state; None where the rule has none."""
+    """The files of the server's and the client's state; None if the aggregation rule has none."""
     defenses: Sequence[Defense] = ()
-    """Whose training stage applies: none for an adapter that nobody else sees."""
+    """The defences whose training stage applies: none for an adapter that nobody else sees."""
     follow_up: FollowUpTraining | None = None
     device: str
     dtype: str
@@ -84,7 +84,7 @@ def train(job: ClientTraining) -> float:
     config = adapters.check(job.start)
     lora = json.dumps(config, sort_keys=True)
     model = cached_model(job.base, job.device, job.dtype, lora, job.training.checkpointing)
-    # After the model: making one draws random numbers, keeping the last job's does not.
+    # After loading: creating a model draws random numbers, reusing the last job's does not.
     torch.manual_seed(job.seed)
     start = adapters.read(job.start)
     fit(model, start, ADAPTER, str(job.start))
@@ -117,7 +117,7 @@ def train(job: ClientTraining) -> float:
 def _check_not_diverged(
     job: ClientTraining, loss: float, tensors: Mapping[str, "torch.Tensor"]
 ) -> None:
-    """Raise UsageError where training left weights that are no numbers, or that no audit reads."""
+    """Raise UsageError if training left NaN weights or weights that no audit can read."""
     from fedaudit.federation import adapters
 
     if not all(bool((tensor.abs() <= adapters.LARGEST).all()) for tensor in tensors.values()):
@@ -128,7 +128,7 @@ def _check_not_diverged(
 
 
 def forget_model() -> None:
-    """Let go of the model that was kept for the next job."""
+    """Release the model that was kept for the next job."""
     cached_model.cache_clear()
 
 
@@ -143,9 +143,9 @@ def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: b
     loaded = load_base(base, device=device, dtype=dtype, cached=False)
     model = with_adapter(loaded.model, config, ADAPTER, trainable=True)
     if checkpointing:
-        # The base is frozen: without a gradient at its input there is none to compute again.
+        # The base is frozen, and checkpointing needs a gradient at its input to recompute anything.
         model.enable_input_require_grads()
-        # Older versions of transformers have the second name only; newer ones warn of it.
+        # Older versions of transformers have only the second name; newer ones warn about it.
         enable = getattr(loaded.model, "activation_checkpointing_enable", None)
         (enable or loaded.model.gradient_checkpointing_enable)({"use_reentrant": False})
     return model
@@ -154,7 +154,7 @@ def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: b
 def _train_by_defense(
     model: "PeftModel", weights: Mapping[str, "torch.nn.Parameter"], job: ClientTraining
 ) -> float | None:
-    """Let the first defence that does so train in place of the ordinary steps."""
+    """Let the first defence that replaces the ordinary training steps train the model."""
     settings = job.training
     steps = steps_of(settings, len(job.sequences))
     before, total = schedule_span(settings, steps, job.round, job.rounds)
@@ -212,23 +212,23 @@ def _optimize(
 
 
 def steps_of(settings: Training, documents: int) -> int:
-    """Return the optimizer steps of a round: as set, or as the epochs need."""
+    """Return the optimizer steps of a round: the configured number, or enough for the epochs."""
     per_step = settings.batch_size * settings.accumulation
     return settings.steps or settings.epochs * -(-documents // per_step)
 
 
 def schedule_span(settings: Training, steps: int, number: int, rounds: int) -> tuple[int, int]:
-    """Return the steps before a round, and all steps, of the span that the rate falls over."""
+    """Return the steps before a round, and the total, of the learning rate's decay schedule."""
     return (0, steps) if settings.restart else ((number - 1) * steps, rounds * steps)
 
 
 def rate_at(settings: Training, step: int, steps: int, before: int, total: int) -> float:
     """Return the learning rate of a step: warmed up in each round, decayed over the `total` steps.
 
-    `before` of them came in earlier rounds, see `schedule_span`.
+    `before` of these steps were in earlier rounds; see `schedule_span`.
     """
     warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
-    # A round whose optimizer starts afresh must also warm up afresh; steps guard short rounds.
+    # An optimizer that starts anew in each round must warm up anew; steps guard short rounds.
     done = (before + min(step, steps)) / total
     return settings.learning_rate * warm * _decay_factor(settings.decay, done)
 
@@ -242,10 +242,10 @@ def _decay_factor(decay: Decay, done: float) -> float:
 def draw_batches(
     sequences: Sequence[Sequence[int]], size: int, seed: int
 ) -> Iterator[list[Sequence[int]]]:
-    """Yield batches without end: every sequence once in each epoch, in an order of its own.
+    """Yield batches without end: every sequence once per epoch, in a new order each time.
 
-    Sequences of about one length share a batch, which spares most of the padding; which ones
-    meet, and when a batch comes, is drawn anew in each epoch.
+    Sequences of similar length share a batch, which avoids most of the padding. The composition
+    and order of batches are drawn anew in each epoch.
     """
     import torch
 
@@ -266,9 +266,9 @@ def draw_batches(
 def pad_batch(
     batch: Sequence[Sequence[int]], device: "torch.device | str"
 ) -> dict[str, "torch.Tensor"]:
-    """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
+    """Return model inputs (batch, longest), padded on the right; attention and loss ignore padding.
 
-    The loss ignores prompt tokens, which are only read, too.
+    The loss also ignores prompt tokens, which are only read.
     """
     from fedaudit.engine.training import loss
 

@@ -19,7 +19,7 @@ BROKEN = (
 def train_jobs(
     pool: Executor | None, jobs: Iterable[ClientTraining]
 ) -> Iterator[tuple[ClientTraining, float]]:
-    """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""
+    """Yield each finished job with its loss, run in the pool's processes or one by one here."""
     if pool is None:
         for job in jobs:
             yield job, train(job)
@@ -31,9 +31,9 @@ def train_jobs(
 
 @contextmanager
 def workers(config: Simulation) -> Iterator[Executor | None]:
-    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU.
+    """Provide the pool that clients train in: processes on CPU, None (this process) on a GPU.
 
-    On a Ray cluster, or in Flower's simulation, it is processes there.
+    On a Ray cluster, or in Flower's simulation, the processes run there.
     """
     from fedaudit.engine.device import device_for
     from fedaudit.engine.parallel import flower_pool, ray_cluster

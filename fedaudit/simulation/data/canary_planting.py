@@ -18,8 +18,8 @@ def plant_canaries(
 ) -> tuple[list[list[Document]], CanarySet | None]:
     """Return every client's documents with its canaries among them, and the canaries.
 
-    They are those of `fedaudit canary make` and `plant` with the federation's seed. Copies are
-    annotated where all of a client's documents are. Without canaries nothing changes.
+    The canaries are those of `fedaudit canary make` and `plant` with the federation's seed. Copies
+    are annotated if all of a client's documents are. Without canaries nothing changes.
     """
     clients, settings = [list(documents) for documents in client_documents], config.canaries
     if not settings.count:
@@ -54,6 +54,6 @@ def plant_canaries(
         copies = canary_records(canary_set, name, form, taken_ids, rng, annotated=annotated)
         documents += [corpus.parse_document(record, form, "a canary") for record in copies]
         rng.shuffle(documents)
-    # A client that is left out gets none; the others get those that they would have had with it.
+    # A client that is left out gets no canaries; the others get the same as if it took part.
     canaries = tuple(c for c in canary_set.canaries if not c.times or c.client in taking)
     return clients, replace(canary_set, canaries=canaries)

@@ -8,7 +8,7 @@ from fedaudit.simulation.config import Simulation
 
 
 def data_caveats(config: Simulation) -> list[str]:
-    """Return caveats on what is not read, or not used, of the record files that settings name."""
+    """Return caveats on parts of the configured record files that are not read or not used."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
     named += config.client_data.values()
     named += [str(options.get("source", "")) for _, options in config.defense_plugins()]

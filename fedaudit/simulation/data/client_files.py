@@ -12,7 +12,7 @@ from fedaudit.system.files import existing_path
 
 
 def read_client_files(config: Simulation) -> tuple[list[list[Document]], list[Document]]:
-    """Return each client's documents, and those of the test file that no client has.
+    """Return each client's documents, and the test file's documents that no client has.
 
     Raises InputError for a client's file without documents.
     """
@@ -30,5 +30,5 @@ def read_client_files(config: Simulation) -> tuple[list[list[Document]], list[Do
 
 
 def sort_documents(documents: Iterable[Document]) -> list[Document]:
-    """Return documents sorted by the hash of what they hold, whatever order they come in."""
+    """Return documents sorted by the hash of their content, whatever their order was."""
     return sorted(documents, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())

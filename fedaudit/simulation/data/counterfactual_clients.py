@@ -13,14 +13,14 @@ T = TypeVar("T")
 def select_participants(
     config: Simulation, client_documents: Sequence[T]
 ) -> tuple[list[str], list[T]]:
-    """Return the names of the clients that are not left out, and what each of them was dealt."""
+    """Return the names of the clients that are not left out, and the documents of each."""
     by_name = dict(zip(config.client_names, client_documents, strict=True))
     names = [name for name in by_name if name not in config.without]
     return names, [by_name[name] for name in names]
 
 
 def origin(config: Simulation) -> dict[str, Any] | None:
-    """Return what the manifest says of a counterfactual federation; None for any other."""
+    """Return the manifest entry on a counterfactual federation's origin; None for any other."""
     if not config.without:
         return None
     full_config = replace(config, without=())

@@ -25,12 +25,12 @@ class ClientDocuments:
     prepared: Sequence[Document]
     private: Mapping[str, Sequence[Document]]
     annotation: str | None = None
-    """What found the PII that the defences go by; None where the documents are annotated."""
+    """The detector of the PII that defences protect; None if the documents are annotated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSequences:
-    """The same as token sequences; `private` by client and then by adapter."""
+    """Clients' documents as token sequences; `private` by client and then by adapter."""
 
     shared: Mapping[str, Sequences]
     private: Mapping[str, Mapping[str, Sequences]]
@@ -39,9 +39,9 @@ class ClientSequences:
 def client_documents(
     config: Simulation, out: Path, clients: Sequence[ManifestClient], defenses: Sequence[Defense]
 ) -> dict[str, ClientDocuments]:
-    """Return each client's material.
+    """Return each client's training documents, after preparation by the defences.
 
-    Defences see a client's documents one client at a time, as the client itself would.
+    Defences see the documents of one client at a time, as they would at the client itself.
     """
     form, result = config.prompt_template, {}
     for client in clients:
@@ -66,7 +66,7 @@ def client_documents(
 def tokenize_clients(
     config: Simulation, base: Any, materials: Mapping[str, ClientDocuments]
 ) -> ClientSequences:
-    """Return the token sequences of every client's material."""
+    """Return the token sequences of every client's documents."""
 
     def cut(documents: Sequence[Document]) -> Sequences:
         return training_sequences(config.training, base, documents)
@@ -89,6 +89,6 @@ def training_sequences(training: Training, base: Any, documents: Sequence[Docume
 
 
 def text_sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:
-    """Return each text as the tokenizer begins it, then its end token, cut to `max_length`."""
+    """Return each text's tokens, with the tokenizer's start and end tokens, cut to `max_length`."""
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     return [[*tokenizer(text)["input_ids"], *end][:max_length] for text in texts]

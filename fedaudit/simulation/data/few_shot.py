@@ -10,10 +10,10 @@ from fedaudit.api.records import Document
 def few_shot_documents(
     documents: Sequence[Document], clusters: Sequence[int], *, shots: int, seed: int
 ) -> tuple[list[Document], list[int]]:
-    """Return `shots` documents of every cluster, drawn at random, with the clusters they are of.
+    """Return `shots` documents drawn at random from every cluster, with each one's cluster.
 
-    A smaller cluster gives all of its documents, and all stay in their order. What is drawn of a
-    cluster depends on the seed, the cluster's number and its documents alone.
+    A smaller cluster gives all of its documents. Documents stay in their order. The sample from a
+    cluster depends only on the seed, the cluster's number and its documents.
     """
     members: dict[int, list[int]] = defaultdict(list)
     for index, cluster in enumerate(clusters):

@@ -13,25 +13,25 @@ from fedaudit.system.files import read_json
 
 FILE = "data/partition.json"
 SKEWED = ("dirichlet", "cluster")
-"""The methods of partition that mean clients to differ by alpha."""
+"""The methods of partition in which alpha determines how much clients differ."""
 LEAST = 0.5
-"""The share of the skew that is meant below which clients count as too much alike."""
+"""The share of the intended skew below which clients count as too much alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSkew:
-    """How far clients are from being alike: 0, to 1 where each has classes of its own."""
+    """How much clients differ: 0 if they are alike, up to 1 if each has classes of its own."""
 
     found: float
     meant: float
-    """Of the same documents dealt one by one."""
+    """The skew of the same documents dealt one by one."""
 
 
 def label_skew(counts: Sequence[Sequence[int]]) -> float:
-    """Return how far clients' shares of the classes are from everybody's together, on average.
+    """Return how far, on average, clients' class shares are from those of all clients together.
 
-    `counts` has a row for each client and a column for each class. It is the mean total variation
-    distance; a client without documents does not count.
+    The result is the mean total variation distance over clients with documents. `counts` has a row
+    for each client and a column for each class.
     """
     import numpy as np
 
@@ -49,7 +49,7 @@ def measure_label_skew(
     dealt: Sequence[Sequence[Document]],
     seed: int,
 ) -> LabelSkew | None:
-    """Return the skew of documents that were dealt in whole groups; None where none were."""
+    """Return the skew of documents that were dealt in whole groups; None if none were."""
     grouped = partition.whole_groups and any(document.group for document in documents)
     if partition.method not in SKEWED or not grouped:
         return None
@@ -79,7 +79,7 @@ def write_label_skew(skew: LabelSkew, folder: Path) -> None:
 
 
 def label_skew_caveats(config: Simulation, folder: Path) -> list[str]:
-    """Return a caveat where whole groups left clients much more alike than alpha means them."""
+    """Return a caveat if whole groups left clients much more alike than alpha intends."""
     if not (folder / FILE).is_file():
         return []
     table = read_json(folder / FILE, missing="")

@@ -25,10 +25,10 @@ def prompt_length(sequence: Sequence[int]) -> int:
 def mask_prompt(
     tokenizer: Any, documents: Sequence[Document], max_length: int
 ) -> list[MaskedSequence]:
-    """Return each document's tokens, begun and ended as a text's, of which its answer is learned.
+    """Return each document's tokens, with start and end tokens; only the answer is learned.
 
-    A document without instruction and answer is learned whole. Raises InputError where nothing
-    of the answer is left within `max_length` tokens.
+    A document without instruction and answer is learned whole. Raises InputError if nothing of the
+    answer is left within `max_length` tokens.
     """
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     result = []
@@ -47,7 +47,7 @@ def mask_prompt(
 
 
 def _beginning(document: Document) -> int:
-    """Return where in the text the answer begins; 0 for a document that is no such record."""
+    """Return where in the text the answer begins; 0 for a document without an answer."""
     is_record = document.instruction and document.output and not document.is_prompt
     if not is_record or not document.text.endswith(document.output):
         return 0

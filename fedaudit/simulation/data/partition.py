@@ -21,10 +21,10 @@ def deal_documents(
 ) -> list[list[Document]]:
     """Return the documents of each client.
 
-    Each client draws its share of the classes from Dirichlet(alpha) and takes whole groups from
-    them until it has its quota (balanced, as in FedLab's client_inner_dirichlet); alpha None is
-    IID: groups are dealt at random. Documents without a group, and all of them where groups may be
-    parted, are groups of their own.
+    Each client draws its class shares from Dirichlet(alpha) and takes whole groups from the classes
+    until it has its quota (balanced, as in FedLab's client_inner_dirichlet). With alpha None
+    (IID), groups are dealt at random. A document without a group is its own group, and so is every
+    document if groups may be split.
     """
     import numpy as np
 
@@ -39,7 +39,7 @@ def deal_documents(
 
 
 def corpus_of(document: Document) -> str:
-    """Return the corpus a document is of: what its group's name has before a slash."""
+    """Return a document's corpus: the part of its group's name before a slash."""
     return document.group.partition("/")[0]
 
 
@@ -48,7 +48,7 @@ def deal_by_corpus(
 ) -> list[list[Document]]:
     """Return the documents of each client, all of one corpus; corpora share the clients evenly.
 
-    Corpora come in the order of their names; where there are more of them than clients, some
+    Corpora are dealt in the order of their names; if there are more corpora than clients, some
     clients get several.
     """
     corpora = sorted({corpus_of(document) for document in documents})
@@ -70,7 +70,7 @@ Unit = tuple[int, list[int]]
 def _units(
     documents: Sequence[Document], classes: Sequence[int], *, whole_groups: bool
 ) -> list[Unit]:
-    """Return the groups; a group's class is the commonest among its documents."""
+    """Return the groups, each with the commonest class among its documents."""
     groups: dict[str, list[int]] = defaultdict(list)
     for index, document in enumerate(documents):
         group = document.group if whole_groups else ""

@@ -20,12 +20,12 @@ from fedaudit.system.files import existing_path
 PROMPTS = 384
 """Documents of the built-in generator that an owner keeps as prompts."""
 OWNER_SEEDS = 500_000
-"""An owner's documents are of other people than the clients'."""
+"""The seed offset that makes an owner's documents about other people than the clients'."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkedData:
-    """Every client's documents, the marks that were issued, and which client has which."""
+    """Every client's documents, the issued marks, and which client has which mark."""
 
     clients: list[list[Document]]
     marks: tuple[Mark, ...] = ()
@@ -97,8 +97,8 @@ def watermarked_clients(config: Simulation) -> list[int]:
 def owner_documents(config: Simulation, most: int) -> tuple[list[Document], list[Document]] | None:
     """Return the owner's documents to mark and those kept as prompts; None without any of its own.
 
-    There are enough to replace the wanted share of `most` documents. Raises InputError for a file
-    of fewer.
+    There are enough to replace the configured share of `most` documents. Raises InputError for a
+    file with fewer.
     """
     name = config.watermark.documents
     if not name:
@@ -143,6 +143,6 @@ def _places(config: Simulation, documents: Sequence[Document], index: int) -> li
 
 
 def _copy(marked: Sequence[Document], number: int) -> Document:
-    """Return one of the marked documents, each in turn; those that come again have other ids."""
+    """Return one of the marked documents, each in turn; repeated ones get new ids."""
     turn, index = divmod(number, len(marked))
     return replace(marked[index], id=f"{marked[index].id}-{turn}") if turn else marked[index]

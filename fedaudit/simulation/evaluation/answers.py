@@ -14,7 +14,7 @@ from fedaudit.metrics.text_similarity import bleu, is_chosen, is_correct, rouge_
 ACCURACY_TASKS = frozenset({"classification", "exam", "case_matching"})
 """Tasks with one right answer; every other task is measured by Rouge-L and BLEU."""
 CHOICE_TASKS = frozenset({"exam", "case_matching"})
-"""Those of them whose answer is an option's letter, where the reference names one."""
+"""The tasks among those whose answer is an option's letter, if the reference names one."""
 TOO_LONG = "every document of the task is longer than the model's context"
 
 
@@ -31,7 +31,7 @@ class HeldOutAnswer:
         return self.document.task or "task"
 
     def score(self) -> float:
-        """Return 1 for right and 0 for wrong where one answer is right, else Rouge-L (F1)."""
+        """Return 1 or 0 (right or wrong) for a task with one right answer, else Rouge-L (F1)."""
         reference = self.document.output
         if self.task not in ACCURACY_TASKS:
             return rouge_l(reference, self.text)
@@ -52,7 +52,7 @@ def held_out_answers(
 ) -> list[HeldOutAnswer]:
     """Answer each task's prompt greedily.
 
-    A document that is longer than the model's context is left out, which its task's `n` shows.
+    A document longer than the model's context is left out and not counted in its task's `n`.
     """
     if not tasks:
         return []
@@ -87,8 +87,9 @@ def by_task(
 ) -> list[Measurement]:
     """Return each task's rows: accuracy, or the means of Rouge-L and BLEU, with intervals.
 
-    `answers` holds those of one model, or of several in the same order: then a document's score is
-    the mean over the models, and the interval says how it varies with the documents.
+    `answers` holds the answers of one model, or of several in the same order. With several, a
+    document's score is the mean over the models, and the interval reflects variation between
+    documents only.
     """
     groups: dict[str, list[list[HeldOutAnswer]]] = defaultdict(list)
     for same in zip(*answers, strict=True):

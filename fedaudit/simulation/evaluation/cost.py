@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Stage = Literal["federated", "private"]
 STAGES: tuple[Stage, ...] = ("federated", "private")
 PROBE = 32
-"""Tokens of the narrowest batch counted, at most; the widest has four times as many."""
+"""The maximum tokens of the narrowest batch counted; the widest has four times as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingCost:
-    """One client's training of one adapter in one round, as far as its cost goes."""
+    """One client's training of one adapter in one round: the facts that determine its cost."""
 
     stage: Stage
     client: str
@@ -39,7 +39,7 @@ class TrainingCost:
     sequences: Sequence[Sequence[int]]
     training: Training
     seed: int
-    """What the training drew its batches with."""
+    """The seed with which the training drew its batches."""
     adapter: str = ""
     """Which of the client's private adapters; empty for the shared one."""
     messages: int = 1
@@ -53,7 +53,7 @@ def costs(
     """Return the rows of all `trainings`: parameters, bytes_sent and flops.
 
     `adapter` is the folder of any adapter of the federation: all have one configuration. The base
-    is loaded to count operations on a few short batches, and let go again.
+    is loaded to count operations on a few short batches, and then released.
     """
     if not trainings:
         return []
@@ -78,10 +78,10 @@ def costs(
 def parameters(
     trainings: Sequence[TrainingCost], *, trainable: int, frozen: int
 ) -> list[Measurement]:
-    """Return how many numbers a client trains in each stage, and how many of the base it does not.
+    """Return how many parameters a client trains in each stage, and how many are frozen.
 
-    `trainable` is one adapter's. A client trains as many times that in private as it has private
-    adapters; clients that have equally many share a row, whose scope counts both.
+    `trainable` is the number in one adapter; for private adapters it is multiplied by their number.
+    Clients with equally many private adapters share a row, whose scope counts both.
     """
     counts = Counter(
         c for c, _ in {(j.client, j.adapter) for j in trainings if j.stage == "private"}
@@ -124,7 +124,7 @@ def flops(
 ) -> list[Measurement]:
     """Return the operations of every stage; `forms` are what a batch costs, by checkpointing.
 
-    They are those of the ordinary steps; a defence that trains in another way may need more.
+    Only ordinary training steps count; a defence that trains in another way may need more.
     """
     rows = []
     for stage in STAGES:
@@ -140,12 +140,12 @@ def flops(
 
 
 def tokens(job: TrainingCost) -> int:
-    """Return the tokens of one training: those of the very batches that it drew, no padding."""
+    """Return the tokens of one training: those of the batches it really drew, without padding."""
     return sum(len(sequence) for batch in _batches(job) for sequence in batch)
 
 
 def operations(job: TrainingCost, form: "FlopsFormula") -> int:
-    """Return the FLOPs of one training: the sum over the very batches that it drew."""
+    """Return the FLOPs of one training: the sum over the batches that it really drew."""
     return sum(
         form.flops(len(batch), max(map(len, batch)), sum(map(_count_loss_tokens, batch)))
         for batch in _batches(job)
@@ -153,7 +153,7 @@ def operations(job: TrainingCost, form: "FlopsFormula") -> int:
 
 
 def _count_loss_tokens(sequence: Sequence[int]) -> int:
-    """Return how many tokens of a sequence the loss is over: nothing predicts the first."""
+    """Return how many tokens of a sequence count in the loss: nothing predicts the first."""
     return len(sequence) - min(len(sequence), max(1, prompt_length(sequence)))
 
 
@@ -169,8 +169,8 @@ def _batches(job: TrainingCost) -> Iterator[Sequence[Sequence[int]]]:
 def form(model: "PeftModel", sequence: Sequence[int]) -> "FlopsFormula | None":
     """Return what a batch of any shape costs to train, from short batches of `sequence`.
 
-    None where that does not follow from the shape. Widths stay within the sequence's, which the
-    model can read, except that a sequence below 8 tokens is repeated.
+    Returns None if the cost does not follow from the shape. Batches are no wider than the sequence,
+    which the model can read, except that a sequence below 8 tokens is repeated.
     """
     from fedaudit.engine.flops import flops_formula, training_flops
     from fedaudit.engine.training.loss import pad_batch

@@ -13,7 +13,7 @@ Scope = tuple[tuple[str, str], ...]
 """A measurement's scope, as the key of a dict."""
 
 EVERYBODY = "all"
-"""The client of measurements over all clients together."""
+"""The value of scope.client for measurements over all clients together."""
 
 MEASURED_KEYS = ("right", "none")
 """Kinds of key under which perplexity is measured; others are routed as "none" is."""
@@ -28,9 +28,10 @@ def measure(
 ) -> list[Measurement]:
     """Return the perplexity of what every client deployed, under keys and without the defence.
 
-    On the client's own documents as they are (scope.data "own") and on held-out ones ("held-out"),
-    at most `evaluated` of each. Alone are the adapters that the client trained: "shared alone", its
-    last update of the shared one, and each private one. Client "all" is all clients together.
+    It is measured on the client's own unmodified documents (scope.data "own") and on held-out ones
+    ("held-out"), at most `evaluated` of each. Without the defence, each adapter that the client
+    trained is measured alone: its last update of the shared one ("shared alone"), and each private
+    one. Client "all" is all clients together.
     """
     means_by_scope: dict[Scope, list[float]] = {}
     for number, (client, responder) in enumerate(responders.items(), 1):

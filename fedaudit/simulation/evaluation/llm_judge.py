@@ -15,7 +15,7 @@ from fedaudit.simulation.evaluation.answers import HeldOutAnswer
 from fedaudit.simulation.evaluation.utility import Judge
 
 VERDICTS = "verdicts.jsonl"
-"""What a judge said, by content, in the run's folder; a study's federations share one."""
+"""The file of a judge's scores, by content, in the run's folder; a study's federations share it."""
 
 NOBODY = (
     "no judge was asked (judge.url is empty): utility is held-out loss, Rouge-L and accuracy, which"
@@ -35,7 +35,7 @@ def open_judge(
 ) -> Iterator[Judge | None]:
     """Give a function that judges answers, None without a judge; it keeps verdicts in `verdicts`.
 
-    Raises TargetError where the endpoint is given up; what it said until then is kept.
+    Raises TargetError if the endpoint keeps failing; scores given until then are kept.
     """
     endpoint = config.judge.endpoint()
     if endpoint is None:

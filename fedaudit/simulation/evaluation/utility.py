@@ -14,7 +14,7 @@ from fedaudit.simulation.evaluation.answers import HeldOutAnswer, by_task, held_
 TUNED: Mapping[str, object] = {"source": "tuned"}
 
 Judge = Callable[[Sequence[HeldOutAnswer], Mapping[str, object]], Sequence[Measurement]]
-"""Returns what a judge says of the answers of the model that the scope names."""
+"""A function that returns a judge's scores for the answers of the model in the scope."""
 
 
 def measure(
@@ -30,8 +30,8 @@ def measure(
 ) -> list[Measurement]:
     """Return the rows of every (source, target): loss and perplexity over all, tasks apart.
 
-    Several models of one source are measured as their mean, document by document; `scope.clients`
-    says how many they are. The judge reads their answers in turn, a document each.
+    If a source has several models, their mean is measured, document by document; `scope.clients` is
+    their number. The judge reads their answers in turn, one model per document.
     """
     if not documents:
         return []
@@ -55,7 +55,7 @@ def measure(
 def losses(
     engine: Engine, target: Target, documents: Sequence[Document], max_length: int
 ) -> list[float]:
-    """Return each document's mean negative log-likelihood a token, in nats; one token has none."""
+    """Return each document's mean loss per token in nats; a document of one token has none."""
     begin = text_start(engine)
     texts = engine.tokenize([document.text for document in documents])
     scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])

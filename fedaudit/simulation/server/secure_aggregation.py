@@ -44,8 +44,8 @@ def requested_sets(
 ) -> list[Members]:
     """Return the sets of a round's sums, each once and in an order that tells nothing.
 
-    They are those of every participant's design, or those that all share, and the round's own sum
-    over all of them. `weighted` are the weights in that sum; None means equal ones.
+    These are the sets of every participant's design, or those that all share, and the round's own
+    set of all participants. `weighted` are the weights in that sum; None means equal weights.
     """
     everybody = tuple(sorted(participants))
     if config.queries.protocol == "shared":
@@ -108,8 +108,8 @@ def store_sums(
 ) -> dict[str, Members]:
     """Ask for the round's sums, write them, and remove every client's adapter.
 
-    The round's own sum is of updates times `weighted`; so are the others, unless the settings ask
-    for sums of equal weights. Returns the members by file, below the federation.
+    The round's own sum is of updates times `weighted`, and so are the others unless the settings
+    ask for equal weights. Returns the members of each sum by file name below the federation.
     """
     sets = requested_sets(updates, config, secure.threshold, number, weighted)
     shares = {

@@ -30,8 +30,8 @@ def client_state_path(out: Path, number: int, client: str) -> Path:
 def initial_client_state_path(out: Path, number: int, client: str) -> Path:
     """Return the file of a client's state when round `number` begins.
 
-    It is that of the last round before in which the client took part; where there is none, a file
-    that does not exist.
+    This is the file from the last earlier round in which the client took part; if there is no such
+    round, the returned file does not exist.
     """
     earlier = (client_state_path(out, n, client) for n in range(number - 1, 0, -1))
     return next((path for path in earlier if path.is_file()), client_state_path(out, 0, client))
@@ -40,7 +40,7 @@ def initial_client_state_path(out: Path, number: int, client: str) -> Path:
 def check(
     aggregator: Aggregator, secure: SecureAggregation | None, defenses: Sequence[Defense]
 ) -> None:
-    """Refuse a rule with client states where secure aggregation or a defence cannot carry them."""
+    """Refuse a rule with client states if secure aggregation or a defence does not support them."""
     if not aggregator.stateful_clients:
         return
     if secure:
@@ -62,7 +62,7 @@ def check(
 
 
 class GradientCorrection:
-    """A client's gradients in a round: how they are corrected, and what its state keeps of them."""
+    """Corrects a client's gradients in a round, and computes the client's next state from them."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class GradientCorrection:
                 )
 
     def final_state(self) -> State:
-        """Return the client's own state after the round; without a step it is the one before."""
+        """Return the client's own state after the round; without any step, its previous state."""
         if not self.steps:
             return self.own
         mean = {name: (tensor / self.steps).cpu() for name, tensor in self.total.items()}
@@ -111,7 +111,7 @@ def collect_states(
     examples: Mapping[str, float],
     chosen: Sequence[str],
 ) -> State:
-    """Return the server's state after round `number`, of what the `chosen` clients sent."""
+    """Return the server's state after round `number`, computed from the `chosen` clients'."""
     return aggregator.collect_states(
         state,
         [adapters.read_state(initial_client_state_path(out, number, client)) for client in chosen],
