@@ -26,7 +26,7 @@ class AttributedFile(InputFile):
 def attribute(request: AttributionRequest, watch: "Watcher") -> tuple[Result, list[dict[str, Any]]]:
     """Return what the attribution found, and the rows of the files that it read.
 
-    Its sums are estimated anew whenever it is run: nothing of it is in a journal.
+    The attribution is recomputed in every run, since the journal keeps none of its results.
     """
     report = pipeline.run(request, watch)
     result = Result(

@@ -18,7 +18,7 @@ REACHED = {
     "federation-member": frozenset({"text", "logprobs", "weights"}),
     "server": frozenset({"text", "logprobs", "weights", "updates"}),
 }
-"""What an attacker can use where a model is released in this way."""
+"""What an attacker can use if a model is released in this way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,22 +23,22 @@ from fedaudit.data import corpus
 from fedaudit.data.annotation import annotate
 
 SAMPLE = 100
-"""Documents of a file, at most, that a detector reads to estimate how much there is to ask."""
+"""The maximum number of documents in a file that a detector reads to estimate the cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What is asked of the tuned model; its base is asked the same."""
+    """The requests to the tuned model; the base gets the same requests."""
 
     continuations: int = 0
     tokens: int = 0
-    """Tokens that all continuations may have together, at most."""
+    """The maximum number of tokens in all continuations together."""
     scored: int = 0
     """Texts whose probability is computed."""
     unknown: tuple[str, ...] = ()
     """Attacks whose cost is not known before they run."""
     estimated: bool = False
-    """Whether it rests on what a detector finds in a sample of the documents."""
+    """Whether the cost is estimated from what a detector finds in a sample of the documents."""
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(

@@ -1,6 +1,6 @@
 """Which classes of attacks an audit ran, and why the others were not run.
 
-The classes are those of EDPB Opinion 28/2024, paragraph 55. What ran is read off the measurements.
+The classes are those of EDPB Opinion 28/2024, paragraph 55. The measurements show which ones ran.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ EDPB = {
     "inversion": "55 (iv)",
     "reconstruction": "55 (v)",
 }
-"""The item of the paragraph for each class."""
+"""The item of that paragraph for each class."""
 
 MADE_BY = {
     "membership_inference": ("membership", "extraction"),
@@ -48,7 +48,7 @@ def coverage(
     """
     of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
     rows = list(measurements)
-    # An attack that could not be made has a row without a number, which may be of no class.
+    # An attack that could not be run has a row without a number, which may belong to no class.
     left_out = {row.plugin: row.reason for row in rows if row.value is None} | dict(left_out)
     for row in rows:
         if (name := class_of(row)) and row.scope.get("source") != "control":
@@ -92,7 +92,7 @@ def _row(
 def _missing(
     name: str, rows: list[Measurement], left_out: Mapping[str, str], *, updates: bool
 ) -> tuple[str, str]:
-    """Return the status of a class without a number, and why there is none."""
+    """Return the status of a class that has no number, and the reason."""
     if rows:
         return "not_run", next(row.reason for row in rows if row.reason)
     if name in ("inversion", "reconstruction"):

@@ -13,7 +13,7 @@ from fedaudit.federation.watermark_keys import OWNER
 from fedaudit.system.files import existing_path, suggest_neighbour
 
 CANARIES = ("canaries.json", canary_file.OWNER)
-"""Where a federation's folder may keep a file of canaries."""
+"""The paths at which a federation's folder may have a file of canaries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Material:
     names: Mapping[Path, str] = field(default_factory=dict)
     """The client that each file belongs to, where a federation says so."""
     narrowed: bool = False
-    """Whether the user named the attacker's or the victim's records: nobody else is asked about."""
+    """Whether the user named the attacker's or the victim's records, so that no others are used."""
 
     def client_name(self, path: Path | None) -> str:
         """Return the client whose documents a file holds."""

@@ -41,13 +41,13 @@ Options = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedAudit:
-    """An audit before anything was asked: what is at hand, what will be done, and the request."""
+    """An audit before any request to a model: the available material, the plan and the request."""
 
     material: Material
     plan: Plan
     request: AssessmentRequest
     defenses: DefensePlan | None = None
-    """The trainings under defences; None where nobody asked for them."""
+    """The trainings under defences; None if they were not requested."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the target was found."""
 
@@ -194,9 +194,9 @@ def audit(
 ) -> Report:
     """Audit with everything that applies and return the report, which is also written into `out`.
 
-    `settings` are the arguments of `prepare`; `watching` gives the progress callback. Without
-    `out` the folder is one below `runs/audit/`, as for the command. What was trained for
-    `defenses` is kept there, and not trained again.
+    `settings` are the arguments of `prepare`; `watching` provides the progress callback. Without
+    `out` the folder is one below `runs/audit/`, as for the command. Federations trained for
+    `defenses` are kept in that folder and not trained again.
     """
     prepared = prepare(target, **settings)
     session = prepared.session(out, resume=resume)

@@ -155,11 +155,11 @@ MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {
     "canaries": ("exposure", "canary", "maximal_exposure", {}),
     "attribution": ("attribution", "fed_attr", "stouffer_z", {}),
 }
-"""The kind, plugin, metric and scope of the row that a step is judged by."""
+"""The kind, plugin, metric and scope of the row that decides a step's judgement."""
 
 
 def missing_row(step: str, why: str) -> Measurement:
-    """Return the row of what a step could not measure; it keeps the audit from passing."""
+    """Return the row for a measurement that a step could not make; it prevents a pass."""
     kind, plugin, metric, scope = MISSING[step]
     source = "tuned-not-base" if kind == "extraction" else "tuned"
     return Measurement.missing(

@@ -25,13 +25,13 @@ QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "verbatim": {"documents": 24},
     "ranking": {"sentences": 40, "candidates": [20]},
 }
-"""What `--quick` makes smaller."""
+"""The options that `--quick` reduces."""
 
 SAMPLE = 100
 """Texts of each client that memorization is measured on."""
 
 NO_MARKS = "there is no file of watermarks: name one with --watermark"
-"""Why there is nothing to attribute; any other reason is one why it could not be done."""
+"""The reason if there is nothing to attribute; any other reason means that it was not possible."""
 
 DEFENDED = "the federation answers through its clients' deployed defence"
 NARROWED = "--prefixes or --victim names whose records are asked about"
@@ -188,7 +188,7 @@ def _attribution(
 
 
 def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
-    """Yield what the material does not allow, and what `--quick` skips."""
+    """Yield the steps that the material does not allow, and those that `--quick` skips."""
     if material.victim is None:
         yield "verbatim", "nobody's records are at hand but the attacker's: name some with --victim"
     if material.victim and not material.held_out:

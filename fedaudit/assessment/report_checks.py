@@ -23,7 +23,7 @@ def verify_assessment(report: Report) -> Iterator[Check]:
         return
     try:
         policy, (measurements, _) = stated_policy(report), judged_rows(report)
-    except (FedauditError, TypeError):  # the check of the verdict tells of it
+    except (FedauditError, TypeError):  # the check of the verdict reports this
         return
     if "policy" in report["verdict"]:
         yield from _policy(policy)

@@ -14,9 +14,9 @@ from fedaudit.report.verdict.criteria import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssessmentRequest(AuditRequest):
-    """Every step of an audit, and what its verdict is to be made by.
+    """Every step of an audit, and the policy and context for its verdict.
 
-    Raises UsageError without any step.
+    Raises UsageError if there is no step.
     """
 
     kind: ClassVar[str] = "audit"

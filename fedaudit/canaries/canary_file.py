@@ -23,10 +23,10 @@ OWNER = "owner/canaries.json"
 SCHEME = "fedaudit canaries 1"
 """What is hashed with the canaries, so that no other text is ever taken for them."""
 MAX_CANARIES, MAX_TEXT_CHARS, MAX_TIMES = 10_000, 10_000, 100_000
-"""Canaries of a file, characters of a text, and copies of one canary at most."""
+"""The maximum canaries in a file, characters in a text, and copies of one canary."""
 
 REFERENCES = 2
-"""Secrets of a space that nobody is given, at least: a control is one, and needs another."""
+"""The minimum number of secrets given to nobody: one control, and one to compare it with."""
 
 _SALT = re.compile(r"[0-9a-f]{64}")
 _TEXTS = ("text", "secret", "client")
@@ -75,12 +75,12 @@ class CanarySet:
 
     @property
     def planted(self) -> tuple[Canary, ...]:
-        """Those that some client is given."""
+        """The canaries that are given to a client."""
         return tuple(canary for canary in self.canaries if canary.times)
 
     @property
     def controls(self) -> tuple[Canary, ...]:
-        """Those that nobody is given."""
+        """The controls, which are given to nobody."""
         return tuple(canary for canary in self.canaries if not canary.times)
 
 
@@ -162,7 +162,7 @@ def _check(canaries: CanarySet, path: Path) -> None:
 
 
 def _mistake(canary: Canary, space: SecretSpace) -> str:
-    """Return what is wrong with a canary, without its secret; nothing where all is well."""
+    """Return what is wrong with a canary, without its secret; empty if it is valid."""
     if canary.text.count(SECRET) != 1 or not canary.prefix or len(canary.text) > MAX_TEXT_CHARS:
         return f"needs a text that holds {SECRET} once, with words before it"
     if not canary.text.isprintable():

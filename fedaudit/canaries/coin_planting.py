@@ -31,8 +31,8 @@ class CoinPlantRequest:
 def plant(request: CoinPlantRequest) -> PlantedRecords:
     """Write a client's records, and each canary that is in once, shuffled, into a new file.
 
-    Raises InputError for a place where something is and for records that hold a canary already,
-    and UsageError for another client's.
+    Raises InputError if the output file exists or records already hold a canary, and UsageError for
+    another client's records.
     """
     coins = coin_file.read(request.coins)
     if request.client and request.client != coins.client:

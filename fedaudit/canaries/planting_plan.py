@@ -42,8 +42,8 @@ class PlantedRecords:
 def plant(request: PlantRequest) -> PlantedRecords:
     """Write a client's records and the copies of its canaries, shuffled, into a new file.
 
-    The records stay as they stand in their file. Raises InputError for a place where something is,
-    for records that hold one of the secrets already, and UsageError for a client that has none.
+    The records themselves are unchanged. Raises InputError if the output file exists or records
+    already hold one of the secrets, and UsageError for a client without canaries.
     """
     canaries = canary_file.read(request.canaries)
     client_canaries = [canary for canary in canaries.planted if canary.client == request.client]

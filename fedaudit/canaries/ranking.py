@@ -1,7 +1,7 @@
 """How likely a model finds each secret among all, or a sample, of its space.
 
 Carlini et al. 2019, section 4: the log-perplexity of the sentence with each secret in its place.
-What stands behind the secret is left out.
+The text after the secret is left out.
 """
 
 import random
@@ -47,9 +47,9 @@ def slot_references(
 ) -> list[SlotReferences]:
     """Return the references of every sentence: the whole space up to `limit`, else `count` of it.
 
-    No reference was given to anybody, in whichever sentence: so whoever is ranked has, if nobody
-    trained on it, every rank with the same probability. A sample has no control either. It depends
-    on the sentence and the seed alone. Raises ValueError where the space has not as many.
+    No reference was given to anybody in any sentence. So a ranked secret that nobody trained on
+    has every rank with the same probability. A sample contains no control either, and depends only
+    on the sentence and the seed. Raises ValueError if the space has too few secrets.
     """
     planted_secrets = {canary.secret for canary in canaries.planted}
     all_secrets = {canary.secret for canary in canaries.canaries}
@@ -75,7 +75,7 @@ def score(
 ) -> list[ScoredCanary]:
     """Return the scores that `target` gives every canary and its references.
 
-    Before every sentence stand the tokens `begin`, then the text `heading`.
+    Every sentence is preceded by the tokens `begin` and then the text `heading`.
     """
     groups = [_rows(engine, slot, begin, heading) for slot in slots]
     answers = engine.score_groups(target, groups, progress=progress)

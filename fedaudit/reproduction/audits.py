@@ -76,14 +76,14 @@ def _traced_reports(
 
 
 def is_deployed(variant: Variant, folder: Path) -> bool:
-    """Return whether what is attacked answers through a defence that its clients deployed."""
+    """Return whether the attacked model answers through a defence that its clients deployed."""
     if variant.round >= 0 or variant.model != "global":
         return False
     return open_federation(folder).manifest.deployment is not None
 
 
 def deployed_client(variant: Variant, folder: Path) -> str | None:
-    """Return the client whose deployed model is asked about a victim; None without one."""
+    """Return the client whose deployed model is attacked for a victim; None if there is none."""
     return variant.victim if variant.victim != "*" and is_deployed(variant, folder) else None
 
 
@@ -127,7 +127,7 @@ def _client_reports(
     redactor: "Redactor",
     watch: Watcher,
 ) -> Iterator["Report"]:
-    """Yield the reports of clients that are attacked about their own documents."""
+    """Yield the reports of attacks in which each client's own documents are the target."""
     deployed = is_deployed(variant, folder)
     clients = config.client_names if "*" in variant.clients else variant.clients
     _check_corpora(variant, folder, clients, config.template)
@@ -143,7 +143,7 @@ def _client_reports(
 def _local_adapter_option(
     variant: Variant, folder: Path, config: Simulation, client: str
 ) -> dict[str, str]:
-    """Return the client's own adapter, as an argument, where it is attacked; else nothing."""
+    """Return the client's own adapter as an argument if it is attacked; else nothing."""
     if variant.model != "local":
         return {}
     number = variant.round if variant.round >= 0 else config.rounds

@@ -20,7 +20,7 @@ _COMPARE = {
 }
 
 NOT_MEASURED = "not measured"
-"""What the detail of a claim without numbers begins with."""
+"""The beginning of the detail of a claim without numbers."""
 OVERLAP = "the intervals overlap"
 CONTAINMENT = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
@@ -40,9 +40,9 @@ class _Side:
     """The interval of the value, if any: without an upper end it ends at infinity."""
     reason: str = ""
     exact: bool = False
-    """Whether it is a number of the profile, and not measured."""
+    """Whether the value is a constant of the profile instead of a measurement."""
     counted: bool = False
-    """Whether it is a share of a count."""
+    """Whether the value is a share of a count."""
 
     def scaled(self, factor: float, margin: float) -> "_Side":
         """Return factor * side + margin."""
@@ -62,15 +62,16 @@ def check_claims(
 ) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run neither holds nor fails.
 
-    Nor does one of two measured values with intervals that overlap, or without an interval, unless
-    it says `apart = false`. A `paired` one is judged by the differences in `by_seed`, what each
-    seed measured, where `measured` has the means over seeds, of the `same_records` or of others.
+    The same goes for a claim about two measured values whose intervals overlap or are missing,
+    unless it says `apart = false`. If `measured` has means over seeds, a `paired` claim is judged
+    by the differences in `by_seed`, the measurements of each seed; `same_records` says whether all
+    seeds had the same records.
     """
     return [_claim(statement, measured, by_seed, same_records) for statement in profile.claims]
 
 
 def check_claims_of_seed(profile: Profile, measured: Measured) -> list[Claim]:
-    """Return every claim as one seed of several has it alone: pairs by their numbers."""
+    """Return every claim as judged from one of several seeds; paired claims compare numbers."""
     alone = [
         replace(statement, paired=False, apart=False) if statement.paired else statement
         for statement in profile.claims
@@ -157,7 +158,7 @@ def _overlap(left: _Side, right: _Side) -> bool:
 
 
 def _side(side: Select | float, measured: Measured) -> _Side:
-    """Return the value that one side of a claim means, and its interval, if any."""
+    """Return the value of one side of a claim, with its interval if there is one."""
     if not isinstance(side, Select):
         return _Side(float(side), (float(side), float(side)), exact=True)
     row = find_row(measured.get(side.variant, ()), side.metric, side.scope, side.plugin)

@@ -25,8 +25,8 @@ def measure_inference_and_exposure(
 ) -> Iterator["Report"]:
     """Yield the reports of inference and exposure, each where the variant asks for it.
 
-    Exposure is that of the global adapter of the last round, or of the variant's, which every
-    client has, defence or none.
+    Exposure is measured on the global adapter of the last round, or of the variant's round, which
+    every client has with or without a defence.
     """
     common: dict[str, Any] = {
         "target": str(folder),

@@ -28,8 +28,8 @@ def measure_memorization(
 ) -> Iterator["Report"]:
     """Yield the report of a variant's memorization, if it has a `memorize` table.
 
-    Where no text is long enough the report says so, with null for what was to be measured. Where a
-    defence is deployed it is that of the global adapter, which every client has.
+    If no text is long enough, the report says so and has null instead of the measurements. If a
+    defence is deployed, the global adapter is measured, which every client has.
     """
     if variant.memorize is None:
         return

@@ -64,7 +64,7 @@ def outcome_path(variant: Variant, config: Simulation, folder: Path, redactor: "
 
 
 def _texts(value: object) -> list[str]:
-    """Return every text in a table of options."""
+    """Return every string in a table of options."""
     if isinstance(value, Mapping):
         return _texts(list(value.values()))
     if isinstance(value, list | tuple):
@@ -79,7 +79,7 @@ def _paths(name: str) -> Iterator[Path]:
 
 
 def _content(path: Path) -> object:
-    """Return what tells the content of a file or of a model's folder; None for anything else."""
+    """Return a value that identifies the content of a file or model folder; None for others."""
     try:
         if path.is_file():
             return sha256(path)

@@ -56,7 +56,7 @@ def average_means(rows: Iterable[Measurement], over: str, name: str) -> list[Mea
 def mean_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
     """Return the plain mean over clients of rows that differ in their client only.
 
-    It has no interval: what a client's model costs or loses is no sample of anything.
+    The mean has no interval, since the clients are not a sample of a population.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
@@ -95,7 +95,7 @@ def _mean_of_means(rows: Sequence[Measurement], over: str, name: str) -> Measure
 def average_rouge_over_clients(rows: Iterable[Measurement]) -> list[Measurement]:
     """Return the mean Rouge-L over the clients that were asked about their own answers.
 
-    It is weighted by n; the clients' answers are different ones, so errors are independent.
+    The mean is weighted by n. Clients answer different prompts, so errors are independent.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:

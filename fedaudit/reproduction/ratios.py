@@ -13,7 +13,7 @@ BEYOND_BASE = "beyond_base"
 def training_overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
     """Return each step's seconds as a share of the `training` seconds of its federation.
 
-    Nothing where the federation was there before (0), or where the rows say it themselves.
+    Returns nothing if the federation existed already (0 seconds) or the rows have it already.
     """
     if not training or any(row.metric == "overhead" for row in rows):
         return []
@@ -27,8 +27,8 @@ def training_overheads(rows: Sequence[Measurement], training: float) -> list[Mea
 def gating_overheads(rows: Sequence[Measurement]) -> list[Measurement]:
     """Return each client's seconds of a gating pass as a share of the answer's.
 
-    Both are of single requests, one after the other in one process: what else the machine does
-    changes their ratio less than either.
+    Both times are of single requests, one after the other in one process, so other load on the
+    machine affects their ratio less than either time.
     """
     seconds = {
         (row.scope.get("client"), row.scope.get("stage")): row

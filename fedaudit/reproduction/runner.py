@@ -43,7 +43,7 @@ class StudyResult:
     limits: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     seed: int | None = None
-    """That of all federations, where they have only one between them."""
+    """The seed of all federations; None if they have different seeds."""
 
 
 def study_variants(
@@ -72,7 +72,7 @@ def variant_config(profile: Profile, scale: str, variant: Variant, settings: Any
 def shared_federations(configs: Sequence[Simulation], federations: Path) -> list[Simulation]:
     """Return the settings, with a central model wherever an equal federation asks for one.
 
-    A federation that exists without it, and not yet with it, stays as it is.
+    A federation that exists without a central model, and not yet with one, stays unchanged.
     """
     central_configs = [config for config in configs if config.central]
     beside = (replace(config, central=True) for config in configs)
@@ -187,7 +187,7 @@ def _measured_by_variant(
 ) -> dict[str, Sequence[Measurement]]:
     """Return what one seed measured, by variant and by pool.
 
-    A pool goes without variants of tuned seeds, unless it has no others.
+    A pool leaves out variants of tuned seeds, unless it has no others.
     """
     measured: dict[str, Sequence[Measurement]] = {
         variant.name: outcome.measurements

@@ -87,7 +87,7 @@ def _limits(rows: Sequence[Measurement]) -> tuple[float, float]:
     metric = rows[0].metric
     if metric == "rouge_l":
         return -1.0 if rows[0].scope.get("source") in DIFFERENCES else 0.0, 1.0
-    if metric in NOT_NEGATIVE:  # some of these have hits, more than n even
+    if metric in NOT_NEGATIVE:  # some of these have hits, even more than n
         return 0.0, math.inf
     if metric in share_metrics() | {"auc", "p_value"} or all(row.hits is not None for row in rows):
         return 0.0, 1.0

@@ -125,7 +125,7 @@ def _attribution_reports(
     )
     limit = (
         config.queries.limit if protocol_config.limit is None else protocol_config.limit
-    )  # 1 is meant as none
+    )  # 1 means none
     request = AttributionRequest(
         rounds=folder,
         methods=variant.attribution,

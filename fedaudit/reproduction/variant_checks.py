@@ -13,7 +13,7 @@ from fedaudit.reproduction.instruments import RANKING
 from fedaudit.simulation.config import Simulation
 
 EVERYBODY = "*"
-"""What stands for all clients."""
+"""The value that stands for all clients."""
 
 
 def check_variant(variant: Variant, config: Simulation) -> None:

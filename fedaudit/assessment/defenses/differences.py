@@ -40,8 +40,8 @@ def effect(
 ) -> DefenseEffect:
     """Return a defence's numbers as means over seeds, with differences to `none` seed by seed.
 
-    Both are of the same seeds in the same order. An attack that one of them lacks is left out.
-    Raises ValueError for different seeds and for no outcomes at all.
+    `outcomes` and `none` must have the same seeds in the same order. An attack that is missing in
+    either is left out. Raises ValueError for different seeds and for no outcomes at all.
     """
     if none is not None and [o.seed for o in none] != [o.seed for o in outcomes]:
         raise ValueError("Differences are paired: both sides need the same seeds.")
@@ -66,7 +66,7 @@ def _leak(
     mean = _clip_interval(mean_estimate(shares, same_records=True), 0.0)
     if none is None:
         return MeanChange(mean=mean)
-    # Both are of the same targets, but `difference` assumes independence: rather too wide.
+    # Both have the same targets, but `difference` assumes independence: the interval is too wide.
     gaps = [
         difference(share, before.leaks[attack].share)
         for before, share in zip(none, shares, strict=True)

@@ -22,7 +22,7 @@ ATTACKS = ("contextual", "verbatim")
 PARTIAL_SCOPE_KEYS = frozenset(
     {"label", "category", "budget", "samples", "task", "estimator", "corpus"}
 )
-"""Keys of a scope that a row about all targets and all requests does not have."""
+"""Scope keys that are absent from rows about all targets and all requests."""
 
 
 def leak_request(plan: Plan) -> ExtractionRequest:
@@ -75,7 +75,7 @@ def on_federation(
 
 
 def request_digest(request: ExtractionRequest) -> str:
-    """Return the digest of all that an answer depends on beside the model: options and records."""
+    """Return the digest of what answers depend on besides the model: options and records."""
     files = [request.prefixes, *([request.victim] if request.victim else [])]
     facts = {
         "files": [sha256(path) for path in files],
@@ -90,10 +90,11 @@ def request_digest(request: ExtractionRequest) -> str:
 
 
 def leak_row(rows: Sequence[Measurement], attack: str) -> Measurement | None:
-    """Return the row with an attack's coverage of all its targets, None without one.
+    """Return the row with an attack's coverage of all its targets; None if there is no such row.
 
-    It counts what came out of the tuned model and not of its base, in the set that is judged. Where
-    a deployed defence is asked under keys, it is the largest under any wrong key.
+    The row counts what came out of the tuned model and not of its base, in the judged set of
+    targets. For a deployed defence with keys, it is the row of the largest coverage under a wrong
+    key.
     """
     coverage_rows = [
         row

@@ -27,15 +27,15 @@ class DefenseOutcome:
     leaks: Mapping[str, LeakShare] = field(default_factory=dict)
     """By attack."""
     losses: tuple[float, ...] = ()
-    """Of each held-out document, in nats a token, where the model just answers."""
+    """The loss of each held-out document in nats per token, if no defence answers for the model."""
     loss: Estimate | None = None
-    """Their mean."""
+    """The mean of the held-out losses."""
     seconds: float | None = None
-    """Of training, deployment and evaluation; None where it was interrupted meanwhile."""
+    """The time of training, deployment and evaluation; None if they were interrupted."""
     tokens: int = 0
-    """Trained on by all clients together."""
+    """The tokens that all clients together trained on."""
     bytes: int | None = None
-    """Sent up and down by all clients together."""
+    """The bytes that all clients together sent and received."""
     flops: float | None = None
     reason: str = ""
 
@@ -52,6 +52,6 @@ def read_outcome(path: Path, digest: str) -> DefenseOutcome | None:
 
 
 def write_outcome(outcome: DefenseOutcome, path: Path, digest: str) -> None:
-    """Keep an outcome, whole or not at all."""
+    """Write an outcome to a file, atomically."""
     table = {**asdict(outcome), "digest": digest}
     atomic_text(path, json.dumps(table, indent=2, sort_keys=True) + "\n")

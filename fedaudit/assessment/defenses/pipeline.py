@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
 FOLDER = "defenses"
-"""The folder, below an audit's, of trained federations and what was measured of them."""
+"""The folder in an audit's folder for trained federations and their measurements."""
 
 Outcomes = Mapping[str, Sequence[DefenseOutcome]]
 """By defence, in the order of seeds; the first entry is training without any defence."""
@@ -48,7 +48,7 @@ def make_defense_plan(
     profile: str = "",
     data: Sequence[str] = (),
 ) -> DefensePlan:
-    """Return what is to be trained and asked, with every check that needs no training.
+    """Return the trainings and attacks to run, after every check that needs no training.
 
     Raises UsageError for what is missing: settings, records, a seed, a defence, or an attacker.
     """
@@ -160,7 +160,7 @@ def section(plan: DefensePlan, outcomes: Outcomes) -> dict[str, Any]:
 
 
 def _reason(outcomes: Sequence[DefenseOutcome]) -> str:
-    """Return why a defence has no number, with the first seed that has none."""
+    """Return why a defence has no number, naming the first seed without one."""
     return next((f"seed {o.seed}: {o.reason}" for o in outcomes if o.reason), "")
 
 

@@ -44,10 +44,10 @@ def fresh_seeds(config: Simulation, count: int) -> list[int]:
 
 
 def earlier_seconds(material: Material, config: Simulation) -> float | None:
-    """Return about how long one training takes, by the report in the federation's folder.
+    """Return the approximate time of one training, from the report in the federation's folder.
 
-    The central model that was trained beside the federation is not trained again: it counts as one
-    client's share. None without a report.
+    A central model is not trained again; its training is assumed to have taken as long as that of
+    one client, and is subtracted. Returns None if there is no report.
     """
     federation = material.audited.federation
     if federation is None:

@@ -40,7 +40,7 @@ def retraining_settings(
     """Return the settings of the federation without any defence, on its clients' own records.
 
     `profile` (NAME or NAME:SCALE) replaces the settings in the federation's folder. Raises
-    UsageError where there are neither.
+    UsageError if there are neither.
     """
     federation = material.audited.federation
     table = dict(federation.manifest.config) if federation else {}

@@ -45,7 +45,7 @@ class DefenseWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseRun:
-    """A federation to train in `folder`, and what is asked of it."""
+    """A federation to train in `folder`, and the attack to run on it."""
 
     config: Simulation
     folder: Path
@@ -89,7 +89,7 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> D
 def _timing(folder: Path, seconds: float | None) -> float | None:
     """Store a training's seconds beside its folder; return the stored ones, None without any.
 
-    A training that was interrupted was never timed as a whole.
+    There is no time for an interrupted training.
     """
     path = folder.parent / f"{folder.name}.seconds"
     if seconds is not None:
