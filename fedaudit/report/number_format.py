@@ -30,7 +30,7 @@ def percent(share: float | None) -> str:
     return NOT_MEASURED if share is None else f"{_hundredths(share)} %"
 
 
-def exact_percent(share: float) -> str:
+def as_percent(share: float) -> str:
     """Return a share that somebody has set, with all its digits: `10%`, `0.5%`, `99.9%`."""
     return f"{100 * share:.6g}%"
 

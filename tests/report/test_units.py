@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.report import units
-from fedaudit.report.number_format import exact_percent, format_difference, format_rate
+from fedaudit.report.number_format import as_percent, format_difference, format_rate
 from fedaudit.report.units import COUNTS, OPERATIONS, SIZES, TIMES
 
 FORMS = {"size": SIZES, "operations": OPERATIONS, "amount": COUNTS, "duration": TIMES}
@@ -108,4 +108,4 @@ def test_a_difference_of_shares_is_in_points_and_a_small_one_is_not_nothing(metr
     [(0.07, "7%"), (0.1, "10%"), (0.995, "99.5%"), (0.0025, "0.25%"), (0.125, "12.5%"), (0, "0%")],
 )
 def test_a_share_that_somebody_set_has_all_its_digits(share, text):
-    assert exact_percent(share) == text
+    assert as_percent(share) == text

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
 
@@ -37,7 +37,7 @@ def judge_exposure(
     odd = [r for r in controls if r.value is not None and r.value <= policy.level]
     limit = (
         f"no higher than chance at p = {policy.level:g}, and surely less than "
-        f"{exact_percent(policy.detectable)} given away"
+        f"{as_percent(policy.detectable)} given away"
     )
     if odd:
         lowest = min(odd, key=lambda row: row.value or 0.0)
@@ -80,7 +80,7 @@ def _judge(row: Measurement, adjusted: Sequence[float], policy: Policy) -> tuple
     least = f"{summary}: {counted}, at most {row.high:.2%}"
     if row.high > (row.chance or 0.0) + policy.detectable:
         return "inconclusive", (
-            f"{least}: too few secrets to see whether {exact_percent(policy.detectable)} more than "
+            f"{least}: too few secrets to see whether {as_percent(policy.detectable)} more than "
             "chance explains are given away."
         )
     return "pass", f"{least}, no more than chance may give."

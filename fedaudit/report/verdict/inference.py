@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.judgement import Judgement
 from fedaudit.report.verdict.leak import Test
@@ -54,7 +54,7 @@ def judge_guess(
     """Return the status of one inference accuracy, and why."""
     limit = (
         f"no more than base and guessing give, at p = {policy.level:g}, and surely less than "
-        f"{exact_percent(policy.detectable)} above them"
+        f"{as_percent(policy.detectable)} above them"
     )
     return Judgement(*_judge(row, test, adjusted, policy), RULE, row, limit)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict import inference, kinds, membership_limit
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import find_leaks
@@ -94,13 +94,11 @@ def run_joint_tests(
 def _judge_leaks(joint: JointTests, policy: Policy) -> list[Judgement]:
     """Return the status of each leak, without clients whose pooled leak has the same status."""
     allowed = (
-        f", more than {exact_percent(policy.extraction)} of the targets"
-        if policy.extraction
-        else ""
+        f", more than {as_percent(policy.extraction)} of the targets" if policy.extraction else ""
     )
     limit = (
         f"no leak proven at p = {policy.level:g}{allowed}; a leak of "
-        f"{exact_percent(policy.max_leak)} would be seen with {exact_percent(policy.power)} probability"
+        f"{as_percent(policy.max_leak)} would be seen with {as_percent(policy.power)} probability"
     )
     judged_leaks: list[tuple[Leak, Judgement]] = []
     for leak in joint.leaks:

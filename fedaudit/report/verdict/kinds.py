@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fedaudit.api.records import Measurement
 from fedaudit.api.target_sets import ALL, EXCLUSIVE
 from fedaudit.pii.taxonomy import category, taxonomy
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.criteria import Policy
@@ -56,7 +56,9 @@ def judge_kind(
     row: Measurement, most: float, test: Test | None, adjusted: float | None, policy: Policy
 ) -> Judgement:
     """Return the status of one kind (`judge_count`); inconclusive where nothing was counted."""
-    limit = f"at most {exact_percent(most)} of {_kind(row)}, shown with {exact_percent(policy.confidence)}"
+    limit = (
+        f"at most {as_percent(most)} of {_kind(row)}, shown with {as_percent(policy.confidence)}"
+    )
     summary = f"{_name(row)}: {_count_text(row)}"
     if row.hits is None or not row.n or test is None or adjusted is None:
         why = row.reason or "hits and targets were not counted"
@@ -83,7 +85,7 @@ def missing_kinds(
     for kind, most in policy.kinds.items():
         if kind in tested_kinds:
             continue
-        limit = f"at most {exact_percent(most)} of {kind}"
+        limit = f"at most {as_percent(most)} of {kind}"
         row = next((row for row in left_out if _is_of_kind(row, kind)), None)
         if row is not None:
             reason = f"No {kind} was looked for, although there are targets of this kind."

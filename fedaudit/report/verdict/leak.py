@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 
 CAME_OUT = {
@@ -105,7 +105,7 @@ class Leak:
             f"{self.name}: {count(self.row)}",
             self.detectable_share(level, policy.power),
         )
-        sure = f"would have been seen (with {exact_percent(policy.power)} probability)."
+        sure = f"would have been seen (with {as_percent(policy.power)} probability)."
         if share > policy.max_leak:
             return "inconclusive", f"{summary}; {self._blindness(share, sure, level, policy)}"
         most = self.upper_bound(policy.confidence)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
 
@@ -84,7 +84,7 @@ def _judge(
     status, reason = _status(tests, adjusted, bounds, policy, missing=missing, needed=needed)
     limit = (
         f"members told from held-out records no better than by chance, at p = {policy.level:g}, "
-        f"and surely less than {exact_percent(FPR + policy.detectable)} of them above the score that "
+        f"and surely less than {as_percent(FPR + policy.detectable)} of them above the score that "
         f"{FPR:.0%} of held-out records reach"
     )
     return Judgement(status, reason, RULE, tests[0], limit)
@@ -122,7 +122,7 @@ def _status(
     )
     if high > FPR + policy.detectable:
         return "inconclusive", (
-            f"{summary}: too few records to see whether {exact_percent(FPR + policy.detectable)} can "
+            f"{summary}: too few records to see whether {as_percent(FPR + policy.detectable)} can "
             "be told."
         )
     return "pass", f"{summary}, no more than chance may give."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.binomial_limit import binomial_p_value, judge_count
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.judgement import Judgement
@@ -53,15 +53,15 @@ def missing_limit(
     if policy.membership is not None and not tests:
         reason = (
             f"The policy {policy.name} limits membership: how many members are recognised at a "
-            f"false-positive rate of {exact_percent(policy.membership_fpr)} was not measured."
+            f"false-positive rate of {as_percent(policy.membership_fpr)} was not measured."
         )
         yield Judgement("inconclusive", reason, RULE, None, _limit(policy))
 
 
 def _limit(policy: Policy) -> str:
     return (
-        f"at most {exact_percent(policy.membership or 0.0)} of the members recognised at a "
-        f"false-positive rate of {exact_percent(policy.membership_fpr)}"
+        f"at most {as_percent(policy.membership or 0.0)} of the members recognised at a "
+        f"false-positive rate of {as_percent(policy.membership_fpr)}"
     )
 
 
@@ -72,7 +72,7 @@ def _test(row: Measurement, most: float, fpr: float) -> Test | None:
         return None
     subject = (
         f"{row.hits:,} of {row.n:,} members are recognised at a false-positive rate of "
-        f"{exact_percent(fpr)}"
+        f"{as_percent(fpr)}"
     )
     p = binomial_p_value(row.hits, row.n, most)
     others = row.scope.get("others")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.number_format import exact_percent
+from fedaudit.report.number_format import as_percent
 from fedaudit.report.verdict.binomial_limit import binomial_p_value
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
@@ -75,8 +75,8 @@ def judge_memorization(
     pairs = pair_tests(ratios, policy)
     shown = max(policy.memorization, policy.detectable)
     limit = (
-        f"at most {exact_percent(policy.memorization)} above the base, which is to be shown within "
-        f"{exact_percent(shown)}, for each pair of clients as well"
+        f"at most {as_percent(policy.memorization)} above the base, which is to be shown within "
+        f"{as_percent(shown)}, for each pair of clients as well"
     )
     return [
         Judgement(*_judge_with_pairs(row, rows, tests_of(row, pairs), policy), RULE, row, limit)

@@ -155,7 +155,9 @@ def test_what_knows_nothing_passes_only_beside_a_control_with_power(told, monkey
     # The control knows nothing either: no power, whatever the audited one says.
     answer_as(monkeypatch, [])
     assert told(*AUDIT, *words, "--out", tmp_path / "d").code == 7
-    assert "without noise it proves 0 only" in report(tmp_path / "d")["verdict"]["reasons"][0]
+    assert (
+        "without noise the audit proves only 0" in report(tmp_path / "d")["verdict"]["reasons"][0]
+    )
 
 
 def test_power_is_said_before_training(told, tmp_path):
