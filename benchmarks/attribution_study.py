@@ -127,7 +127,7 @@ def run(task: Task, out: Path, work: Path) -> str:
         scores = scoring.score(steps / "estimates", estimates, resolved.marks, pool)
     write(scores, steps / SCORES)
     kept = {
-        "truth": pipeline.truth_of(resolved.federation, resolved.marks),
+        "truth": pipeline.true_marks(resolved.federation, resolved.marks),
         LOG: json.loads((steps / LOG).read_text()),
         SCORES: json.loads((steps / SCORES).read_text()),
     }

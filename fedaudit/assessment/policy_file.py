@@ -39,7 +39,7 @@ def _parse_policy(text: bytes, name: str) -> Policy:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}.") from None
     policy = policy_of({"name": Path(name).stem, **table}, name)
-    built_in = built_in_namesake(policy) if name not in BUILT_IN else None
+    built_in = built_in_policy(policy) if name not in BUILT_IN else None
     if built_in and not same_limits(policy, built_in):
         raise InputError(
             f"{name}: its name is {policy.name!r}, and its limits are not those of fedaudit's "
@@ -49,7 +49,7 @@ def _parse_policy(text: bytes, name: str) -> Policy:
     return policy
 
 
-def built_in_namesake(policy: Policy) -> Policy | None:
+def built_in_policy(policy: Policy) -> Policy | None:
     """Return the built-in policy that has the same name, however it is spelt; None without one."""
     known = policy.name.strip().lower()
     return read_policy(known) if known in BUILT_IN else None

@@ -7,7 +7,7 @@ from fedaudit.api.errors import FedauditError
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.coverage import coverage
-from fedaudit.assessment.policy_file import built_in_namesake
+from fedaudit.assessment.policy_file import built_in_policy
 from fedaudit.audit.verification.report import Check, Report
 from fedaudit.report.verdict.criteria import Policy, same_limits
 from fedaudit.report.verdict.policy import RULE
@@ -32,7 +32,7 @@ def verify_assessment(report: Report) -> Iterator[Check]:
 
 def _policy(policy: Policy) -> Iterator[Check]:
     """Yield a check if the policy has the name of a built-in one, whose limits everybody knows."""
-    built_in = built_in_namesake(policy)
+    built_in = built_in_policy(policy)
     if built_in is None:
         return
     if same_limits(policy, built_in):

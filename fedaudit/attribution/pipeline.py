@@ -35,7 +35,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
     """Return the report of an attribution in a federation's folder, all parties in this process."""
     start_time = datetime.now(UTC)
     resolved = resolve_request(request)
-    truth = truth_of(resolved.federation, resolved.marks)
+    truth = true_marks(resolved.federation, resolved.marks)
     with DetectionPool(request.worker_options) as pool:
         protocol = None
         if measurements.PROTOCOL in request.methods:
@@ -107,7 +107,7 @@ def _plaintext_rows(
             yield from measurements.error_rates(name, flagged, present, truth)
 
 
-def truth_of(federation: Federation, tested: Sequence[Mark]) -> dict[str, str]:
+def true_marks(federation: Federation, tested: Sequence[Mark]) -> dict[str, str]:
     """Return, by client, the id of the tested mark that it trained on; "" if it trained on none.
 
     The truth is known only for a simulation; for any other federation the result has no clients.

@@ -24,7 +24,7 @@ def join_leads(groups: Iterable[Leads]) -> Leads:
     return tuple(sorted({lead for leads in groups for lead in leads}))
 
 
-def without_leads(text: str, leads: Leads) -> Iterator[str]:
+def strip_leads(text: str, leads: Leads) -> Iterator[str]:
     """Yield an answer, then its rest after each lead that it begins with, the longest lead first.
 
     A lead followed by white space is not removed, as PII follows its lead immediately.

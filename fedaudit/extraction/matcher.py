@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from fedaudit.api.scripts import words_run_on
-from fedaudit.extraction.leads import Leads, without_leads
+from fedaudit.extraction.leads import Leads, strip_leads
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import fold
 
@@ -97,7 +97,7 @@ class TargetMatcher:
         If the two differ, SEPARATOR stands between them. White space at the start of `text` is
         ignored; if no string is found then, one of `leads` is dropped as well.
         """
-        return next(filter(None, map(self._reduce, without_leads(text, leads))), "")
+        return next(filter(None, map(self._reduce, strip_leads(text, leads))), "")
 
     def _reduce(self, text: str) -> str:
         literal = max(self._matcher.hits(text), key=len, default="")

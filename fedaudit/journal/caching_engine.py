@@ -263,7 +263,7 @@ def _is_score_row(sequence: Sequence[int], answer: Any) -> bool:
 
 
 def _empty_statistics(sequence: Sequence[int]) -> TokenStatistics:
-    """Return placeholder statistics for a text of another shard."""
+    """Return statistics that are all zero, for a text that belongs to another shard."""
     zeros = _zeros(sequence)
     return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.verdict.criteria import DEFAULT, without_name
+from fedaudit.report.verdict.criteria import DEFAULT, drop_name
 
 MOST_SETTINGS = 5
 """The maximum number of settings named in one note."""
@@ -67,7 +67,7 @@ def _policy(report: Row) -> dict[str, Any]:
 
 
 def _limits(report: Row) -> dict[str, Any]:
-    return without_name(_policy(report))
+    return drop_name(_policy(report))
 
 
 def _attack_options(report: Row) -> dict[str, Mapping[str, Any]]:

@@ -128,7 +128,7 @@ def companion_row(report: Row, row: Row, metric: str) -> Row | None:
     return max(fits, key=lambda r: len(r["scope"]), default=None)
 
 
-def guessing_rate(report: Row, row: Row) -> float | None:
+def guessing_accuracy(report: Row, row: Row) -> float | None:
     """Return the accuracy of guessing that the verdict assumes.
 
     That is the larger of the row's chance level and the accuracy of guessing among candidates that

@@ -18,7 +18,7 @@ from fedaudit.extraction.base_likelihood import base_probabilities, log_likeliho
 from fedaudit.extraction.candidates.observations import observe
 from fedaudit.extraction.exact import walk
 from fedaudit.extraction.exact.walk import walk_prefixes
-from fedaudit.extraction.leads import StringsWithLeads, with_leads, without_leads
+from fedaudit.extraction.leads import StringsWithLeads, strip_leads, with_leads
 from fedaudit.extraction.matcher import StrictMatcher, TargetMatcher, split_reduced
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
@@ -128,7 +128,7 @@ def test_answers_by_hand(answer, leads, wanted):
 def test_all_that_an_answer_gives_begins_what_it_is_reduced_to(strings, leads, text):
     matcher, strict = TargetMatcher(strings), StrictMatcher(strings)
     begun, words = split_reduced(matcher.reduce(text, tuple(leads)))
-    for said in without_leads(text, tuple(leads)):
+    for said in strip_leads(text, tuple(leads)):
         given = {s for s in strings if said.lstrip().startswith(s)}
         if given:
             assert {s for s in strings if begun.startswith(s)} == given

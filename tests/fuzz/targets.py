@@ -32,7 +32,7 @@ from fedaudit.attribution import report as reporting
 from fedaudit.attribution.evidence import bundle, verification
 from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, WorkerOptions
-from fedaudit.attribution.pipeline import participants, truth_of
+from fedaudit.attribution.pipeline import participants, true_marks
 from fedaudit.attribution.server import dry_run, estimation, ledger, sum_plan, sums_log
 from fedaudit.audit import deployment, merge, resume, stored_request
 from fedaudit.audit.fingerprint import compute_fingerprint
@@ -75,7 +75,7 @@ def _read_federation(folder: Path) -> None:
     assert found is not None
     plan = sum_plan.draw_sum_plan(found, sum_plan.ProtocolConfig(threshold=2))
     dry_run.describe_plan(plan, (), None)
-    truth_of(found, []), participants(found), estimation.identity(found)
+    true_marks(found, []), participants(found), estimation.identity(found)
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
     estimation.estimate(plan, out, log, recorded=False)
 

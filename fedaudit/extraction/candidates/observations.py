@@ -8,7 +8,7 @@ from itertools import islice
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.candidates.origins import Prompt
-from fedaudit.extraction.leads import Leads, without_leads
+from fedaudit.extraction.leads import Leads, strip_leads
 from fedaudit.extraction.sampling import Answer
 
 MAX_CANDIDATES = 200_000
@@ -106,7 +106,7 @@ def _cut(texts: Iterable[str], after: str, leads: Leads) -> Counter[tuple[str, s
     """Return how many texts give each string behind which white space, and which lead."""
     counts: Counter[tuple[str, str]] = Counter()
     for text in texts:
-        *_, said = islice(without_leads(text, leads), 2)
+        *_, said = islice(strip_leads(text, leads), 2)
         if string := cut_at_end(said, after):
             counts[string, text[: len(text) - len(said.lstrip())]] += 1
     return counts

@@ -109,7 +109,7 @@ def result(row: Row) -> str:
 def _chance(report: Row, row: Row, control: Row | None) -> str:
     if control is not None:
         return result(control)
-    chance = query.guessing_rate(report, row)
+    chance = query.guessing_accuracy(report, row)
     return NONE if chance is None else number(chance)
 
 

@@ -88,7 +88,7 @@ def attributes(report: Row) -> ChecklistAnswer:
     rows = _of_class(report, "attribute_inference")
     if not rows:
         return ChecklistAnswer("open", _missing_reason(report, "attribute_inference"))
-    rates = [query.guessing_rate(report, row) for row in rows]
+    rates = [query.guessing_accuracy(report, row) for row in rows]
     against = [f"guessing {number(rate)}" for rate in rates if rate is not None]
     text = (
         f"{_results_text(rows)} To be beaten: {', '.join(against)}."

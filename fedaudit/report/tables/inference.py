@@ -86,7 +86,7 @@ def _guessing(report: Row, rows: Sequence[Row]) -> list[str]:
     """Return what the verdict takes for guessing, for each number of candidates, if it is more."""
     rates: dict[str, float] = {}
     for row in rows:
-        rate = measurements.guessing_rate(report, row)
+        rate = measurements.guessing_accuracy(report, row)
         if rate is not None and rate > (row["chance"] or 0):
             count = _candidates(row)
             rates[count] = max(rate, rates.get(count, 0))

@@ -121,7 +121,7 @@ def _inference_texts(report: Row, plugin: str, group: Sequence[Row]) -> list[str
 
 
 def _choice_text(report: Row, plugin: str, group: Sequence[Row], row: Row, share: str) -> str:
-    guessing = query.guessing_rate(report, row)
+    guessing = query.guessing_accuracy(report, row)
     base = _share(comparable_row(group, row, "base"))
     return (
         f"{_attack_text(plugin, row)} masked personal data in sentences and offered"

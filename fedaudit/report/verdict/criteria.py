@@ -95,10 +95,10 @@ DEFAULT = Policy()
 
 def same_limits(one: Policy, other: Policy) -> bool:
     """Tell whether two policies give the same verdicts, whatever they are called."""
-    return without_name(one.table()) == without_name(other.table())
+    return drop_name(one.table()) == drop_name(other.table())
 
 
-def without_name(policy: Mapping[str, Any]) -> dict[str, Any]:
+def drop_name(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return a policy's table without its name and description, on which no verdict depends."""
     return {k: v for k, v in policy.items() if k not in ("name", "description")}
 

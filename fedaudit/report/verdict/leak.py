@@ -63,7 +63,7 @@ class Leak:
     """The number of answers drawn, each of which gives at most one string; None if unknown."""
 
     @property
-    def compared(self) -> int:
+    def compared_targets(self) -> int:
         """The number of targets that are compared with controls."""
         return (self.row.n or 0) if self.matched is None else self.matched
 
@@ -71,7 +71,7 @@ class Leak:
         """Return how many hits would show a leak at `level`; None if no number would."""
         from fedaudit.metrics.significance import hits_needed, needed_against, needed_beyond
 
-        n, control = self.compared, self.control
+        n, control = self.compared_targets, self.control
         controls = 0 if control is None or not control.n else control.n
         if self.effective_controls is not None:
             controls = min(controls, int(max(0.0, self.effective_controls)))
@@ -95,7 +95,11 @@ class Leak:
         from fedaudit.metrics.significance import detectable
 
         needed = self.hits_needed(level)
-        return 1.0 if needed is None else detectable(needed, self.compared, power, self.answers)
+        return (
+            1.0
+            if needed is None
+            else detectable(needed, self.compared_targets, power, self.answers)
+        )
 
     def status_without_leak(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
         """Return the status, and why, given that no test shows a leak at `level`."""
