@@ -156,12 +156,12 @@ def test_a_limited_kind_is_no_pass_where_the_annotation_cannot_find_it():
     assert found["status"] == "inconclusive"
     assert found["reasons"] == [
         f"No {kind} was looked for: the annotation, by names, cannot find it."
-        for kind in ("Identity Documents", "BADGE")  # a label outside the taxonomy, too
+        for kind in ("BADGE", "Identity Documents")  # a label outside the taxonomy, too
     ]
     # Of a major category every minor one must be found: with cards alone, no passport is.
     some = ["E_MAIL_ADDRESS", "ID_CARD", "US_SSN", "DRIVER_LICENSE", "TAX_ID", "BADGE"]
     part = verdict([*leak(0), replace(row, scope={"labels": some})], [], policy)
-    assert part["reasons"] == [found["reasons"][0]]
+    assert part["reasons"] == [found["reasons"][1]]
     able = replace(row, scope={"labels": [*some, "PASSPORT", "MILITARY_ID"]})
     assert verdict([*leak(0), able], [], policy)["status"] == "pass"
     # Rows without labels, of a detector that does not say, find nothing; earlier reports have none.
@@ -281,3 +281,11 @@ def test_what_a_policy_asks_for_is_told_with_all_its_digits():
         "with 99.5% probability"
     )
     assert "(with 99.5% probability)" in found.reason
+
+
+def test_the_order_of_a_policys_kinds_changes_no_judgement():
+    kinds = {"PERSON": 0.05, "ID_CARD": 0.05, "ADDRESS": 0.1}
+    turned = dict(reversed(kinds.items()))
+    found, other = (judge(leak(0), [], Policy(kinds=order)).judgements for order in (kinds, turned))
+    assert found == other
+    assert len([one for one in found if one.rule == "kind"]) == 3
