@@ -220,10 +220,11 @@ class PiiDetector(Plugin, ABC):
     def describe(self) -> str:
         """Say what found the spans (tool, version, models, languages), for the report."""
 
-    def labels(self) -> frozenset[str]:
-        """Return every label that it can give; none where it does not say.
+    def labels(self, texts: Sequence[str]) -> frozenset[str]:
+        """Return every label that it can give to spans of `texts`; none where it does not say.
 
-        No kind of data passes for lack of targets that the detector could not have found.
+        A label for which it cannot read the script of the texts is not among them: no kind of data
+        passes for lack of targets that the detector could not have found.
         """
         return frozenset()
 

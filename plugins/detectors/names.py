@@ -10,7 +10,7 @@ from fedaudit.pii.spans import resolve
 from .chinese_names import chinese_names
 from .latin_names import latin_names
 from .presidio import Presidio
-from .scripts import fold
+from .scripts import can_read, fold
 
 PERSON = "PERSON"
 
@@ -41,11 +41,12 @@ class Names(Presidio):
         rules = super().describe().replace("rules only: no names, no places", "no places")
         return f"{rules}; names by titles, lists and endings"
 
-    def labels(self) -> frozenset[str]:
-        """Return the labels that it looks for, names of people among them."""
+    def labels(self, texts: Sequence[str]) -> frozenset[str]:
+        """Return the labels that it looks for; names if `texts` are in its languages' scripts."""
         rules = self._rules()
-        named = frozenset() if self.entities and PERSON not in self.entities else {PERSON}
-        return (rules.labels() if rules else frozenset[str]()) | named
+        others = rules.labels(texts) if rules else frozenset[str]()
+        wanted = not self.entities or PERSON in self.entities
+        return others | {PERSON} if wanted and can_read(self.languages, texts) else others
 
     def _detect_other_entities(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return what the rules find, and the user's own model where there is one."""

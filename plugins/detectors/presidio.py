@@ -9,7 +9,7 @@ from fedaudit.api import PiiDetector, PiiSpan, unknown_name_error
 from fedaudit.pii.spans import resolve
 
 from .ner import NerModel
-from .scripts import can_judge, fold, occurs, strip_span
+from .scripts import can_judge, can_read, fold, occurs, strip_span
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
@@ -67,9 +67,13 @@ class Presidio(PiiDetector):
         models = f"NER by {', '.join(self.ner)}" if self.ner else "rules only: no names, no places"
         return f"{tool}; languages {languages}; {models}; scores from {self.threshold}"
 
-    def labels(self) -> frozenset[str]:
-        """Return the labels that it looks for, in any of its languages."""
-        return frozenset[str]().union(*self._labels_by_language(self._engines()).values())
+    def labels(self, texts: Sequence[str]) -> frozenset[str]:
+        """Return the labels that it looks for in a language that `texts` are written in."""
+        languages: dict[str, list[str]] = {}
+        for language, labels in self._labels_by_language(self._engines()).items():
+            for label in labels:
+                languages.setdefault(label, []).append(language)
+        return frozenset(label for label, read in languages.items() if can_read(read, texts))
 
     def _search(
         self,

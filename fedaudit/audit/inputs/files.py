@@ -50,7 +50,7 @@ def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile
 def label_rows(
     files: Sequence[InputFile], request: "AuditRequest", measurements: Sequence[Measurement]
 ) -> list[Measurement]:
-    """Return a row with the labels that the detector can give, where it marked what was tried.
+    """Return a row with the labels that the detector can give to what was tried, if it marked it.
 
     That is the victim's file, or any file without a victim. Nothing where no strings were looked
     for, and where the records came annotated.
@@ -60,7 +60,8 @@ def label_rows(
     if not searched or not any(file.annotation for file in tried):
         return []
     options = request.options.get(request.detector)
-    labels = sorted(registry.create("detector", request.detector, options).labels())
+    texts = [document.text for file in tried for document in file.documents]
+    labels = sorted(registry.create("detector", request.detector, options).labels(texts))
     return [
         Measurement(
             kind="extraction",

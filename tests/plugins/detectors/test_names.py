@@ -132,10 +132,31 @@ def test_spans_lie_in_the_text_apart_and_alone_as_together(text):
 
 
 def test_it_says_which_labels_it_can_give():
-    every = registry.create("detector", "names").labels()
+    texts = ["Judge Brown wrote to the court."]
+    every = registry.create("detector", "names").labels(texts)
     assert {"PERSON", "EMAIL_ADDRESS"} <= every
     assert not {"LOCATION", "DATE_TIME"} & every
-    assert registry.create("detector", "presidio").labels() == every - {"PERSON"}
-    assert registry.create("detector", "names", {"entities": ["PERSON"]}).labels() == {"PERSON"}
+    assert registry.create("detector", "presidio").labels(texts) == every - {"PERSON"}
+    alone = registry.create("detector", "names", {"entities": ["PERSON"]})
+    assert alone.labels(texts) == {"PERSON"}
     one = {"entities": ["EMAIL_ADDRESS"]}
-    assert registry.create("detector", "names", one).labels() == {"EMAIL_ADDRESS"}
+    assert registry.create("detector", "names", one).labels(texts) == {"EMAIL_ADDRESS"}
+
+
+@pytest.mark.parametrize(
+    ("languages", "texts", "read"),
+    [
+        (["en", "zh"], ["Er schrieb an Frau Müller.", "王芳住在北京。"], True),
+        (["en"], ["王芳住在北京，电话 13812345678。"], False),
+        (["zh"], ["She lives in Leeds."], False),
+        (["zh"], ["13812345678"], True),  # no letters: nothing that it could not read
+        (["en", "zh"], ["Иванов Иван Иванович живёт в Москве, ivanov@example.com"], False),
+        (["en", "zh"], ["田中さんはとうきょうにすんでいる。"], False),
+        (["en"], ["In English."] * 19 + ["По-русски."], True),  # one in twenty
+        (["en"], ["In English."] * 18 + ["По-русски."], False),
+    ],
+)
+def test_no_label_of_names_for_texts_in_a_script_that_it_does_not_read(languages, texts, read):
+    labels = registry.create("detector", "names", {"languages": languages}).labels(texts)
+    assert ("PERSON" in labels) == read
+    assert "EMAIL_ADDRESS" in labels  # rules read every script
