@@ -20,7 +20,10 @@ def reproduce(
     profile: Annotated[str, typer.Argument(help="A profile's name or TOML file.")],
     scale: Scale = "nano",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Without ablations; claims about them stay open.")
+        bool,
+        typer.Option(
+            "--quick", help="Without ablations and long variants; claims about them stay open."
+        ),
     ] = False,
     out: Out = None,
     set_: Set = None,
