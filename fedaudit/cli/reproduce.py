@@ -21,9 +21,7 @@ def reproduce(
     scale: Scale = "nano",
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Without ablations and long variants; claims about them stay open."
-        ),
+        typer.Option("--quick", help="Without ablations and some rows; claims on them stay open."),
     ] = False,
     out: Out = None,
     set_: Set = None,
