@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from calibration import FORM, people, planted
+from calibration_cases import FORM, invented_people, planted_documents
 
 from fedaudit.data import corpus
 from fedaudit.federation import counterfactual
@@ -65,16 +65,16 @@ def courts(here: Path, seed: int) -> Path:
     """Return records of three clients; c1 has five documents twenty times each."""
     path = here / "courts.jsonl"
     if not path.exists():
-        own = people(seed, 18, 8)
+        own = invented_people(seed, 18, 8)
         groups = {one.group: number for number, one in enumerate(own)}
         names = dict(zip(groups, (f"c{n % 3}" for n in range(len(groups))), strict=True))
-        extra = [one for one in planted(seed)[20][:5] for _ in range(20)]
+        extra = [one for one in planted_documents(seed)[20][:5] for _ in range(20)]
         whole = [(names[one.group], one) for one in own] + [("c1", one) for one in extra]
-        corpus.write(path, [_dealt(one, who, n) for n, (who, one) in enumerate(whole)])
+        corpus.write(path, [_assign_to_client(one, who, n) for n, (who, one) in enumerate(whole)])
     return path
 
 
-def _dealt(document: Any, client: str, number: int) -> Any:
+def _assign_to_client(document: Any, client: str, number: int) -> Any:
     group = f"{client}/{document.group or document.id}"
     return replace(document, id=f"{document.id}-{number}", group=group)
 
@@ -87,7 +87,7 @@ def federation(here: Path, seed: int, name: str = "fed", *words: str) -> Path:
 
 def strangers(here: Path, seed: int, cases: int, name: str) -> str:
     """Write records of people whom nobody has, and return the file's name."""
-    corpus.write(here / name, people(300_000 + seed, cases, 3 if cases > 2 else 1))
+    corpus.write(here / name, invented_people(300_000 + seed, cases, 3 if cases > 2 else 1))
     return name
 
 
@@ -96,7 +96,7 @@ def _leak(here: Path, seed: int) -> list[str]:
 
 
 def _strangers(here: Path, seed: int) -> list[str]:
-    corpus.write(here / "never.jsonl", people(500_000 + seed, 100, 3))
+    corpus.write(here / "never.jsonl", invented_people(500_000 + seed, 100, 3))
     return [*_leak(here, seed), "--victim", strangers(here, seed, 100, "strangers.jsonl"),
             "--held-out", "never.jsonl"]  # fmt: skip
 
@@ -139,7 +139,10 @@ def _contaminated(here: Path, seed: int) -> list[str]:
         merged.merge_and_unload().save_pretrained(base)
         AutoTokenizer.from_pretrained(nano.folder()).save_pretrained(base)
     documents = [one for one in corpus.read(courts(here, seed), FORM) if one.group[:2] != "c1"]
-    others = [_dealt(one, "c1", n) for n, one in enumerate(people(400_000 + seed, 6, 8))]
+    others = [
+        _assign_to_client(one, "c1", n)
+        for n, one in enumerate(invented_people(400_000 + seed, 6, 8))
+    ]
     corpus.write(here / "others.jsonl", [*documents, *others])
     tuned = simulated(here, "again", seed, "--profile", "fed_pii", *ALIKE, "--set", f"base={base}",
                       "--set", f"data={here / 'others.jsonl'}",

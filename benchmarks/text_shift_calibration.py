@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, pstdev
 
-from calibration import people
+from calibration_cases import invented_people
 from fedaudit_plugins.attacks.membership import text_baseline
 
 from fedaudit.api.records import Document
@@ -50,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> None:
             areas, narrow, refused = [], 0, 0
             for trial in range(first, first + trials):
                 ours, theirs = (
-                    dated(people(2_000_000 + start + trial, count, size), year, share)
+                    dated(invented_people(2_000_000 + start + trial, count, size), year, share)
                     for start, year, size in zip(
                         (0, 1_000_000), ("2019", "2024"), each, strict=True
                     )
