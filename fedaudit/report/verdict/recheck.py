@@ -55,7 +55,8 @@ def recheck(report: Row) -> RecheckedVerdict:
         message = f"its verdict says {stated['status']}, its judgements {_stated_worst(stated)}."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its judgements contradict it")
     if stated.get("rule") != RULE:
-        return RecheckedVerdict(True, f"{_rule_text(stated)}; by today's the status is the same.")
+        same = "by today's the status is the same; nothing else of the verdict was compared"
+        return RecheckedVerdict(True, f"{_rule_text(stated)}; {same}.")
     altered = [] if report["status"] != "success" else _altered_keys(stated, recomputed)
     if altered:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
