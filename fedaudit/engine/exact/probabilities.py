@@ -1,9 +1,9 @@
-"""Exact extraction probabilities: how likely continuations begin with strings, without drawing any.
+"""Exact probabilities that a continuation begins with a string, computed without sampling.
 
-A walk over all token sequences that spell a string, under the model, with the distribution that
-`sampler` draws from. Each prompt is read once; branches of all prompts go through the model
-together, and each has its own row of the cache. What is too unlikely is not followed (branch and
-bound); `search` has the book-keeping.
+A walk over all token sequences that spell a string, under the distribution that `sampler` draws
+from. Each prompt is prefilled once; branches of all prompts go through the model together, and
+each has its own row of the KV cache. Branches that are too unlikely are not followed (branch and
+bound); `search` does the bookkeeping.
 """
 
 from collections.abc import Iterator
@@ -31,32 +31,33 @@ from fedaudit.engine.padding import attention_mask, padding_step
 from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
 
 TABLES = 20
-"""Rows of logits that take as much memory as one row of probabilities: several tables of float64
-exist at once. The allocator reuses tables of 27 MB; from 32 MB on each comes anew from the system,
-which took two to three times as long (glibc, 112,000 tokens)."""
+"""The number of logit rows that take as much memory as one row of probabilities, of which several
+float64 tables exist at once. The allocator reuses tables of 27 MB; tables of 32 MB and more are
+newly allocated by the system each time, which took two to three times as long (glibc, 112,000
+tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefilledRows:
-    """Rows that the model has read, with their keys and values."""
+    """Rows that the model has read, with their KV cache."""
 
     cache: DynamicCache
     mask: torch.Tensor
     """(rows, width)"""
     position: torch.Tensor
-    """(rows, 1): of the last token."""
+    """(rows, 1): the position of the last token."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLevel:
-    """Branches that are to be read: their last tokens, and the rows that they go on from."""
+    """Branches to read next: their last tokens, and the cached rows that they continue."""
 
     branches: SearchBranches
     before: PrefilledRows
     rows: Integers
     tokens: Integers
     used: int
-    """New tokens, these included."""
+    """New tokens so far, including `tokens`."""
 
 
 @torch.inference_mode()
@@ -66,11 +67,11 @@ def prefix_probabilities(
     config: SearchConfig,
     limits: BatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
-    """Yield prompts and P(a continuation begins with s) for the strings that `config` spells.
+    """Yield the indices of a batch's prompts, and P(a continuation begins with s) for each prompt.
 
-    `least` is the mass that was followed to the end, `most` adds all that was given up on branches
-    which might have spelt the string. Batches are of prompts of one padded length; a prompt is
-    named by its index.
+    s runs over the strings of the request. `least` is the mass that was followed to the end; `most`
+    adds the mass of abandoned branches that might have spelt s. All prompts of a batch have the
+    same padded length.
     """
     indices = {string: index for index, string in enumerate(config.automaton.strings)}
     columns = np.array([indices[string] for string in request.strings], dtype=np.int64)
@@ -89,7 +90,7 @@ def prefix_probabilities(
 def _batches(
     prompts: TokenRows, max_new_tokens: int, limits: BatchLimits, step: int
 ) -> Iterator[list[int]]:
-    """Yield the indices of prompts of one padded length, longest first."""
+    """Yield batches of prompts of the same padded length, as indices; the longest come first."""
     widths = [padded_length(len(prompt), step) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
         alike = [index for index, w in enumerate(widths) if w == width]
@@ -115,7 +116,7 @@ class BatchSearch:
     """Rows whose distributions are in memory at once."""
 
     def run(self, request: PrefixProbabilityRequest) -> None:
-        """Walk to the end, the latest branches first, so that few caches are held."""
+        """Search depth first, so that few caches are in memory at once."""
         roots = SearchBranches.start(
             [probe_key(request.seed, prompt) for prompt in request.prompts]
         )
@@ -128,7 +129,10 @@ class BatchSearch:
     def _next(
         self, read: PrefilledRows, logits: torch.Tensor, branches: SearchBranches, used: int
     ) -> Iterator[SearchLevel]:
-        """Yield the branches one token on, at most `room` at a time; `logits` are of `branches`."""
+        """Yield the branches one token longer, at most `room` at a time.
+
+        `logits` has a row for each of `branches`.
+        """
         rows, tokens, longer = list[Integers](), list[Integers](), list[SearchBranches]()
         for start in range(0, len(branches), self.rows):
             chunk = slice(start, start + self.rows)
@@ -153,13 +157,13 @@ class BatchSearch:
 def _prefill_prompts(
     model: PreTrainedModel, prompts: TokenRows
 ) -> tuple[PrefilledRows, torch.Tensor]:
-    """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
+    """Prefill prompts of one padded length; return them, and next-token logits (rows, tokens)."""
     logits, mask, cache = prefill(model, prompts)
     return PrefilledRows(cache, mask, mask.sum(-1, keepdim=True) - 1), logits
 
 
 def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, torch.Tensor]:
-    """Read one more token of every branch, each behind its own row of what was read before."""
+    """Read the last token of every branch after its cached row; return as `_prefill_prompts`."""
     before = level.before
     rows = to_device(level.rows, model.device)
     cache = select_rows(before.cache, rows)

@@ -1,11 +1,12 @@
-"""Branches of a walk over token sequences: how they split, what is followed, what is given up.
+"""Branches of the search over token sequences: expansion, pruning, and draws from pruned mass.
 
-A branch less likely than its threshold is given up and its mass is added up. The threshold falls
-with every byte that is spelt: each way to spell a long string is unlikely, and a branch that has
-spelt most of it mostly goes on, which costs few branches. Besides, some of that
-mass is drawn from: a Poisson number of draws goes into what is given up, each as likely as its
-branch, and every draw is followed by drawing its next tokens until it spells nothing any more. So
-the draws that complete strings are a Poisson number too, whose mean is what the walk has missed.
+A branch less likely than its threshold is given up, and its mass is added to the mass given up. The
+threshold falls with every byte spelt: each way to spell a long string is unlikely, but a branch
+that has spelt most of a string usually completes it, which takes few further branches. The mass
+given up is also sampled: each abandoned branch launches a Poisson number of draws, in proportion to
+its mass, and each draw is continued by sampling its next tokens until it no longer spells a string.
+The number of draws that complete a string is then Poisson as well, and its mean is `trials` times
+the mass that the search missed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,41 +27,40 @@ Keys = npt.NDArray[np.uint64]
 Chosen = npt.NDArray[np.bool_]
 
 RATE = 0.75
-"""The factor on a branch's threshold for every byte that it has spelt: docs/exact.md has the rates
-that were tried."""
+"""The factor on a branch's threshold for each byte spelt; docs/exact.md lists the values tried."""
 
 _STEP, _DRAW, _LAUNCH = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """What is walked: the strings, how continuations are drawn, and from where on it matters."""
+    """The strings to search for, the sampling params of continuations, the pruning threshold."""
 
     automaton: TokenAutomaton
     max_new_tokens: int
-    """Tokens that a continuation may have."""
+    """The maximum number of tokens in a continuation."""
     decoding: SamplingParams
     threshold: float
-    """A branch that has spelt nothing yet is given up when it is less likely than this."""
+    """The least probability at which a branch that has spelt nothing yet is followed."""
 
     def followed(self, branches: "SearchBranches") -> Chosen:
-        """Say which branches are likely enough to be followed."""
+        """Return for each branch whether it is likely enough to be followed."""
         spelt = self.automaton.depths[branches.nodes]
         return np.asarray(branches.mass >= self.threshold * RATE**spelt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBranches:
-    """Sequences of tokens, a row each: whose prompt, how likely, and how much they have spelt."""
+    """Token sequences, one per row: the prompt, the automaton node reached, and the probability."""
 
     prompts: Integers
     nodes: Integers
     mass: Floats
     """The probability of a followed branch; 0 for a draw."""
     drawn: Chosen
-    """Whether it is a draw from what was given up."""
+    """Whether the branch is a draw from mass that was given up."""
     keys: Keys
-    """What its random numbers derive from: prompt and tokens, and which draw it is."""
+    """Keys of the random numbers; they depend on prompt, tokens and the number of the draw."""
 
     def __getitem__(self, chosen: Integers | Chosen | slice) -> "SearchBranches":
         return SearchBranches(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
@@ -70,7 +70,7 @@ class SearchBranches:
 
     @classmethod
     def start(cls, keys: Sequence[int]) -> "SearchBranches":
-        """Return a branch for each prompt, which has spelt nothing yet."""
+        """Return one branch per prompt that has spelt nothing yet."""
         count = len(keys)
         return cls(
             prompts=np.arange(count),
@@ -82,13 +82,17 @@ class SearchBranches:
 
     @classmethod
     def joined(cls, groups: Sequence["SearchBranches"]) -> "SearchBranches":
-        """Return the branches of all `groups`, of which there is one at least."""
+        """Return the branches of all `groups`; there must be at least one group."""
         names = [f.name for f in fields(cls)]
         return cls(**{name: np.concatenate([getattr(p, name) for p in groups]) for name in names})
 
 
 class SearchTotals:
-    """What a walk adds up for the prompts of a batch; `trials` draws go out from each of them."""
+    """Running totals of a search for each prompt of a batch.
+
+    A branch of mass m that is given up launches Poisson(t x m) draws, t being its prompt's number
+    in `trials`.
+    """
 
     def __init__(self, strings: int, trials: Sequence[int]) -> None:
         prompts = len(trials)
@@ -99,18 +103,18 @@ class SearchTotals:
         self._drawn: Integers = np.zeros((prompts, strings), dtype=np.int64)
 
     def add(self, branches: SearchBranches, strings: Integers, run: Floats, hit: Chosen) -> None:
-        """Add what completes strings: the mass that is followed, and the draws that are `hit`."""
+        """Add completions of strings: the mass of followed branches, and the draws marked `hit`."""
         np.add.at(self._least, (branches.prompts, strings), run * branches.mass)
         np.add.at(self._drawn, (branches.prompts[hit], strings[hit]), 1)
 
     def lose(self, lost: SearchBranches, below: tuple[Integers, Integers]) -> None:
-        """Add branches that are given up, to all strings that they might have spelt."""
+        """Add the mass of branches given up to every string that they might have spelt."""
         start, end = (edges[lost.nodes] for edges in below)
         np.add.at(self._lost, (lost.prompts, start), lost.mass)
         np.add.at(self._lost, (lost.prompts, end), -lost.mass)
 
     def probabilities(self, columns: Integers) -> Iterator[PrefixProbabilities]:
-        """Yield the bounds of every prompt; sums of rounded numbers stay between 0 and 1."""
+        """Yield each prompt's bounds, clipped to [0, 1], which sums of floats may leave."""
         least = self._least.clip(0, 1)
         most = (least + self._lost[:, :-1].cumsum(axis=1)).clip(least, 1)
         for row, count in enumerate(self.rows.tolist()):
@@ -121,7 +125,7 @@ class SearchTotals:
 
 
 def distribution(logits: torch.Tensor, config: SearchConfig) -> torch.Tensor:
-    """Return what tokens are drawn from, float64 (rows, tokens in the spelling's order)."""
+    """Return the next-token distribution, float64 (rows, tokens in the vocabulary's `order`)."""
     order = to_device(config.automaton.vocabulary.order, logits.device)
     if config.decoding.temperature == 0:
         likeliest = logits.float().argmax(dim=-1, keepdim=True)
@@ -137,15 +141,15 @@ def expand_branches(
     *,
     is_last: bool,
 ) -> tuple[Integers, Integers, SearchBranches]:
-    """Return the row, the token and the branch of every way to go on.
+    """Return the parent row, the token and the branch of every continuation to follow.
 
-    What completes a string is added up, whether it goes on or not, and so is what is given up.
-    `is_last` says that no token follows the next one.
+    Completed strings are added to `totals`, whether their branch continues or not, and so is the
+    mass given up. `is_last` means that the next token is the last one allowed.
     """
     steps = [config.automaton.steps(node) for node in branches.nodes.tolist()]
     rows = np.repeat(np.arange(len(steps)), [len(step.strings) for step in steps])
     first, last = (np.concatenate([getattr(step, n) for step in steps]) for n in ("first", "last"))
-    # A run of tokens has the mass of the sum up to its end less that up to its beginning.
+    # The mass of a run of tokens is a difference of two cumulative sums.
     sums = torch.nn.functional.pad(table.cumsum(dim=-1), (1, 0))
     run = (_gather(sums, rows, last) - _gather(sums, rows, first)).clip(0)
     token = _token(sums, branches)
@@ -176,9 +180,10 @@ def expand_branches(
 
 
 def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
-    """Return the position of every draw's next token; -1 for followed branches, or at an end.
+    """Return the vocabulary position of each draw's next token.
 
-    Tokens that end an answer are missing from the sums: they come after all others.
+    It is -1 for branches that are no draws, and for draws that end: end tokens are missing from
+    `sums`, so a quantile beyond the last sum stands for them.
     """
     next_tokens = np.full(len(branches), -1, dtype=np.int64)
     rows = np.flatnonzero(branches.drawn)
@@ -193,9 +198,9 @@ def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
 def _launch_draws(
     given_up: SearchBranches, totals: SearchTotals
 ) -> tuple[Integers, SearchBranches]:
-    """Return draws from branches that are given up: the index of each one's branch, and the draws.
+    """Return draws from branches that are given up: the index of each draw's branch, and the draws.
 
-    Their number is Poisson with mean trials times mass.
+    The number of draws from a branch is Poisson with mean trials times mass.
     """
     mean = totals.trials[given_up.prompts] * given_up.mass
     uniform = _uniform(given_up.keys, _LAUNCH)
@@ -213,8 +218,8 @@ def _launch_draws(
 
 
 def _poisson(uniform: Floats, mean: Floats) -> Integers:
-    """Return Poisson quantiles: the least numbers whose distribution function reaches `uniform`."""
-    if not len(uniform):  # as always without trials: then no scipy is needed
+    """Return Poisson quantiles: the least counts whose distribution function reaches `uniform`."""
+    if not len(uniform):  # always so without trials, and then scipy is not needed
         return np.zeros(0, dtype=np.int64)
     from scipy.special import pdtr, pdtrik
 
@@ -229,7 +234,7 @@ def _uniform(keys: Keys, salt: np.uint64) -> Floats:
 
 
 def _gather(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
-    """Return the numbers at (row, column)."""
+    """Return the table's entries at (row, column), on the host."""
     row, column = (to_device(indices, table.device) for indices in (rows, columns))
     values: Floats = table[row, column].cpu().numpy()
     return values

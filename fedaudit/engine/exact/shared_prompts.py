@@ -1,4 +1,4 @@
-"""Splitting the result of a walk over one prompt among the questions that share it."""
+"""Splitting the result of the search for one prompt among the queries that share the prompt."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,11 +11,11 @@ from fedaudit.engine.generation.sampler import probe_key
 def scatter_probabilities(
     probabilities: PrefixProbabilities, prompt: Sequence[int], trials: Sequence[int], seed: int
 ) -> list[PrefixProbabilities]:
-    """Return the probabilities of each question; `trials` are the draws that each asked for.
+    """Return the probabilities for each query; `trials` are the draws that each query asked for.
 
-    Draws that completed a string fall to the questions by lot, in proportion to their trials: such
-    parts of a Poisson number are Poisson numbers, and independent. The rows that the model read
-    count for the first question.
+    Draws that completed a string are assigned to queries at random, in proportion to their trials
+    (multinomial): the parts of a Poisson count split in this way are independent Poisson counts.
+    The rows that the model read are attributed to the first query.
     """
     if len(trials) == 1:
         return [probabilities]

@@ -1,7 +1,7 @@
-"""Which tokens spell what: a vocabulary as bytes, and an automaton over the strings to spell.
+"""A vocabulary as bytes, and an automaton over the strings that its tokens can spell.
 
-An answer's text is the bytes of its tokens, one behind the other; a token may end in the middle of
-a character. Text counts from its first character that is no white space.
+The text of a completion is the concatenated bytes of its tokens; a token may end in the middle of a
+character. Leading white space of a completion is ignored.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Integers = npt.NDArray[np.int64]
 
 SPACES = tuple(chr(code).encode() for code in range(0x3001) if chr(code).isspace())
-"""All white space there is: the last is U+3000."""
+"""All white space characters in UTF-8; the last one in Unicode is U+3000."""
 _SENTENCE = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
 _NO_BYTES = (
     "The exact estimator needs a tokenizer whose tokens are bytes of the text (byte-level BPE or "
@@ -31,9 +31,9 @@ _NO_BYTES = (
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The bytes of every token, in alphabetical order, and the tokens that write nothing.
+    """The bytes of every token, sorted, followed by the tokens that write nothing.
 
-    Tokens that end an answer are in neither. `order` holds the ids: of `spelt`, then the silent.
+    End tokens are left out. `order` holds the token ids: those of `spelt`, then the silent ones.
     """
 
     order: Integers
@@ -41,11 +41,11 @@ class Vocabulary:
 
     @property
     def silent(self) -> range:
-        """Return the places in `order` of tokens that write nothing, special ones for instance."""
+        """Return the positions in `order` of tokens that write nothing, such as special tokens."""
         return range(len(self.spelt), len(self.order))
 
     def run(self, prefix: bytes, low: int, high: int) -> tuple[int, int]:
-        """Return the first and last + 1 token from `low` to `high` that begins with `prefix`."""
+        """Return the range [first, last) of tokens in [low, high) that begin with `prefix`."""
         first = bisect_left(self.spelt, prefix, low, high)
         return first, bisect_right(
             self.spelt, prefix, first, high, key=lambda spelt: spelt[: len(prefix)]
@@ -53,7 +53,10 @@ class Vocabulary:
 
 
 def vocabulary(tokenizer: Any, size: int, end_tokens: Collection[int], name: str) -> Vocabulary:
-    """Return the vocabulary of a model with `size` logits; raises InputError without bytes."""
+    """Return the vocabulary of a model with `size` logits, named `name` in errors.
+
+    Raises InputError for a tokenizer whose tokens do not map to bytes of the text.
+    """
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     read = _reader(backend, name)
     if _rewrites(tokenizer):
@@ -73,7 +76,7 @@ def vocabulary(tokenizer: Any, size: int, end_tokens: Collection[int], name: str
 
 
 def _rewrites(tokenizer: Any) -> bool:
-    """Say whether a tokenizer takes spaces before punctuation out of what it decodes."""
+    """Say whether a tokenizer removes spaces before punctuation when it decodes."""
     if type(tokenizer.backend_tokenizer.model).__name__ == "BPE":
         option = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
         return bool(getattr(tokenizer, option, False))
@@ -81,7 +84,7 @@ def _rewrites(tokenizer: Any) -> bool:
 
 
 def _reader(backend: Any, name: str) -> Any:
-    """Return what turns a token into its bytes, as the tokenizer's own decoder does."""
+    """Return the function that maps a token to its bytes, as the tokenizer's decoder does."""
     decoder = getattr(backend, "decoder", None)
     table: dict[str, Any] = {"type": "none"}
     if decoder is not None:
@@ -99,7 +102,7 @@ def _reader(backend: Any, name: str) -> Any:
 
 
 def _alphabet() -> dict[str, int]:
-    """Return the byte behind each character of byte-level BPE (GPT-2's table)."""
+    """Return the byte that each character of byte-level BPE stands for (GPT-2's table)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): b for i, b in enumerate(hidden)}
@@ -122,11 +125,11 @@ def _sentence(piece: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TokenSteps:
-    """What each token does at a node of the automaton; tokens by their position in the order."""
+    """The transitions at a node of the automaton; tokens are positions in `Vocabulary.order`."""
 
     tokens: Integers
     nodes: Integers
-    """Where each of `tokens` leads, if strings are still to be spelt there."""
+    """The node that each of `tokens` leads to; tokens that lead to no open string are left out."""
     first: Integers
     last: Integers
     strings: Integers
@@ -134,7 +137,7 @@ class TokenSteps:
 
 
 class TokenAutomaton:
-    """An automaton over bytes: a trie of strings, where white space leads back to its root.
+    """A trie of strings over bytes, in which leading white space returns to the root.
 
     `strings` are distinct, in alphabetical order of their bytes; none is empty or begins with
     white space (ValueError).
@@ -147,7 +150,7 @@ class TokenAutomaton:
             raise ValueError("A string to spell is empty or begins with white space.")
         self._children: list[dict[int, int]] = [{}]
         self._string: list[int] = [-1]
-        # The strings below a node stand side by side: from `_from` up to `_to`.
+        # The strings below a node are contiguous: from `_from` up to `_to`.
         self._from, self._to = [0], [len(self.strings)]
         self._depths = [0]
         for index, string in enumerate(self.strings):
@@ -156,7 +159,7 @@ class TokenAutomaton:
             node = self._path(space[:-1], 0, len(self.strings))
             self._children[node][space[-1]] = 0
         self.depths: Integers = np.array(self._depths, dtype=np.int64)
-        """(nodes,) How many bytes are spelt there."""
+        """(nodes,) The number of bytes spelt at each node."""
         self._steps: dict[int, TokenSteps] = {}
 
     def _path(self, spelt: bytes, start: int, end: int) -> int:
@@ -175,12 +178,12 @@ class TokenAutomaton:
         return node
 
     def below(self) -> tuple[Integers, Integers]:
-        """Return, for every node, the first and last + 1 string that is still to be spelt there."""
+        """Return, for every node, the range [first, last) of strings that can still be spelt."""
         is_end = np.array(self._string) >= 0
         return np.array(self._from) + is_end, np.array(self._to)
 
     def steps(self, node: int) -> TokenSteps:
-        """Return what every token does at a node, computed on first use."""
+        """Return the transitions at a node, computed on first use."""
         if node not in self._steps:
             self._steps[node] = self._build_steps(node)
         return self._steps[node]
@@ -208,7 +211,7 @@ class TokenAutomaton:
 
 
 class AutomatonCache:
-    """The automaton that one base used last: both models of an audit share it."""
+    """The automaton that a base used last; the tuned model and its base share it."""
 
     def __init__(self, base: "LoadedBase") -> None:
         self._base = base
@@ -217,7 +220,7 @@ class AutomatonCache:
         self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], TokenAutomaton] = {}
 
     def get(self, strings: Collection[str], end_tokens: Collection[int]) -> TokenAutomaton:
-        """Return the spelling of `strings` where `end_tokens` end an answer."""
+        """Return the automaton of `strings` where `end_tokens` end a completion."""
         stops = tuple(sorted(set(end_tokens)))
         key = tuple(sorted(set(strings))), stops
         if key not in self._last:
@@ -225,7 +228,7 @@ class AutomatonCache:
         return self._last[key]
 
     def table(self, end_tokens: Collection[int]) -> list[bytes]:
-        """Return the bytes of every token by its number; those of `end_tokens` write nothing."""
+        """Return the bytes of every token by token id; `end_tokens` have none."""
         stops = tuple(sorted(set(end_tokens)))
         if stops not in self._tables:
             vocabulary = self._vocabulary(stops)
