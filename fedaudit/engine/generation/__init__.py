@@ -1,12 +1,15 @@
 """Sampling continuations of prompts: decoding loop, KV cache, sampler, stop strings.
 
-* `cuda_graphs`: CUDA graphs of forwards: a GPU repeats a whole forward at one word of the host.
-* `decoding`: Continuing prompts: each prompt is read once, however many samples it asks for.
-* `kv_cache`: The KV cache of prompts that are continued together, and which rows see which keys.
-* `sampler`: Drawing tokens: the randomness of a sample belongs to the sample, not to its batch.
-* `sequences`: Samples that are being drawn: what each says next, and which have ended.
-* `shared_prefix`: Many samples of one prompt as a tree: what they share is read, kept and
-  computed once.
-* `stopping`: Strings that an answer may begin with: when it is settled which one
-  stands there.
+* `cuda_graphs`: CUDA graphs: the kernels of a forward pass are captured once and replayed with one
+  launch.
+* `decoding`: The decoding loop: each prompt is prefilled once, however many samples it asks for.
+* `kv_cache`: The KV cache of groups of samples that are decoded together, and the keys each row
+  attends to.
+* `sampler`: Drawing tokens, with random numbers that depend on the sample and not on its batch.
+* `sequences`: The samples that are being decoded: their tokens so far, and which of them have
+  ended.
+* `shared_prefix`: Many samples of one prompt as a tree, whose shared tokens are computed and cached
+  once.
+* `stopping`: Early stopping, once it is settled which of the given strings a completion begins
+  with.
 """

@@ -1,8 +1,7 @@
-"""CUDA graphs of forwards: a GPU repeats a whole forward at one word of the host.
+"""CUDA graphs: the kernels of a forward pass are captured once and replayed with one launch.
 
-A forward of a small model is over before the host has launched its thousand kernels. Where the
-shapes come again, the kernels are recorded once and replayed: from fixed inputs, on keys at fixed
-addresses.
+A GPU runs the thousand kernels of a small model faster than the host can launch them. So forward
+passes whose shapes recur are captured, with inputs and KV cache at fixed addresses, and replayed.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -18,32 +17,33 @@ from fedaudit.engine.device import pinned, to_device
 Forward = Callable[..., Any]
 
 MAX_GRAPHS = {"step": 64, "draw": 64, "prefill": 4}
-"""Forwards of a kind that stay recorded: those that were run last. A prefill keeps its cache."""
+"""The maximum number of captured forward passes of each kind: the most recently run. Each captured
+prefill holds a KV cache."""
 
 MAX_KEPT_SHARE = 16
-"""Keys stay between two calls where they take no more than this part of a GPU's memory."""
+"""The KV cache is kept between two calls if it takes at most 1/16 of a GPU's memory."""
 
 
 @dataclass(slots=True, eq=False)
 class CapturedForward:
-    """A forward of one shape."""
+    """A forward pass of one shape."""
 
     inputs: list[torch.Tensor]
-    """On the device; every run copies its own into them."""
+    """The graph's input tensors on the device, which every run overwrites."""
     graph: Any = None
     output: Any = field(default=None)
-    """What the graph writes to."""
+    """The graph's output, which every run overwrites."""
 
 
 class CudaGraphs:
-    """The recorded forwards of a model as it answers for one target.
+    """The captured forward passes of a model for one target.
 
-    The second run of a shape records it. A device other than CUDA runs each forward anew, from the
-    same fixed inputs.
+    A shape is captured the second time that it runs. Devices other than CUDA capture nothing and
+    run every forward pass from the same fixed inputs.
     """
 
     def __init__(self, device: torch.device) -> None:
-        """Start with nothing recorded."""
+        """Start without any captured forward pass."""
         self.device = device
         self._runs: dict[tuple[str, Hashable], CapturedForward] = {}
         self._layers: list[Any] = []
@@ -58,9 +58,9 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
 
     def run(self, kind: str, shape: Hashable, inputs: Sequence[Any], forward: Forward) -> Any:
-        """Return forward(*inputs), the inputs being the host's; the next run may overwrite it.
+        """Return forward(*inputs) for inputs on the host; the next run may overwrite the result.
 
-        Runs of one kind and shape do the same with inputs of the same shapes.
+        All runs of the same kind and shape must do the same with inputs of the same shapes.
         """
         key = kind, shape
         recorded = self._runs.pop(key, None)
@@ -81,7 +81,7 @@ class CudaGraphs:
         return run.output
 
     def _run_eagerly(self, run: CapturedForward, forward: Forward) -> Any:
-        """Run a forward on the stream that it will be recorded on, which prepares all libraries."""
+        """Run a forward pass on the capture stream, which warms up the libraries that it uses."""
         if not self._captures:
             return forward(*run.inputs)
         current = torch.cuda.current_stream(self.device)
@@ -92,7 +92,7 @@ class CudaGraphs:
         return output
 
     def _capture(self, run: CapturedForward, forward: Forward) -> bool:
-        """Record a forward; say whether it can be."""
+        """Capture a forward pass; return False if the model cannot be captured."""
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(
@@ -101,29 +101,29 @@ class CudaGraphs:
                 output = forward(*run.inputs)
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError:  # a model that waits for its device, or asks it something
+        except RuntimeError:  # the model synchronizes with the device
             self._captures = False
             return False
         run.graph, run.output = graph, output
         return True
 
     def buffer(self, name: str, rows: int, like: torch.Tensor) -> torch.Tensor:
-        """Return the first `rows` rows of a tensor that all forwards share, rows like `like`'s.
+        """Return the first `rows` rows of a tensor shared by all forward passes, shaped as `like`.
 
-        What recorded forwards return would stay in memory, for each of them. Nothing is made while
-        one is recorded: its first run has made it.
+        Without it, each captured forward pass would keep its own output in memory. It is allocated
+        in the first, eager run of a shape, never while a graph is captured.
         """
         buffer = self._buffers.get(name)
         if buffer is None or len(buffer) < rows:
             buffer = self._buffers[name] = like.new_empty(rows, *like.shape[1:])
-            self._runs.clear()  # they write to the one before
+            self._runs.clear()  # they write to the previous tensor
         return buffer[:rows]
 
     @contextmanager
     def for_target(self, model: torch.nn.Module, target: Hashable) -> Iterator["CudaGraphs"]:
-        """Keep only what was recorded of this model as it answers for this target now.
+        """Use the captured forward passes for this target within the context; drop all others.
 
-        Where its weights have moved, a recorded forward would read what lies there instead.
+        They are dropped as well if weights have moved, since graphs read from fixed addresses.
         """
         state = target, tuple(weight.data_ptr() for weight in model.parameters())
         if state != self._state:
@@ -131,13 +131,13 @@ class CudaGraphs:
             self._state = state
         try:
             yield self
-        except BaseException:  # keys may be no numbers
+        except BaseException:  # the KV cache may hold NaN
             self.clear()
             raise
         self.trim()
 
     def kept_layers(self, read: Any) -> list[Any] | None:
-        """Return the layers of an earlier cache, empty, if they suit prompts as they were read."""
+        """Return the layers of the kept cache, emptied, or None if `read` has other layers."""
         if len(self._layers) != len(read.layers):
             return None
         for layer in self._layers:
@@ -145,12 +145,12 @@ class CudaGraphs:
         return self._layers
 
     def keep_layers(self, layers: list[Any]) -> None:
-        """Note where keys are now; what was recorded wrote them elsewhere."""
+        """Keep the layers of a new cache; graphs that wrote to the previous one are dropped."""
         self._layers = layers
         self._runs.clear()
 
     def trim(self) -> None:
-        """Forget everything if it takes much of the GPU's memory, which other work needs."""
+        """Drop everything if the KV cache takes much of the GPU's memory, which others may need."""
         tensors = [tensor for layer in self._layers for tensor in (layer.keys, layer.values)]
         held = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
         on_card = self.device.type == "cuda"
@@ -158,7 +158,7 @@ class CudaGraphs:
             self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all captured forward passes, buffers and layers."""
         self._runs.clear()
         self._buffers.clear()
         self._layers = []
@@ -166,5 +166,5 @@ class CudaGraphs:
 
 
 def bucket_size(count: int) -> int:
-    """Return the next of 1, 2, 3, 4, and of four numbers from each power of two to the next."""
+    """Return `count` rounded up to a bucket: 1 to 4, then four sizes per power of two."""
     return next_multiple(count, max(1, 2 ** ((count - 1).bit_length() - 3)))

@@ -1,8 +1,8 @@
-"""Continuing prompts: each prompt is read once, however many samples it asks for.
+"""The decoding loop: each prompt is prefilled once, however many samples it asks for.
 
-Prompts of one padded length are read together, and the samples of all are drawn side by side. As
-they end, further prompts take their place. Where the kind of model does not allow that, each batch
-of prompts is decoded by itself.
+Prompts of the same padded length are prefilled together, and the samples of all running prompts are
+decoded in one batch. As samples end, further prompts are admitted (continuous batching). For models
+whose architecture does not allow that, each batch of prompts is decoded to its end.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,33 +31,33 @@ from fedaudit.engine.padding import attention_mask, left_padded, padding_step
 KeepCallback = Callable[[torch.Tensor], None]
 
 MAX_CAPTURED_TOKENS = 4096
-"""Prompts of more tokens keep a GPU busy for longer than their kernels take to launch."""
+"""A prefill of more tokens keeps a GPU busy for longer than its kernels take to launch."""
 
 MAX_GROUP_TOKENS = 256
-"""How many drawn tokens the samples that share their prompt's keys may have together."""
+"""The maximum number of drawn tokens in a group: the samples that share their prompt's KV cache."""
 
 
 class DecodeRows(Protocol):
-    """The rows that go through the model once the prompts are read."""
+    """The rows that the model decodes after the prefill of their prompts."""
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
-        """Take prompts in as they were read; return the row of the first.
+        """Add prefilled prompts; return the row of the first.
 
-        Each further group continues prompt owner[group]; groups are counted on.
+        A new group i continues prompt owner[i]; groups are numbered on from earlier ones.
         """
         ...
 
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
     ) -> tuple[torch.Tensor, Integers]:
-        """Let each sample read its token; return logits, and which row of them is its own.
+        """Feed each sample's last token; return logits, and the row of the logits for each sample.
 
-        `row` is the row that the sample drew from (at first, its prompt's), `group` its group.
+        `row` is the row that the sample was drawn from (at first, its prompt's), `group` its group.
         """
         ...
 
     def cached_groups(self) -> Integers:
-        """Return the groups whose keys and values are in memory."""
+        """Return the groups whose KV cache is in memory."""
         ...
 
 
@@ -67,8 +67,8 @@ def decode_batch(
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an end token.
 
-    All prompts have one padded length and one number of new tokens. `on_keep` is called
-    whenever the rows change, with the earlier row (at first, the prompt) that each continues.
+    All prompts must have the same padded length and number of new tokens. `on_keep` is called
+    whenever the rows change, with the earlier row (at first, the prompt) that each row continues.
     """
     loop = DecodeLoop(model, job, batch, on_keep)
     loop.admit(batch)
@@ -87,10 +87,11 @@ def decode_refilled(
 ) -> Iterator[Answered]:
     """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
 
-    All have one number of new tokens; no piece has more than `rows` samples, the most that are
-    drawn at once. Adjacent prompts of one padded length are read together. Once a quarter of the
-    samples has left, others are admitted: all samples of a prompt leave together, and what they do
-    not share stays until then. With `graphs`, what comes again is recorded and replayed.
+    All requests must have the same number of new tokens. At most `rows` samples are decoded at
+    once, and no piece may have more. Adjacent prompts of the same padded length are prefilled
+    together. Further prompts are admitted once a quarter of `rows` is free; the samples of a group
+    are freed together, when the last of them has ended. With `graphs`, recurring forward passes are
+    captured and replayed.
     """
     loop, position = DecodeLoop(model, job, waiting, lambda rows: None, graphs), 0
     while position < len(waiting) or loop.is_running:
@@ -107,14 +108,14 @@ def decode_refilled(
 
 
 def group_size(max_new_tokens: int) -> int:
-    """Return how many samples share their prompt's keys at most."""
+    """Return the maximum number of samples in a group, which share their prompt's KV cache."""
     return max(1, MAX_GROUP_TOKENS // max_new_tokens)
 
 
 def _next_batch(
     job: SamplingJob, waiting: Iterable[SampleRange], room: int, step: int
 ) -> list[SampleRange]:
-    """Return as many of the first pieces as have one padded length and at most `room` samples."""
+    """Return the longest run of first pieces with one padded length and at most `room` samples."""
     batch: list[SampleRange] = []
     widths = set[int]()
     for piece in waiting:
@@ -127,7 +128,7 @@ def _next_batch(
 
 
 class DecodeLoop:
-    """The decoding of samples that have one number of new tokens."""
+    """The decoding of samples that all have the same number of new tokens."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class DecodeLoop:
         on_keep: KeepCallback,
         graphs: CudaGraphs | None = None,
     ) -> None:
-        """Start without samples; `pieces` are all that may be admitted."""
+        """Start without samples; `pieces` are all pieces that may be admitted later."""
         self._model, self._job, self._kept, self._graphs = model, job, on_keep, graphs
         max_new_tokens = job.requests[pieces[0].index].max_new_tokens
         self._most = group_size(max_new_tokens)
@@ -149,30 +150,30 @@ class DecodeLoop:
 
     @property
     def is_running(self) -> bool:
-        """Say whether there is a sample that has not ended."""
+        """Say whether any sample has not ended yet."""
         return self._samples is not None and len(self._samples.index) > 0
 
     def sample_count(self) -> int:
-        """Return how many samples take up room."""
+        """Return the number of samples in the groups that are in memory."""
         return int(self._sizes[self._rows.cached_groups()].sum()) if self.is_running else 0
 
     def _begin(self) -> None:
-        """Drop the cache: no sample is running."""
+        """Start with a new cache, since no sample is running."""
         self._rows: DecodeRows = CopiedPrefixRows(self._model, self._kept)
         if self._refills:
             self._rows = shared_prefix.SharedPrefixRows(
                 self._model, self._kept, room=self._entries, graphs=self._graphs
             )
         self._sizes = np.zeros(0, dtype=np.int64)
-        """Samples that each group began with."""
+        """The number of samples that each group started with."""
         self._samples = None
 
     def takes(self, rows: int) -> bool:
-        """Say whether further prompts can be taken in now: a quarter of `rows` is free for them."""
+        """Say whether further prompts can be admitted: at least a quarter of `rows` is free."""
         return not self.is_running or (self._refills and 4 * (rows - self.sample_count()) >= rows)
 
     def admit(self, batch: Sequence[SampleRange]) -> None:
-        """Read the prompts of `batch`, and draw the first token of each of their samples."""
+        """Prefill the prompts of `batch`, and draw the first token of each of their samples."""
         if not self.is_running:
             self._begin()
         sizes = [piece.last - piece.first for piece in batch]
@@ -188,7 +189,7 @@ class DecodeLoop:
         self._samples = self._samples.and_(new) if self._samples is not None else new
 
     def step(self) -> None:
-        """Let each sample read the token that it drew, and draw the next."""
+        """Feed each sample's last token to the model, and draw the next one."""
         assert self._samples is not None
         samples = self._samples
         logits, row = self._rows.grow(samples.group, samples.row, samples.token)
@@ -199,10 +200,11 @@ class DecodeLoop:
 def prefill(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]], graphs: CudaGraphs | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
-    """Read prompts of one padded length, padded ahead, or of one length if that is not allowed.
+    """Prefill prompts; return next-token logits (prompts, vocabulary), the mask and the KV cache.
 
-    Return the logits of what follows each (prompts, vocabulary), the mask, and the cache. With
-    `graphs`, few tokens are read as a recorded forward, whose cache the next one overwrites.
+    Prompts have the same padded length and are left-padded, or have the same length if the model
+    allows no padding. With `graphs`, short prefills are captured, and the next one overwrites the
+    cache.
     """
     width = padded_length(len(prompts[0]), padding_step(model))
     if graphs and len(prompts) * width <= MAX_CAPTURED_TOKENS:
@@ -219,15 +221,15 @@ def prefill(
         position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
         **cache_kwargs(model, cache),
         use_cache=True,
-        # By index, which copies the states of the last position. A slice of them (`1`) is not
-        # contiguous, and torch then multiplies it by a copy of the matrix for every prompt.
+        # An index copies the hidden states of the last position. A slice (`1`) is not contiguous,
+        # and torch would multiply it by a copy of the output matrix for every prompt.
         logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
     )
     return output.logits[:, -1], mask, cache
 
 
 def _causal(mask: torch.Tensor) -> torch.Tensor:
-    """Return which tokens each token sees, (prompts, 1, width, width); padding sees itself."""
+    """Return the causal mask (prompts, 1, width, width), in which padding attends to itself."""
     width = mask.shape[1]
     seen = torch.ones(width, width, dtype=torch.bool).tril() & mask.bool()[:, None]
     return (seen | torch.eye(width, dtype=torch.bool))[:, None]
@@ -236,7 +238,7 @@ def _causal(mask: torch.Tensor) -> torch.Tensor:
 def _read_masked(
     model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, seen: torch.Tensor
 ) -> tuple[torch.Tensor, DynamicCache]:
-    """Read prompts as `prefill` does; with the mask as attention takes it, no step waits."""
+    """Prefill as `prefill` does, with a ready-made attention mask, so that nothing synchronizes."""
     cache = DynamicCache(config=model.config)
     output = model(
         input_ids=ids,
@@ -250,29 +252,29 @@ def _read_masked(
 
 
 class CopiedPrefixRows:
-    """One row for each sample, with a copy of its prompt's keys: works for any kind of model.
+    """One row per sample, with a copy of its prompt's KV cache; works for any architecture.
 
-    Rows of samples that have ended leave the batch once they are a quarter of it.
+    Rows of ended samples are removed once they make up a quarter of the batch.
     """
 
     def __init__(self, model: PreTrainedModel, on_keep: KeepCallback) -> None:
         self._model, self._kept = model, on_keep
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
-        """Take the prompts in, replacing all earlier ones."""
+        """Add prefilled prompts, which replace all earlier ones."""
         self._cache, self._mask = cache, mask
         self._position = mask.sum(-1, keepdim=True) - 1
         self._prompts = True
         return 0
 
     def cached_groups(self) -> Integers:
-        """Return no groups: nothing is taken in until all have ended."""
+        """Return no groups, since no prompt is admitted until all samples have ended."""
         return np.zeros(0, dtype=np.int64)
 
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
     ) -> tuple[torch.Tensor, Integers]:
-        """Let each sample read its token; return logits, and which row of them is its own."""
+        """Feed each sample's last token; return logits, and the row of the logits for each."""
         if self._prompts or 4 * len(row) <= 3 * len(self._mask):
             stay = to_device(row, self._mask.device)
             select_cache_rows(self._cache, stay)

@@ -1,4 +1,4 @@
-"""The KV cache of prompts that are continued together, and which rows see which keys."""
+"""The KV cache of groups of samples that are decoded together, and the keys each row attends to."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,43 +16,43 @@ from fedaudit.engine.generation.cuda_graphs import CudaGraphs, bucket_size
 Integers = npt.NDArray[np.int64]
 
 ALIGNED = {"cuda": 8}
-"""Attention looks at a multiple of this many keys: CUDA's kernel would copy any other mask, in
-every layer."""
+"""The number of keys in attention is a multiple of this: CUDA's kernel would copy a mask of any
+other length, in every layer."""
 
 FIXED_LENGTH = 64
-"""The same where shapes are to come again."""
+"""The same multiple with CUDA graphs, so that shapes recur."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """How large a step is."""
+    """The shape of a decoding step."""
 
     rows: int
     groups: int
     slots: int
-    """Rows that each group has in the attention, which sees (groups x slots) of them."""
+    """Rows per group in attention, which gets (groups x slots) rows."""
     length: int
-    """How many keys attention looks at."""
+    """The number of keys in attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepLayout:
-    """Where the rows of a step stand, in the host's memory."""
+    """The layout of the rows of a step, in host memory."""
 
     shape: StepShape
     group: Integers
-    """Group of each row (rows,)."""
+    """The group of each row (rows,)."""
     position: Integers
-    """Of its token in the text (rows,)."""
+    """The position of each row's token in its text (rows,)."""
     entry: Integers
-    """Where in the group's keys each row writes its own (rows,)."""
+    """The entry of the group's KV cache that each row writes (rows,)."""
     slot: Integers
-    """Row in the attention's (groups x slots) of each row (rows,)."""
+    """The index of each row among attention's (groups x slots) rows (rows,)."""
     visible: npt.NDArray[np.bool_]
-    """Which keys each row of the attention sees (groups x slots, length)."""
+    """The keys that each row of attention attends to (groups x slots, length)."""
 
     def numbers(self, tokens: Integers) -> Integers:
-        """Return all numbers of a step in one array: `CachePositions` takes them apart again."""
+        """Return all numbers of a step in one array, which `CachePositions.of` splits again."""
         shape = self.shape
         source = np.zeros(shape.groups * shape.slots, dtype=np.int64)
         source[self.slot] = np.arange(shape.rows)
@@ -65,7 +65,7 @@ class StepLayout:
 
 @dataclass(frozen=True, slots=True)
 class CachePositions:
-    """Where the rows of a step stand: for linear layers in a line, for attention by group."""
+    """The layout of the rows of a step on the device: one row of tokens, regrouped in attention."""
 
     shape: StepShape
     tokens: torch.Tensor
@@ -74,13 +74,13 @@ class CachePositions:
     entry: torch.Tensor
     """(rows,) each, as in `StepLayout`."""
     spread: torch.Tensor
-    """Which of (rows x heads) stands at each of (groups x heads x slots)."""
+    """The index into (rows x heads) for each of (groups x heads x slots)."""
     gathered: torch.Tensor
-    """Where each of (rows x heads) stands in (groups x heads x slots)."""
+    """The index into (groups x heads x slots) for each of (rows x heads)."""
 
     @classmethod
     def of(cls, shape: StepShape, numbers: torch.Tensor, heads: int) -> "CachePositions":
-        """Take apart what `StepLayout.numbers` has put together, for so many heads."""
+        """Return the layout from the numbers of `StepLayout.numbers`, for `heads` query heads."""
         sizes = [shape.rows] * 5 + [shape.groups * shape.slots]
         tokens, position, group, entry, slot, source = torch.split(numbers, sizes)
         head = torch.arange(heads, device=numbers.device)
@@ -93,7 +93,7 @@ class CachePositions:
 class LayerCache(CacheLayerMixin):
     """Keys and values of one layer, (groups, heads, entries, size), written in place.
 
-    Behind the groups that there are is room for others, so that their addresses stay.
+    There is capacity for further groups, so that adding one does not change the addresses.
     """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
@@ -103,11 +103,11 @@ class LayerCache(CacheLayerMixin):
         self.set_group_count(0)
 
     def set_group_count(self, groups: int) -> None:
-        """Let `keys` and `values` be those of the first `groups` groups."""
+        """Let `keys` and `values` be views of the first `groups` groups."""
         self.keys, self.values = (tensor[:groups] for tensor in self._all)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Do nothing: the prompts were read before."""
+        """Do nothing, since the prompts were prefilled before."""
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -121,13 +121,13 @@ class LayerCache(CacheLayerMixin):
         return keys[:groups, :, :length], values[:groups, :, :length]
 
     def leave(self, stay: torch.Tensor) -> None:
-        """Forget all groups but those of `stay`, which move up."""
+        """Drop all groups but those of `stay`, which move to the front."""
         for tensor in self._all:
             tensor[: len(stay)] = tensor[stay]
         self.set_group_count(len(stay))
 
     def join(self, read: Any, chosen: torch.Tensor) -> None:
-        """Append a group for each of `chosen`, rows of a layer of prompts as they were read."""
+        """Append a group for each of `chosen`, which are rows of a prefilled layer."""
         first = self.get_group_count()
         last = first + len(chosen)
         for tensor, source in zip(self._all, (read.keys, read.values), strict=True):
@@ -135,36 +135,36 @@ class LayerCache(CacheLayerMixin):
         self.set_group_count(last)
 
     def with_capacity(self, groups: int, entries: int) -> "LayerCache":
-        """Return a copy with room for so many groups and entries at least."""
+        """Return a copy with capacity for at least so many groups and entries."""
         keys, values = (_with_room(tensor, groups, entries) for tensor in self._all)
         other = LayerCache(keys, values)
         other.set_group_count(self.get_group_count())
         return other
 
     def get_group_count(self) -> int:
-        """Return how many groups there are."""
+        """Return the number of groups."""
         assert self.keys is not None
         return len(self.keys)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys there are, and that they begin at the first."""
+        """Return the number of keys, and 0, the index of the first key."""
         return self.get_seq_length(), 0
 
     def get_seq_length(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys in attention."""
         return self.places.shape.length if self.places else 0
 
     def get_max_length(self) -> int:
-        """Return how many keys there is room for."""
+        """Return the capacity in keys per group."""
         return int(self._all[0].shape[2])
 
     def get_group_capacity(self) -> int:
-        """Return how many groups there is room for."""
+        """Return the capacity in groups."""
         return len(self._all[0])
 
 
 class KVCache(Cache):
-    """The keys and values of all groups, and which rows see which of them."""
+    """The keys and values of all groups, and the keys that each row attends to."""
 
     def __init__(
         self,
@@ -174,9 +174,9 @@ class KVCache(Cache):
         room: int,
         graphs: CudaGraphs | None = None,
     ) -> None:
-        """Take the prompts as read; group i continues prompt owner[i] with `room` entries.
+        """Start with prefilled prompts; group i continues prompt owner[i] with `room` entries.
 
-        With `graphs`, steps get one of a few shapes each, and keys stay where they were before.
+        With `graphs`, steps have few different shapes, and the cache keeps its addresses.
         """
         self.device, self._room, self._graphs = (
             graphs.device if graphs else mask.device,
@@ -188,13 +188,13 @@ class KVCache(Cache):
         super().__init__(layers=[*self._own])
         self.used = np.zeros(0, dtype=np.int64)
         self.position = np.zeros(0, dtype=np.int64)
-        """The last position that was read of each group."""
+        """The last position that each group has read."""
         self.seen = np.zeros((0, 0), dtype=bool)
-        """Which entries of its group each row sees (rows, entries)."""
+        """The entries of its group that each row attends to (rows, entries)."""
         self.join(read, mask, owner)
 
     def join(self, read: DynamicCache, mask: torch.Tensor, owner: Integers) -> None:
-        """Append groups and rows; all get the larger number of entries."""
+        """Append groups and rows; all groups get the larger number of entries."""
         width = mask.shape[1]
         entries = max(self.seen.shape[1], width + self._room)
         self._reserve(len(self.used) + len(owner), entries)
@@ -209,8 +209,8 @@ class KVCache(Cache):
         self.position = np.concatenate([self.position, new.sum(1)[owner] - 1])
 
     def _reserve(self, groups: int, entries: int) -> None:
-        """Make room for so many groups and entries."""
-        if self._graphs:  # one group more, for the rows that fill a step up
+        """Allocate capacity for so many groups and entries."""
+        if self._graphs:  # one group more, for the rows that pad a step to its shape
             groups, entries = bucket_size(groups + 1), next_multiple(entries, FIXED_LENGTH)
         first = self._own[0]
         if groups > first.get_group_capacity() or entries > first.get_max_length():
@@ -220,7 +220,10 @@ class KVCache(Cache):
                 self._graphs.keep_layers(self._own)
 
     def advance(self, parents: Integers, group: Integers) -> StepLayout:
-        """Give each row its own place; rows are children of earlier rows, in order of groups."""
+        """Assign cache entries to the rows of the next step; return their layout.
+
+        Row i continues row parents[i] in group[i]; rows are sorted by group.
+        """
         counts = np.bincount(group, minlength=len(self.used))
         rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[group]
         entry = self.used[group] + rank
@@ -232,7 +235,7 @@ class KVCache(Cache):
         more = shape.rows - len(group)
         last = np.full(more, shape.groups - 1)
         slot = group * shape.slots + rank
-        # Slots without a row see all: their answers are not read, but must be finite.
+        # Slots without a row attend to all keys: nobody reads their output, but it must be finite.
         visible = np.ones((shape.groups * shape.slots, shape.length), dtype=bool)
         width = min(shape.length, self.seen.shape[1])
         visible[slot, :width], visible[slot, width:] = self.seen[:, :width], False
@@ -246,12 +249,12 @@ class KVCache(Cache):
         )
 
     def set_positions(self, places: CachePositions) -> None:
-        """Let the next rows that are read write their keys and values there."""
+        """Set where the next step writes its keys and values."""
         for layer in self._own:
             layer.places = places
 
     def _shape(self, rows: int, slots: int) -> StepShape:
-        """Return the shape of a step: the least, or one of those that come again."""
+        """Return the shape of a step: the smallest, or, with graphs, one of few that recur."""
         groups, keys = len(self.used), int(self.used.max())
         if self._graphs is None:
             length = next_multiple(keys, ALIGNED.get(self.device.type, 1))
@@ -264,7 +267,7 @@ class KVCache(Cache):
         )
 
     def leave(self, stay: Integers) -> None:
-        """Forget all groups but those of `stay`, which are counted anew, in their order."""
+        """Drop all groups but those of `stay`, which are renumbered in their order."""
         chosen = to_device(stay, self.device)
         for layer in self._own:
             layer.leave(chosen)
@@ -274,9 +277,9 @@ class KVCache(Cache):
 def additive_mask(
     shape: StepShape, visible: torch.Tensor, dtype: torch.dtype, repeats: int
 ) -> torch.Tensor:
-    """Return the additive attention mask: 0 where a row sees a key.
+    """Return the additive attention mask (groups, 1, repeats x slots, length).
 
-    (groups, 1, repeats x slots, length): once for each of the heads that share a key.
+    It is 0 where a row attends to a key, else -inf, repeated for the heads that share a key.
     """
     added = torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, -torch.inf)
     added = added.view(shape.groups, 1, shape.slots, shape.length)
@@ -284,14 +287,14 @@ def additive_mask(
 
 
 def _empty(read: Any) -> LayerCache:
-    """Return a layer without groups for keys and values like those that were read."""
+    """Return a layer without groups, for keys and values of the shape and dtype of `read`."""
     return LayerCache(read.keys[:0, :, :0], read.values[:0, :, :0])
 
 
 def _with_room(tensor: torch.Tensor, groups: int, entries: int) -> torch.Tensor:
-    """Return a copy with room for so many groups and entries at least."""
+    """Return a copy with capacity for at least so many groups and entries."""
     count, heads, before, size = tensor.shape
-    # Zero, not empty: what is masked is multiplied by 0, and 0 x NaN is NaN.
+    # Zeros, not empty memory: masked values are multiplied by 0, and 0 x NaN is NaN.
     new = tensor.new_zeros(max(groups, count), heads, max(entries, before), size)
     new[:count, :, :before] = tensor
     return new

@@ -1,4 +1,4 @@
-"""Drawing tokens: the randomness of a sample belongs to the sample, not to its batch."""
+"""Drawing tokens, with random numbers that depend on the sample and not on its batch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ NO_NUMBERS = (
 )
 
 NO_TOKEN = -1
-"""What is drawn where the logits are no numbers."""
+"""Drawn in place of a token where the logits are NaN or infinite."""
 BLOCK = 64
-"""Tokens of a block; first a block is drawn, then a token of it."""
+"""Tokens per block; first a block is drawn, then a token of that block."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def probe_key(seed: int, prompt: Sequence[int]) -> int:
-    """Return the 64-bit key that all randomness of a prompt derives from."""
+    """Return the 64-bit key from which all random numbers of a prompt derive."""
     text = f"{seed}:{','.join(map(str, prompt))}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
@@ -33,7 +33,7 @@ def probe_key(seed: int, prompt: Sequence[int]) -> int:
 def uniforms(
     keys: Sequence[int] | np.ndarray, samples: Sequence[int] | np.ndarray, step: int | np.ndarray
 ) -> np.ndarray:
-    """Return one number in [0, 1) a row: a function of (key, sample, step) alone.
+    """Return one number in [0, 1) per row, a function of (key, sample, step) alone.
 
     Splitmix64 (Steele et al., 2014) is applied to key, sample and step in turn; the top 53 bits
     become the float64. Shapes: (rows,), (rows,), (rows,) or () -> (rows,).
@@ -46,7 +46,7 @@ def uniforms(
 
 
 def splitmix64(state: np.ndarray) -> np.ndarray:
-    """Return one step of splitmix64 for each number, uint64; sums of them may wrap around."""
+    """Return one step of splitmix64 for each uint64 number; sums wrap around."""
     state = state + _GOLDEN
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -56,8 +56,9 @@ def splitmix64(state: np.ndarray) -> np.ndarray:
 def probabilities(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
     """Return the distribution (rows, vocabulary) that tokens are drawn from, in float64.
 
-    Temperature first, then top-k, then top-p: the order of transformers' warpers. Top-p keeps the
-    smallest set of likeliest tokens whose probability reaches p; ties at the k-th token stay.
+    Temperature is applied first, then top-k, then top-p, as in transformers' logits warpers. Top-k
+    keeps all ties with the k-th token; top-p keeps the smallest set of likeliest tokens whose
+    probability reaches p.
     """
     logits = logits.double() / decoding.temperature
     if 0 < decoding.top_k < logits.shape[-1]:
@@ -79,10 +80,10 @@ def draw(
     decoding: SamplingParams,
     rows: np.ndarray | None = None,
 ) -> torch.Tensor:
-    """Return one token a number of `uniform`, (samples,): inverse transform, or the likeliest.
+    """Return one token per number in `uniform` (samples,), by inverse transform sampling.
 
-    Sample i draws from row rows[i] of the logits; without `rows`, from row i. Raises InputError
-    where these are no numbers.
+    At temperature 0 it is the likeliest token. Sample i draws from row rows[i] of the logits, or
+    from row i without `rows`. Raises InputError for logits that are NaN or infinite.
     """
     where = to_device(np.arange(len(uniform)) if rows is None else rows, logits.device)
     tokens = _draw(logits, decoding, where, to_device(uniform, logits.device))
@@ -98,10 +99,9 @@ def draw_to_host(
     rows: np.ndarray,
     graphs: CudaGraphs | None = None,
 ) -> np.ndarray:
-    """Return the same as `draw` in the host's memory, waiting for the device once.
+    """Return the tokens of `draw` in host memory, with a single device synchronization.
 
-    With `graphs`, whose buffer the logits then must be, so many draws from so many rows are
-    recorded and replayed.
+    With `graphs`, the draw is captured and replayed; `logits` must then be their buffer.
     """
     if graphs:
         count = bucket_size(len(uniform))
@@ -120,15 +120,15 @@ def draw_to_host(
 def _draw(
     logits: torch.Tensor, decoding: SamplingParams, where: torch.Tensor, number: torch.Tensor
 ) -> torch.Tensor:
-    """Return one token a sample, on the device, without waiting; NO_TOKEN for NaN and infinity."""
+    """Return one token per sample, without synchronizing; NO_TOKEN for NaN and infinity."""
     if decoding.temperature == 0:
         likeliest = logits.max(dim=-1)
         return likeliest.indices.where(likeliest.values.isfinite(), NO_TOKEN)[where]
     chances = sampling_weights(logits, decoding)
-    missing = -chances.shape[-1] % BLOCK  # nothing is copied where there is none
+    missing = -chances.shape[-1] % BLOCK  # without padding, nothing is copied
     blocks = torch.nn.functional.pad(chances, (0, missing)) if missing else chances
     blocks = blocks.view(len(chances), -1, BLOCK)
-    # First the block, then the token in it: only sums over blocks are made of every row.
+    # First the block, then the token in it: so cumulative sums of every row are over blocks only.
     totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
     block, remainder = _locate(totals[where], number)
     token, _ = _locate(blocks[where, block].double().cumsum(dim=-1), remainder)
@@ -136,21 +136,21 @@ def _draw(
 
 
 def _locate(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
+    """Return the entry that each number in [0, 1) falls on, and its relative place in the entry."""
     total = cumulative[:, -1]
-    # Below the total whatever is rounded: then an entry without weight is never found.
+    # Below the total despite rounding, so that no entry of weight 0 is ever found.
     thresholds = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
     entry = torch.searchsorted(cumulative, thresholds[:, None], right=True)
-    entry = entry.clamp(max=cumulative.shape[-1] - 1)  # of NaN; any number falls on an entry
+    entry = entry.clamp(max=cumulative.shape[-1] - 1)  # only NaN falls beyond the last entry
     before = torch.nn.functional.pad(cumulative, (1, 0))
     start, end = before.gather(-1, entry).squeeze(-1), cumulative.gather(-1, entry).squeeze(-1)
     return entry.squeeze(-1), (thresholds - start) / (end - start)
 
 
 def sampling_weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
-    """Return numbers in proportion to the chances of tokens, (rows, vocabulary).
+    """Return unnormalised probabilities of the tokens (rows, vocabulary).
 
-    In float32, the precision of the logits; for top-p in float64.
+    They are in float32, or in float64 with top-p.
     """
     if decoding.top_p < 1.0:
         return probabilities(logits, decoding)
@@ -159,5 +159,5 @@ def sampling_weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Te
     if 0 < decoding.top_k < logits.shape[-1]:
         kth = logits.topk(decoding.top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < kth, -torch.inf)
-    # A difference from float32 is one, without a copy of all logits in it.
+    # Subtracting float32 from half-precision logits gives float32 without a copy of the logits.
     return (logits - logits.amax(dim=-1, keepdim=True).float()).exp_()

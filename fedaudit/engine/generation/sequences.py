@@ -1,4 +1,4 @@
-"""Samples that are being drawn: what each says next, and which have ended."""
+"""The samples that are being decoded: their tokens so far, and which of them have ended."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -16,44 +16,44 @@ from fedaudit.engine.generation.sampler import draw_to_host, probe_key, uniforms
 from fedaudit.engine.generation.stopping import StopState, StopStrings
 
 Answered = tuple[list[SampleRange], list[list[int]]]
-"""Pieces of which all samples have ended, and the tokens that each of their samples drew."""
+"""Pieces whose samples have all ended, and the tokens of each of their samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingJob:
-    """What samples are drawn from, and how."""
+    """The requests to sample, and the sampling params."""
 
     requests: Sequence[GenerationRequest]
     seed: int
     decoding: SamplingParams
     end: Sequence[int]
     stop_strings: StopStrings | None = None
-    """If given, only which of these strings a sample begins with counts."""
+    """If given, a sample ends once it is settled which of these strings it begins with."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningSequences:
-    """Samples that have not ended, one entry of each array for each."""
+    """The samples that have not ended; each array has one entry per sample."""
 
     keys: npt.NDArray[np.uint64]
     numbers: Integers
-    """Which sample of its request each is."""
+    """The number of each sample within its request."""
     group: Integers
     row: Integers
-    """Row of the last logits that each draws from."""
+    """The row of the latest logits from which each sample draws."""
     step: Integers
-    """How many tokens each has drawn."""
+    """The number of tokens drawn so far."""
     token: Integers
-    """The last of them."""
+    """The token drawn last."""
     index: Integers
-    """Which of all samples each is."""
+    """The index of each sample among all samples."""
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "RunningSequences":
-        """Return those of `chosen`."""
+        """Return the chosen samples."""
         return RunningSequences(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def and_(self, samples: "RunningSequences") -> "RunningSequences":
-        """Return these, and `samples` behind them."""
+        """Return these samples followed by `samples`."""
         left, right = ([getattr(s, f.name) for f in fields(self)] for s in (self, samples))
         return RunningSequences(*map(np.concatenate, zip(left, right, strict=True)))
 
@@ -61,7 +61,7 @@ class RunningSequences:
     def start(
         job: SamplingJob, batch: Sequence[SampleRange], first: int, group: Integers, row: Integers
     ) -> "RunningSequences":
-        """Return all samples of a batch before their first draw, in order, counted from `first`."""
+        """Return the samples of a batch before their first draw, in order, indexed from `first`."""
         sizes = [piece.last - piece.first for piece in batch]
         keys = [probe_key(job.seed, job.requests[piece.index].prompt) for piece in batch]
         return RunningSequences(
@@ -76,25 +76,25 @@ class RunningSequences:
 
 
 class OutputBuffer:
-    """What all samples have drawn so far, piece by piece, and of which pieces all have ended."""
+    """The tokens of all samples so far, by piece, and the pieces whose samples have all ended."""
 
     def __init__(self, job: SamplingJob, max_new_tokens: int, samples: int) -> None:
-        """Make room for so many samples of `max_new_tokens` tokens."""
+        """Allocate memory for so many samples of `max_new_tokens` tokens."""
         self._job, self._max_new_tokens = job, max_new_tokens
         self._stop = {-1, *job.end}
         self._stop_state = StopState(job.stop_strings) if job.stop_strings else None
         self._pieces: list[SampleRange] = []
         self._starts: list[int] = []
         self._tokens = np.full((samples, max_new_tokens), -1, dtype=np.int32)
-        """Tokens (all samples, new), -1 where a sample has ended."""
+        """Tokens (samples, max_new_tokens), -1 after the end of a sample."""
         self._piece = np.zeros(samples, dtype=np.int64)
         self._sample_count = 0
         self._remaining: list[int] = []
-        """Samples that have not ended, by piece."""
+        """The number of samples that have not ended, by piece."""
         self._finished: list[int] = []
 
     def add(self, batch: Sequence[SampleRange]) -> int:
-        """Begin the samples of further pieces; return the number of the first."""
+        """Add the samples of further pieces; return the index of the first."""
         first = self._sample_count
         sizes = [piece.last - piece.first for piece in batch]
         self._sample_count += sum(sizes)
@@ -108,9 +108,9 @@ class OutputBuffer:
     def draw(
         self, samples: RunningSequences, logits: torch.Tensor, graphs: CudaGraphs | None = None
     ) -> RunningSequences:
-        """Draw the next token of each, and return those samples that go on.
+        """Draw the next token of each sample, and return the samples that continue.
 
-        `graphs` are those whose buffer the logits are, if any.
+        If the logits are a buffer of CUDA graphs, `graphs` are those.
         """
         number = uniforms(samples.keys, samples.numbers, samples.step)
         decoding = self._job.decoding
@@ -129,7 +129,7 @@ class OutputBuffer:
         return samples.select(stay)
 
     def take_finished(self) -> Iterator[Answered]:
-        """Yield the pieces that have ended since the last time, if any, all at once."""
+        """Yield once all pieces that have ended since the last call, if there are any."""
         finished, self._finished = sorted(self._finished), []
         if finished:
             pieces = [self._pieces[index] for index in finished]
@@ -140,7 +140,7 @@ class OutputBuffer:
             yield pieces, self._cut(np.concatenate([self._tokens[span] for span in spans]))
 
     def tokens(self) -> list[list[int]]:
-        """Return what all samples have drawn, in order, up to what ended them."""
+        """Return the tokens of all samples, in order, without end tokens."""
         return self._cut(self._tokens)
 
     def _cut(self, rows: npt.NDArray[np.int32]) -> list[list[int]]:

@@ -1,10 +1,10 @@
-"""Many samples of one prompt as a tree: what they share is read, kept and computed once.
+"""Many samples of one prompt as a tree, whose shared tokens are computed and cached once.
 
-The keys and values of a prompt stand in memory once, however many samples it has, and behind them
-those of the tokens that its samples drew. Samples that have drawn the same so far are one row.
-Linear layers see all rows of a batch side by side, as one long text; attention sees them by group,
-the samples of one prompt: one group's queries against one set of keys, each row under a mask that
-shows it the prompt and its own tokens. Nothing is approximated.
+The KV cache holds a prompt once per group of its samples, followed by the tokens that these samples
+drew. Samples of a group that have drawn the same tokens so far are one row. Linear layers process
+all rows of a batch as one long text; attention processes them by group: the group's queries attend
+to one set of keys, under a mask that shows each row the prompt and its own tokens. Nothing is
+approximated.
 """
 
 import contextlib
@@ -30,13 +30,14 @@ from fedaudit.engine.padding import allows_padding
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
-"""Kinds of model whose attention is the plain one; a test runs each of them."""
+"""Model types with standard attention; a test runs each of them."""
 
 
 def supports_grouping(model: PreTrainedModel) -> bool:
-    """Tell whether this model can decode in groups: it has plain attention in all its layers.
+    """Tell whether a model can decode in groups.
 
-    And its positions do not depend on the longest row of a batch, nor on padding.
+    It can if all its layers have standard attention without a sliding window, and if positions
+    depend neither on the longest row of a batch nor on padding.
     """
     config = model.config
     plain = config.model_type in KINDS and _rope(config) not in ("dynamic", "longrope")
@@ -47,20 +48,20 @@ def supports_grouping(model: PreTrainedModel) -> bool:
 
 
 def _rope(config: PreTrainedConfig) -> str:
-    """Return the type of a model's rotary positions, as transformers names it."""
+    """Return the type of a model's rotary position embedding, as transformers names it."""
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
 def _repeats(model: PreTrainedModel) -> int:
-    """Return how many heads share a key, in every layer of the kinds that are asked in groups."""
+    """Return the number of query heads that share a key head (grouped-query attention)."""
     heads = model.config.num_attention_heads
     return int(heads // (getattr(model.config, "num_key_value_heads", None) or heads))
 
 
 def group_samples(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
-    """Return the group of each sample, and the piece of each group, of pieces of `sizes` samples.
+    """Return the group of each sample, and the piece of each group.
 
-    A group has at most `most` samples.
+    Piece i has sizes[i] samples, and a group has at most `most` samples.
     """
     counts = np.array([-(-size // most) for size in sizes])
     starts = np.cumsum(counts) - counts
@@ -69,9 +70,9 @@ def group_samples(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
 
 
 class SharedPrefixRows:
-    """The samples of each prompt as a tree; its leaves are the rows.
+    """The samples of each group as a tree, whose leaves are the rows.
 
-    Groups of which all samples have ended are forgotten once they are a quarter.
+    Groups whose samples have all ended are dropped once they are at least a quarter of all groups.
     """
 
     def __init__(
@@ -82,16 +83,16 @@ class SharedPrefixRows:
         room: int,
         graphs: CudaGraphs | None = None,
     ) -> None:
-        """Start without groups; each may have `room` drawn tokens."""
+        """Start without groups; each group has room for `room` drawn tokens."""
         self._model, self._kept, self._room = model, on_keep, room
         self._graphs = graphs
         self._groups: KVCache | None = None
         self._count = 0
         self._present = np.zeros(0, dtype=np.int64)
-        """The groups that are remembered, in order."""
+        """The groups in the KV cache, in order."""
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
-        """Take prompts in as they were read, counting groups on; return the row of the first."""
+        """Add prefilled prompts, numbering their groups on; return the row of the first."""
         first = 0
         if self._groups is None:
             self._groups = KVCache(cache, mask, owner, self._room, self._graphs)
@@ -103,19 +104,19 @@ class SharedPrefixRows:
         return first
 
     def cached_groups(self) -> Integers:
-        """Return the groups that take room."""
+        """Return the groups in the KV cache."""
         return self._present
 
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
     ) -> tuple[torch.Tensor, Integers]:
-        """Let each sample read its token; return logits, and which row of them is its own."""
+        """Feed each sample's last token; return logits, and the row of the logits for each."""
         assert self._groups is not None
         alive = np.unique(group)
         if 4 * len(alive) <= 3 * len(self._present):
             self._groups.leave(np.searchsorted(self._present, alive))
             self._present = alive
-        # Samples of one group that drew the same from the same row are one row from now on.
+        # Samples of one group that drew the same token from the same row become one row.
         place = np.searchsorted(self._present, group)
         number = (place * len(self._groups.seen) + row) * (int(tokens.max()) + 1) + tokens
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
@@ -126,7 +127,7 @@ class SharedPrefixRows:
     def _forward(self, parents: Integers, group: Integers, tokens: Integers) -> torch.Tensor:
         """Return the logits (rows, vocabulary) of rows that each read one token.
 
-        Rows that only fill up a fixed shape come last.
+        Rows that only pad the step to a fixed shape come last.
         """
         assert self._groups is not None
         layout = self._groups.advance(parents, group)
@@ -146,7 +147,7 @@ def _step(
     numbers: torch.Tensor,
     visible: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the logits (rows, vocabulary) of one step; all of it happens on the device."""
+    """Return the logits (rows, vocabulary) of one step, without synchronizing with the device."""
     places = CachePositions.of(shape, numbers, model.config.num_attention_heads)
     cache.set_positions(places)
     with _attention(model):
@@ -164,7 +165,7 @@ def _step(
 
 @contextlib.contextmanager
 def _attention(model: PreTrainedModel) -> Iterator[None]:
-    """Let the model use the attention below."""
+    """Let the model use `_attend` within the context."""
     config = model.config  # the public setter would check and set every part of the model
     before = config._attn_implementation  # noqa: SLF001
     config._attn_implementation = NAME  # noqa: SLF001
@@ -187,7 +188,7 @@ def _attend(
 ) -> tuple[torch.Tensor, None]:
     """Attend by group: query (1, heads, rows, size), key and value (groups, heads, length, size).
 
-    Heads that share a key stand beside each other as further rows, so that no key is copied.
+    Query heads that share a key head become further rows, so that no key is copied.
     """
     _, heads, count, size = query.shape
     groups, shared = places.shape.groups, key.shape[1]

@@ -1,9 +1,9 @@
-"""Strings that an answer may begin with: when it is settled which one stands there.
+"""Early stopping, once it is settled which of the given strings a completion begins with.
 
-An answer that has begun with "Th" may still become "Thomas"; one that has begun with "Tz" will not,
-and need not be drawn to its end where nothing else of it counts. White space that leads an answer
-is no part of it. Case, white space and Unicode forms are left open, and behind a string one more
-character: whether the word ends there is for others to say.
+A completion that begins with "Th" may still become "Thomas"; one that begins with "Tz" cannot, and
+need not be continued if nothing but such strings counts. Leading white space is ignored, and so are
+differences of case, white space and Unicode form. After a complete string one more character is
+drawn, so that the caller can see whether the word ends there.
 """
 
 import unicodedata
@@ -17,11 +17,11 @@ from fedaudit.engine.generation.kv_cache import Integers
 from fedaudit.pii.normalized_search import fold
 
 UNFINISHED = "\ufffd"
-"""What stands for the first bytes of a character whose last ones have not been drawn yet."""
+"""The decoder's replacement for the first bytes of a character that is not complete yet."""
 
 
 class StopStrings:
-    """Strings, and the bytes that each token of a vocabulary writes, by its number."""
+    """The strings, and the bytes of each token by token id."""
 
     def __init__(self, strings: Collection[str], table: Sequence[bytes]) -> None:
         self._known = set(map(fold, strings))
@@ -29,23 +29,23 @@ class StopStrings:
         self.table = table
 
     def open(self, prefix: bytes, *, spelling: bool = False) -> bool:
-        """Say whether it may still change which of the strings an answer with `prefix` begins with.
+        """Say whether more tokens may change which string a completion with `prefix` begins with.
 
-        False is certain. True may be wrong where a character is unfinished, or while the answer is
-        `spelling` a character byte by byte: SentencePiece's decoder shows none of these bytes
-        unless all of them make characters.
+        False is certain. True may be wrong if the last character is incomplete, or if the
+        completion is `spelling` a character byte by byte: SentencePiece's decoder shows none of
+        these bytes unless all of them form characters.
         """
         text = fold(prefix.decode("utf-8", "replace").rstrip(UNFINISHED))
         if text in self._known or self._begins(text):
             return True
-        # One more accent may come to stand before those that are there.
+        # Normalisation may place a further accent before those already there.
         bare = _without_accents(text)
         if bare != text and (bare in self._known or self._begins(bare)):
             return True
         return spelling and any(text[: end + 1] in self._known for end in range(len(text)))
 
     def _begins(self, text: str) -> bool:
-        """Say whether one of the strings goes on behind `text`."""
+        """Say whether `text` is a proper prefix of one of the strings."""
         index = bisect_right(self._strings, text)
         return index < len(self._strings) and self._strings[index].startswith(text)
 
@@ -59,7 +59,7 @@ def _without_accents(text: str) -> str:
 
 
 class StopState:
-    """The text of each sample so far, while it is open."""
+    """The bytes of each sample so far, while further tokens matter."""
 
     def __init__(self, stop_strings: StopStrings) -> None:
         self._stop_strings = stop_strings
@@ -67,7 +67,7 @@ class StopState:
         self._known: dict[tuple[bytes, bool], bool] = {}
 
     def open(self, samples: Integers, tokens: Integers) -> npt.NDArray[np.bool_]:
-        """Add one more token to each of `samples`; return which of them go on."""
+        """Append a token to each of `samples`; return for each whether it continues."""
         return np.array(
             [self._append_token(*pair) for pair in zip(samples, tokens, strict=True)], dtype=bool
         )
@@ -75,7 +75,7 @@ class StopState:
     def _append_token(self, sample: int, token: int) -> bool:
         last = self._stop_strings.table[token]
         before, spelling = self._said.get(sample, (b"", False))
-        # What writes nothing is left out before decoding, so that it ends no run of bytes.
+        # Tokens that write nothing are removed before decoding, so they end no run of bytes.
         now = before + last, len(last) == 1 or (spelling and not last)
         if now not in self._known:
             self._known[now] = self._stop_strings.open(now[0], spelling=now[1])
