@@ -1,4 +1,4 @@
-"""Scoring texts: the log-probability of every token given those before it."""
+"""Scoring texts: the log-probability of every token given the tokens before it."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,10 @@ def log_probabilities(
 def token_statistics(
     model: PreTrainedModel, sequences: Sequence[Sequence[int]]
 ) -> list[TokenStatistics]:
-    """Return how every token but the first of each sequence stands among all tokens."""
+    """Return the statistics of every token but the first of each sequence.
+
+    They compare the token's ln p with the distribution over the vocabulary.
+    """
     logits, following = _read(model, sequences)
     return [
         _statistics(row[: max(0, len(sequence) - 1)], tokens[: max(0, len(sequence) - 1)])
@@ -42,8 +45,8 @@ def _read(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return logits (rows, length, vocabulary) and the tokens that follow (rows, length).
 
-    The sequences have one padded length; padding is behind, where causal attention never looks.
-    Softmax runs in float32 whatever the model's dtype.
+    All sequences have the same padded length. Padding is on the right, where causal attention
+    never looks. The logits have the model's dtype; callers apply softmax in float32.
     """
     width = padded_length(max(len(sequence) for sequence in sequences))
     ids, _ = right_padded(sequences, width, model.device)
@@ -70,7 +73,8 @@ def _statistics(logits: torch.Tensor, tokens: torch.Tensor) -> TokenStatistics:
 def of_following(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """Return ln p of each of `tokens` (rows, length) under its logits (rows, length, vocabulary).
 
-    Log softmax of one entry: its logit less the logsumexp; there is no second tensor of that size.
+    ln p is the token's logit minus the logsumexp, so that no second tensor of the logits' size is
+    needed for a full log-softmax. Raises InputError for NaN.
     """
     chosen = logits.gather(-1, tokens[..., None]).squeeze(-1).float()
     logprobs = chosen - torch.logsumexp(logits.float(), dim=-1)

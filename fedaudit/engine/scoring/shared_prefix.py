@@ -1,8 +1,8 @@
-"""Scoring groups of sequences that begin alike: what a group shares is read once.
+"""Scoring groups of sequences that share a prefix, which is prefilled once per group.
 
-The answers are those of scoring each sequence by itself, to rounding. Every row is padded to a
-length that follows from its group's prefix and from its own rest, so neither the batch nor the
-other groups matter.
+The scores equal those of each sequence by itself, up to rounding. Every row is padded to a length
+that depends on its group's prefix and on its own suffix only, so neither the batch nor other groups
+change its scores.
 """
 
 import copy
@@ -24,18 +24,18 @@ Sequences = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes through the model at once."""
+    """Bounds on one forward pass."""
 
     rows: int
     tokens: int
-    """Read, or cached for what is read."""
+    """Tokens that are read, together with the cached tokens that they attend to."""
     logits: int
     """Tokens whose logits are in memory."""
 
 
 @dataclass
 class AdaptiveBatchLimits:
-    """The current limits, halved each time that memory runs out."""
+    """The current batch limits, halved each time that memory runs out."""
 
     current: BatchLimits
 
@@ -43,9 +43,9 @@ class AdaptiveBatchLimits:
         self._first = self.current
 
     def halve(self) -> None:
-        """Halve every bound; raises BatchTooLargeError where there is nothing left to halve.
+        """Halve every bound; raises BatchTooLargeError if all are 1 already.
 
-        Later work starts with the first limits again: something else may fit.
+        In that case the initial limits are restored, since later work may fit.
         """
         before = self.current
         self.current = BatchLimits(
@@ -58,39 +58,39 @@ class AdaptiveBatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A sequence of a group, less what the group shares."""
+    """A sequence of a group without the shared prefix."""
 
     group: int
     index: int
     suffix: tuple[int, ...]
-    """It begins with the last token that is shared, whose logits say what follows it."""
+    """Begins with the last shared token, whose logits predict the first token after the prefix."""
 
     @property
     def width(self) -> int:
-        """The padded length of its part that is read."""
+        """The padded length of the part of `suffix` that the model reads."""
         return padded_length(len(self.suffix) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class PrefilledPrefixes:
-    """Prefixes that the model has read: their scores, keys and values."""
+    """Prefilled prefixes: their scores and KV cache."""
 
     row: Mapping[int, int]
-    """Row of each group."""
+    """The row of each group."""
     scores: Sequence[list[float]]
     mask: torch.Tensor
-    """(groups, width): 1 where a token stands, padding is on the left."""
+    """(groups, width): 1 for tokens, 0 for padding, which is on the left."""
     cache: DynamicCache
 
 
 def common_prefix(group: Sequences) -> tuple[int, ...]:
-    """Return the tokens that all of `group` begin with, leaving each at least one of its own.
+    """Return the longest common prefix of `group` that leaves each sequence a token of its own.
 
-    Empty where sharing does not pay: for one sequence alone, or few tokens.
+    It is empty if sharing does not pay: for a single sequence, or at most STEP shared tokens.
     """
     if len(group) < 2:
         return ()
-    # What the first and the last in order share, all between them share too.
+    # The prefix that the first and the last in sorted order share is shared by all.
     first, last = min(map(tuple, group)), max(map(tuple, group))
     most = min(map(len, group)) - 1
     length = next((i for i in range(most) if first[i] != last[i]), most)
@@ -98,9 +98,9 @@ def common_prefix(group: Sequences) -> tuple[int, ...]:
 
 
 def common_prefixes(model: PreTrainedModel, groups: Sequence[Sequences]) -> list[tuple[int, ...]]:
-    """Return what each group begins with; nothing if the model cannot go on from there at once.
+    """Return the common prefix of each group; all are empty if the model allows no padding.
 
-    That is where prompts may not be padded: such models continue token by token.
+    Such models can continue a cached prefix only token by token.
     """
     shares = allows_padding(model)
     return [common_prefix(group) if shares else () for group in groups]
@@ -115,7 +115,7 @@ def log_probabilities(
 ) -> Iterator[tuple[list[GroupMember], list[list[float]]]]:
     """Yield sequences with ln p(token | tokens before it) of all their tokens but the first.
 
-    Only groups that begin with something in `begins` are scored. Softmax runs in float32.
+    Only groups with a non-empty prefix in `begins` are scored. Softmax runs in float32.
     """
     chosen = [g for g, begin in begins.items() if begin]
     for batch in _batches([len(begins[g]) - 1 for g in chosen], limits):
@@ -133,7 +133,7 @@ def log_probabilities(
 
 
 def _batches(lengths: Sequence[int], limits: BatchLimits) -> Iterator[list[int]]:
-    """Yield the indices of prefixes of one padded length."""
+    """Yield batches of prefixes of the same padded length, as indices."""
     for batch in by_length(lengths, min(limits.tokens, limits.logits)):
         for start in range(0, len(batch), limits.rows):
             yield batch[start : start + limits.rows]
@@ -142,7 +142,7 @@ def _batches(lengths: Sequence[int], limits: BatchLimits) -> Iterator[list[int]]
 def _chunks(
     members: Sequence[GroupMember], behind: int, limits: BatchLimits
 ) -> Iterator[list[GroupMember]]:
-    """Yield members of one padded length, as many as may stand behind `behind` cached tokens."""
+    """Yield members of the same padded length, as many as fit after `behind` cached tokens each."""
     for width in sorted({member.width for member in members}, reverse=True):
         alike = [member for member in members if member.width == width]
         room = min(limits.rows, limits.logits // width, limits.tokens // (behind + width))
@@ -151,7 +151,7 @@ def _chunks(
 
 
 def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> PrefilledPrefixes:
-    """Read prefixes of one padded length, all but their last token, in one forward."""
+    """Prefill prefixes of one padded length, except their last token, in one forward pass."""
     width = padded_length(max(map(len, begins.values())) - 1)
     ids, mask = left_padded([*begins.values()], width + 1, model.device)
     mask, cache = mask[:, :-1], DynamicCache(config=model.config)
@@ -177,13 +177,13 @@ def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Pref
 def _rests(
     model: PreTrainedModel, chunk: Sequence[GroupMember], read: PrefilledPrefixes
 ) -> list[list[float]]:
-    """Return the scores of what each member has of its own: (members, width) in one forward."""
+    """Return the scores of each member's own tokens, from one forward pass (members, width)."""
     width, device = chunk[0].width, model.device
     ids, _ = right_padded([member.suffix for member in chunk], width + 1, device)
     rows = to_device([read.row[member.group] for member in chunk], device)
     lengths = to_device([len(member.suffix) - 1 for member in chunk], device)
     mask = read.mask[rows]
-    # Padding, behind, stays at the last position: none is outside the context.
+    # Right padding repeats the last position, so that no position exceeds the context.
     steps = torch.arange(width, device=device).minimum(lengths[:, None] - 1)
     logits = model(
         input_ids=ids[:, :-1],
@@ -197,11 +197,11 @@ def _rests(
 
 
 def select_rows(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
-    """Return a new cache with `rows` of `cache`, which stays as it is."""
+    """Return a new cache with `rows` of `cache`, which is not changed."""
     selection = copy.copy(cache)
     selection.layers = [copy.copy(layer) for layer in cache.layers]
     for layer in selection.layers:
-        # Layers with states keep them in dictionaries, which would be the first cache's too.
+        # Layers with states keep them in dictionaries, which both caches would share.
         vars(layer).update({k: dict(v) for k, v in vars(layer).items() if isinstance(v, dict)})
     select_cache_rows(selection, rows)  # indexing copies the tensors
     return selection
