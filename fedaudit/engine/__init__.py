@@ -7,13 +7,13 @@ The only package that imports torch with its modules.
   strings.
 * `loading/`: From a folder to a model in memory: checks of foreign files, weights, tokenizer,
   adapters.
-* `lora/`: LoRA adapters: as tensors, attached, merged, several at once, composed into one.
+* `lora/`: LoRA adapters: read, attached, merged into weights, batched, and composed into one.
 * `parallel/`: Engines in several processes, on this machine or on a Ray cluster.
 * `remote/`: A model behind an OpenAI-compatible server: asked over HTTP, trusted as far as probes
   show.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
-* `vllm/`: A vLLM server that is started for one audit and serves its base with adapters beside it.
+* `vllm/`: A vLLM server that is started for one audit and serves its base and LoRA adapters.
 * `batching`: Which rows go through the model together; no torch needed.
 * `compatibility`: Names that differ between versions of transformers.
 * `device`: The device and dtype to use, and copies of numbers from the host to the device.

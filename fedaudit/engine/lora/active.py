@@ -1,4 +1,4 @@
-"""Adapters beside a model's weights, attached by PEFT: those that were asked last."""
+"""A cache of the most recently used adapters, attached to a model by PEFT."""
 
 from itertools import count
 from pathlib import Path
@@ -10,23 +10,23 @@ from fedaudit.engine.loading import loader
 from fedaudit.federation.adapters import CONFIG, WEIGHTS
 
 MAX_ADAPTERS = 16
-"""Adapters that stay attached."""
+"""The maximum number of adapters that stay attached."""
 
 Version = tuple[str | int, ...]
-"""A folder, and when its files were written and how large they are."""
+"""A folder, with the modification times and sizes of its files."""
 
 
 def version(adapter: str) -> Version:
     """Return a key of the adapter's files as they are now; rewriting them changes it."""
     try:
         files = [Path(adapter, name).stat() for name in (CONFIG, WEIGHTS)]
-    except OSError:  # whoever reads it says what is missing
+    except OSError:  # the code that reads the adapter reports what is missing
         return (adapter,)
     return adapter, *(value for f in files for value in (f.st_mtime_ns, f.st_size))
 
 
 class AdapterCache:
-    """The adapters of one model, and what each is called there."""
+    """The adapters attached to one model, and PEFT's name of each."""
 
     def __init__(self) -> None:
         self._names: dict[Version, str] = {}
@@ -35,7 +35,7 @@ class AdapterCache:
     def activated(self, model: PreTrainedModel | PeftModel, adapter: str) -> PeftModel:
         """Return the model with this adapter active; raises InputError for one that does not fit.
 
-        The least recently used one is removed.
+        Beyond MAX_ADAPTERS, the least recently used adapter is removed.
         """
         key = version(adapter)
         name = self._names.pop(key, None)

@@ -1,4 +1,4 @@
-"""A LoRA adapter as products: by module A (r, in), B (out, r) and the scaling of B A."""
+"""A LoRA adapter as tensors: for each module A (r, in), B (out, r) and the scaling of B A."""
 
 import math
 import re
@@ -21,7 +21,7 @@ from fedaudit.system.numbers import is_finite_number
 ROOT, A, B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 SELECTION = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern")
 _PLAIN_STARTS = (True, False, None, "gaussian", "orthogonal")
-"""Initializations that leave the base alone; others (PiSSA, for one) change it as well."""
+"""Initializations that leave the base's weights unchanged; others, such as PiSSA, change them."""
 _ACCOUNTED = frozenset(
     {
         *("task_type", "peft_type", "auto_mapping", "peft_version", "inference_mode", "revision"),
@@ -30,12 +30,12 @@ _ACCOUNTED = frozenset(
         *("lora_dropout", "init_lora_weights", "fan_in_fan_out"),
     }
 )
-"""Options that stacking folds in, that it checks, or that do not change what an adapter answers."""
+"""Options that stacking folds in or checks, or that do not change an adapter's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoraAdapter:
-    """One adapter; modules are named as in the base."""
+    """One adapter: by module of the base, the pair (A, B) and its scaling."""
 
     folder: Path
     config: LoraConfig
@@ -74,23 +74,23 @@ def read(folder: Path) -> LoraAdapter:
 
 @contextmanager
 def merged_weights(model: torch.nn.Module, folder: Path) -> Iterator[None]:
-    """Add the adapter in `folder` to the base's own weights for as long as the context lasts.
+    """Merge the adapter in `folder` into the base's weights within the context.
 
-    Meanwhile each layer has a weight of its own: an output layer that shares the embedding's
-    weight leaves the embedding as it is. Raises InputError for an adapter that is not of this base.
+    Each adapted layer gets a new weight, so that merging into an output layer does not change the
+    embedding that it is tied to. Raises InputError for an adapter that is not of this base.
     """
     with swapped_weights(weights_with(model, read(folder))):
         yield
 
 
 Weights = list[tuple[torch.nn.Module, torch.nn.Parameter]]
-"""Layers, and a weight for each."""
+"""Layers, each with a weight."""
 
 
 def weights_with(model: torch.nn.Module, adapter: LoraAdapter) -> Weights:
-    """Return the base's layers, each with its weight after an adapter is added.
+    """Return the adapted layers of the base, each with its merged weight W + s B A.
 
-    Sums are made in float64. Raises InputError for an adapter that is not of this base.
+    Sums are computed in float64. Raises InputError for an adapter that is not of this base.
     """
     loader.check_copies(model, adapter.folder)
     weights = Weights()
@@ -106,7 +106,7 @@ def weights_with(model: torch.nn.Module, adapter: LoraAdapter) -> Weights:
 
 @contextmanager
 def swapped_weights(weights: Weights) -> Iterator[None]:
-    """Let layers have other weights for as long as the context lasts."""
+    """Replace the weights of layers within the context."""
     before = [(layer, layer.get_parameter("weight")) for layer, _ in weights]
     try:
         for layer, weight in weights:
@@ -118,9 +118,9 @@ def swapped_weights(weights: Weights) -> Iterator[None]:
 
 
 def layer_of(base: torch.nn.Module, adapter: LoraAdapter, name: str) -> torch.nn.Module:
-    """Return the base's own layer `name`, without PEFT's wrapper if there is one.
+    """Return the base's layer `name`, unwrapped from PEFT's LoRA layer if there is one.
 
-    Raises InputError where the base has no such layer, or one of another shape than the adapter's.
+    Raises InputError if the base has no such layer, or if its shape is not that of B A.
     """
     try:
         module: torch.nn.Module | None = base.get_submodule(name)
@@ -144,7 +144,7 @@ def layer_of(base: torch.nn.Module, adapter: LoraAdapter, name: str) -> torch.nn
 
 
 def _check_options(config: LoraConfig, folder: Path) -> None:
-    """Raise InputError for an option that makes an adapter more than a sum of B A."""
+    """Raise InputError for an option by which an adapter does more than add s B A."""
     plain = LoraConfig()
     names = [field.name for field in fields(LoraConfig) if field.name not in _ACCOUNTED]
     odd = [n for n in names if (getattr(config, n) or None) != (getattr(plain, n) or None)]
@@ -161,7 +161,7 @@ def _check_options(config: LoraConfig, folder: Path) -> None:
 
 
 def _by_module(pattern: object) -> bool:
-    """Tell whether PEFT can look modules up in `pattern`, by regular expressions."""
+    """Tell whether `pattern` maps valid regular expressions, by which PEFT looks modules up."""
     try:
         get_pattern_key(list(pattern), "") if isinstance(pattern, Mapping) else None
     except re.error:
@@ -170,7 +170,7 @@ def _by_module(pattern: object) -> bool:
 
 
 def scale_of(config: LoraConfig, module: str = "") -> float:
-    """Return PEFT's scaling of B A on a module; without `module`, that on most of them."""
+    """Return PEFT's scaling of B A on a module; without `module`, the default for modules."""
     pattern, rank = config.alpha_pattern or {}, ranks.configured_rank(config, module)
     alpha = float(pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha))
     return alpha / math.sqrt(rank) if config.use_rslora else alpha / rank

@@ -1,13 +1,13 @@
-"""Adapters blended into one: c1 w1 + c2 w2 + ..., where w = s B A is what an adapter adds.
+"""Adapters blended into one: c1 w1 + c2 w2 + ..., where w = s B A is an adapter's weight change.
 
-The sum is of the products (SecureGate, arXiv:2602.13529, equations 2, 6 and 8), and stacking makes
-it exact: with A = [A1; A2] and B = [c1 B1, c2 B2] there is B A = c1 B1 A1 + c2 B2 A2, an ordinary
-adapter whose rank is the sum of the ranks. LoRAHub, whose search SecureGate takes over, sums A and
-B apart in its code: (c1 B1 + c2 B2)(c1 A1 + c2 A2) squares the weights and adds the cross terms
+The products are summed (SecureGate, arXiv:2602.13529, equations 2, 6 and 8), and stacking does it
+exactly: with A = [A1; A2] and B = [c1 B1, c2 B2], B A = c1 B1 A1 + c2 B2 A2, which is an ordinary
+adapter whose rank is the sum of the ranks. LoRAHub, whose search SecureGate adopts, sums A and B
+separately in its code: (c1 B1 + c2 B2)(c1 A1 + c2 A2) squares the weights and adds the cross terms
 c1 c2 (B1 A2 + B2 A1).
 
-The scaling s (alpha over r, or over its root with use_rslora, by module where patterns say so) may
-differ: the blend has the first adapter's, and what the others' differ by goes into their B.
+The scalings s may differ (alpha / r, or alpha / sqrt(r) with use_rslora, by module where patterns
+set them): the blend has the first adapter's default scaling, and each B is rescaled to match.
 """
 
 import math
@@ -32,18 +32,18 @@ from fedaudit.federation import adapters
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """Adapters side by side, every weight still 1."""
+    """Stacked adapters, each with weight 1."""
 
     tensors: Mapping[str, torch.Tensor]
     ranks: Mapping[str, Sequence[int]]
-    """For the name of each B, how many of its columns are each adapter's."""
+    """For the name of each B, the number of columns of each adapter."""
     config: LoraConfig
     changes: Mapping[str, Any]
-    """The settings in which its configuration differs from the first adapter's."""
+    """The settings in which `config` differs from the first adapter's configuration."""
 
 
 class AdapterComposition:
-    """Adapters that a model carries as one; only their weights change from question to question."""
+    """Stacked adapters attached to a model as one; only their weights change between calls."""
 
     def __init__(self, engine: LocalEngine, model: PeftModel, name: str, stack: _Stack) -> None:
         self._model, self._name, self._stack = model, name, stack
@@ -54,15 +54,15 @@ class AdapterComposition:
             for key, parameter in model.named_parameters()
             if (stack_key := key.replace(f".{name}.", ".")) in stack.ranks and f".{name}." in key
         }
-        # PEFT puts its layers into the base's own modules. So what an engine without adapters
-        # takes for the base is the base with the adapter that is active.
+        # PEFT puts its layers into the base's own modules. So an engine that knows of no adapter
+        # sees the base with the active adapter.
         self._view = LocalEngine(engine.base, batch_size=engine.rows, tokens=engine.tokens)
         self._view.small = engine.small
 
     def scores(
         self, weights: Sequence[float], sequences: Sequence[Sequence[int]]
     ) -> list[list[float]]:
-        """Return ln p of every token but the first of each sequence, as `LocalEngine.score`."""
+        """Return ln p of every token but the first of each sequence, like `LocalEngine.score`."""
         with torch.no_grad():
             for key, tensor in self._whole.items():
                 columns = _columns(weights, self._stack.ranks[key])
@@ -72,17 +72,17 @@ class AdapterComposition:
         return self._view.score(Target(name="blend"), sequences)
 
     def loss(self, weights: Sequence[float], sequences: Sequence[Sequence[int]]) -> float:
-        """Return the mean loss of the tokens of all `sequences`, in nats.
+        """Return the mean loss per token over all `sequences`, in nats.
 
-        Every token counts alike, whatever sequence or batch it is in. It is not finite where a
-        score is not. LoRAHub's code divides a sum over batches by the number of examples, so its
-        loss depends on the batch size. Raises InputError where there is no token to predict.
+        Every token has the same weight, in whatever sequence or batch it is (LoRAHub's code divides
+        a sum over batches by the number of examples, so that its loss depends on the batch size).
+        The loss is not finite if a score is not. Raises InputError if there is no token to predict.
         """
         return mean_loss(self.scores(weights, sequences))
 
 
 def mean_loss(scores: Sequence[Sequence[float]]) -> float:
-    """Return minus the mean of all scores; raises InputError where there is none."""
+    """Return minus the mean of all scores; raises InputError if there are none."""
     count = sum(map(len, scores))
     if not count:
         raise InputError("There is no loss to measure: no text has two tokens.")
@@ -92,10 +92,10 @@ def mean_loss(scores: Sequence[Sequence[float]]) -> float:
 def weighted_sum(
     folders: Sequence[Path], weights: Sequence[float]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return tensors (float32) and configuration of the adapter that is the weighted sum of others.
+    """Return tensors (float32) and configuration of the weighted sum of the adapters in `folders`.
 
-    One weight for each of `folders`, at least one. Raises InputError for an adapter whose answers
-    are more than sums of B A (DoRA, trained biases or embeddings), and for shapes that differ.
+    `weights` has one number per folder; there is at least one. Raises InputError for an adapter
+    that is more than a sum of B A (DoRA, trained biases or embeddings), and for different shapes.
     """
     stack = _stack(folders)
     tensors = dict(stack.tensors)
@@ -108,9 +108,9 @@ def weighted_sum(
 def attached_composition(
     engine: LocalEngine, folders: Sequence[Path]
 ) -> Iterator[AdapterComposition]:
-    """Attach adapters as one and take them off again at the end: the engine is as it was.
+    """Attach adapters as one within the context, and restore the engine afterwards.
 
-    Meanwhile the engine may be asked about any other target.
+    Within the context, the engine can be used for any other target.
     """
     stack = _stack(folders)
     before = engine.model
@@ -125,7 +125,7 @@ def attached_composition(
 
 @contextmanager
 def _restore_adapters(engine: LocalEngine, name: str) -> Iterator[None]:
-    """Take the adapter `name` off at the end; what is active, trainable and in training stays."""
+    """Detach the adapter `name` at the end; restore the active adapter, gradients and modes."""
     model = engine.base.model
     active = engine.model.active_adapter if isinstance(engine.model, PeftModel) else None
     gradients = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
@@ -141,7 +141,7 @@ def _restore_adapters(engine: LocalEngine, name: str) -> Iterator[None]:
 
 
 def _detach(engine: LocalEngine, name: str, active: str | None) -> None:
-    """Delete the adapter `name`, and PEFT's layers where it was the only one."""
+    """Delete the adapter `name`, and PEFT's layers on which it was the only one."""
     model = engine.model
     if not isinstance(model, PeftModel):
         return
@@ -160,14 +160,14 @@ def _detach(engine: LocalEngine, name: str, active: str | None) -> None:
 
 
 def _columns(weights: Sequence[float], ranks: Sequence[int]) -> torch.Tensor:
-    """Return each column's weight (sum of ranks,): an adapter's weight for each of its columns."""
+    """Return the weight of each column (sum of ranks,): that of the adapter it belongs to."""
     if len(weights) != len(ranks) or not all(map(math.isfinite, weights)):
         raise ValueError(f"{len(ranks)} adapters are blended by as many finite weights.")
     return torch.tensor(weights, dtype=torch.float32).repeat_interleave(torch.tensor(ranks))
 
 
 def _stack(folders: Sequence[Path]) -> _Stack:
-    """Return the adapters side by side: A (sum of r, in), and B (out, sum of r) scaled alike."""
+    """Return the stacked adapters: A (sum of r, in) and B (out, sum of r) under one scaling."""
     if not folders:
         raise ValueError("There is no adapter to blend.")
     loras = [adapter.read(folder) for folder in folders]
@@ -197,7 +197,7 @@ def _stack(folders: Sequence[Path]) -> _Stack:
 
 
 def _selection(loras: Sequence[LoraAdapter], modules: Sequence[str]) -> dict[str, Any]:
-    """Return the settings for the blend's modules; none where all adapters have the same."""
+    """Return the settings that select the blend's modules; none if all adapters agree on them."""
     first = loras[0]
     if all(
         lora.pairs.keys() == first.pairs.keys()
@@ -209,7 +209,7 @@ def _selection(loras: Sequence[LoraAdapter], modules: Sequence[str]) -> dict[str
 
 
 def _check_shapes(loras: Sequence[LoraAdapter], module: str) -> None:
-    """Raise InputError unless the products of all adapters on a module have one shape."""
+    """Raise InputError unless B A has the same shape in all adapters on a module."""
     products = [(p.folder, *p.pairs[module]) for p in loras if module in p.pairs]
     shapes = {f"{b.shape[0]} x {a.shape[1]}": folder for folder, a, b in products}
     if len(shapes) > 1:
@@ -221,5 +221,5 @@ def _check_shapes(loras: Sequence[LoraAdapter], module: str) -> None:
 
 
 def _rank(lora: LoraAdapter, module: str) -> int:
-    """Return the rank that an adapter has on a module, 0 where it does not change the module."""
+    """Return an adapter's rank on a module, 0 if it does not adapt the module."""
     return lora.pairs[module][0].shape[0] if module in lora.pairs else 0

@@ -1,7 +1,7 @@
-"""Adapters inside a model's own weights, W + s B A: the same answers with fewer multiplications.
+"""Adapters merged into a model's weights, W + s B A, which saves multiplications.
 
-It pays where an adapter is large compared with its base, which must be precise enough for it: so
-only small models in float32 on a CPU are asked this way. The base keeps its own weights as well.
+Merging pays if the adapter is large compared with its base, and needs a precise dtype: so only
+small models in float32 on a CPU are run with merged weights. The base's own weights are kept.
 """
 
 import re
@@ -18,11 +18,11 @@ from fedaudit.engine.lora.active import Version, version
 from fedaudit.engine.lora.adapter import Weights
 
 MAX_MERGED = 2
-"""The most adapters whose merged weights are cached: those asked last."""
+"""The maximum number of adapters whose merged weights are cached: the most recently used."""
 
 
 class MergedWeights:
-    """The merged weights of a model with each adapter, where it is asked this way."""
+    """A cache of merged weights, by adapter, for a model that is run in this way."""
 
     def __init__(self, model: PreTrainedModel, *, small: bool) -> None:
         self._model = model
@@ -34,9 +34,9 @@ class MergedWeights:
         return self.possible and self._plain(Path(adapter)) is not None
 
     def weights(self, adapter: str) -> Weights | None:
-        """Return the layers' weights with an adapter merged in; None where it cannot be.
+        """Return the layers' weights with an adapter merged in; None if it cannot be merged.
 
-        Only plain LoRA for this base can be merged; attaching another adapter reports the reason.
+        Only plain LoRA for this base can be merged. Attaching the adapter reports what is wrong.
         """
         if not self.possible:
             return None
@@ -53,7 +53,7 @@ class MergedWeights:
         return weights
 
     def _plain(self, folder: Path) -> lora.LoraAdapter | None:
-        """Return an adapter that is on exactly the layers its configuration targets, or None."""
+        """Return the adapter if it is plain LoRA on exactly the layers that it targets, or None."""
         try:
             adapter = lora.read(folder)
             if not isinstance(adapter.config.target_modules, str | list | set):

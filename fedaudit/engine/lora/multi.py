@@ -1,8 +1,7 @@
-"""Several adapters on one frozen base at once: each block of rows has an adapter of its own.
+"""Several adapters on one frozen base in one batch: each block of rows has its own adapter.
 
-The rows of a batch come in blocks, one block an adapter. A linear layer reads all of them together
-and then adds s x A^T B^T block by block: as one batched product while the blocks are equal, and one
-after the other once rows have left them.
+A linear layer runs on all rows of the batch together and then adds s x A^T B^T block by block: as
+one batched matrix product while the blocks have the same size, else one block after the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,9 +18,9 @@ Block = tuple[torch.Tensor, torch.Tensor]
 
 
 class MultiLora:
-    """Adapters side by side, by module; None is the bare base.
+    """The factors of several adapters, batched by module; None stands for the base alone.
 
-    Raises InputError when a module is none of the base's, or of another shape there.
+    Raises InputError if the base has no such module, or one of another shape.
     """
 
     def __init__(self, model: PreTrainedModel, loras: Sequence[LoraAdapter | None]) -> None:
@@ -33,7 +32,7 @@ class MultiLora:
 
     @contextmanager
     def active(self, rows: int) -> Iterator[None]:
-        """Let the model answer `rows` rows in `count` equal blocks, an adapter each, in order."""
+        """Apply adapter i to the i-th of `count` equal blocks of `rows` rows within the context."""
         self._owner = torch.arange(self.count).repeat_interleave(rows // self.count)
         self._sizes = [rows // self.count] * self.count
         hooks = [
@@ -47,12 +46,12 @@ class MultiLora:
                 hook.remove()
 
     def keep_rows(self, rows: torch.Tensor) -> None:
-        """Note which rows of the batch stay, in order; each keeps its adapter."""
+        """Note which earlier row each row continues, in order; it keeps that row's adapter."""
         self._owner = self._owner[rows.cpu()]
         self._sizes = torch.bincount(self._owner, minlength=self.count).tolist()
 
     def _adding(self, a: torch.Tensor, b: torch.Tensor) -> Any:
-        """Return a hook that adds each block's own change to what a layer put out."""
+        """Return a forward hook that adds each block's s x A^T B^T to a layer's output."""
 
         def hook(
             _layer: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
@@ -62,9 +61,9 @@ class MultiLora:
         return hook
 
     def _change(self, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        """Return x A B block by block, in the shape of x but for the last size.
+        """Return x A B block by block, in the shape of x except for the last dimension.
 
-        Rows are those of a batch, or (where samples are branches) stand in a line, (1, rows, in).
+        x is (rows, length, in), or (1, rows, in) where rows are decoded as one long text.
         """
         if len(set(self._sizes)) == 1:
             rows = x.reshape(self.count, -1, x.shape[-1])
@@ -75,7 +74,7 @@ class MultiLora:
 
 
 def _block(model: PreTrainedModel, name: str, loras: Sequence[LoraAdapter | None]) -> Block:
-    """Return the adapters' A and B on a module; zeros where an adapter leaves it alone."""
+    """Return the adapters' A and B on a module; zeros for adapters that do not change it."""
     entries = [(lora, *lora.pairs[name]) if lora and name in lora.pairs else None for lora in loras]
     layers = [layer_of(model, entry[0], name) for entry in entries if entry]
     _, a, b = next(entry for entry in entries if entry)

@@ -1,9 +1,12 @@
-"""A vLLM server that is started for one audit and serves its base with adapters beside it.
+"""A vLLM server that is started for one audit and serves its base and LoRA adapters.
 
-* `adapter`: LoRA adapters in the form that vLLM serves alike in all its versions.
-* `engine`: The engine that starts a vLLM server and asks it: for models that one GPU does not hold.
-* `installation`: Where vLLM is installed, and what its build runs on; found without importing it.
-* `options`: How vLLM is started and asked, beside what is served.
-* `server`: A vLLM server's process: its command, its start, and its end with this process.
-* `supervisor`: Runs another program, and ends it with all that it started when standard input ends.
+* `adapter`: LoRA adapters rewritten to a plain form that all versions of vLLM serve in the same
+  way.
+* `engine`: The engine that starts its own vLLM server, for models that do not fit on one GPU.
+* `installation`: Where vLLM is installed, and whether its build is for CPUs, found without
+  importing it.
+* `options`: Options of starting a vLLM server and of sending requests to it.
+* `server`: The process of a vLLM server, which ends with this process at the latest.
+* `supervisor`: Runs another program and ends it, with all processes that it started, at the end of
+  stdin.
 """

@@ -1,4 +1,4 @@
-"""LoRA adapters in the form that vLLM serves alike in all its versions."""
+"""LoRA adapters rewritten to a plain form that all versions of vLLM serve in the same way."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -13,14 +13,14 @@ from fedaudit.federation import adapters
 def write_plain_adapter(
     folder: Path, out: Path, model: torch.nn.Module, modules: Collection[str]
 ) -> int:
-    """Write the adapter in `folder` into `out` with one rank and no scaling; return the rank.
+    """Write the adapter in `folder` into `out` with one rank and scaling 1; return the rank.
 
-    Ranks and scalings of single modules, rank-stabilised scaling and selections by pattern are
-    worked into the matrices: how vLLM reads them is not relied upon. `model` is the base, with or
-    without its weights, and `modules` the last parts of the names of layers that vLLM adapts.
+    Per-module ranks and scalings, rank-stabilised scaling and selections by pattern are folded into
+    the matrices, so that nothing depends on how vLLM reads them. `model` is the base, with or
+    without its weights, and `modules` are the last parts of the names of layers that vLLM adapts.
 
-    Raises InputError for what is not plain LoRA of this base, or adapts other layers: vLLM would
-    leave them out without a word.
+    Raises InputError for an adapter that is not plain LoRA for this base, or that adapts other
+    layers, which vLLM would silently ignore.
     """
     try:
         plain = lora.read(folder)

@@ -1,4 +1,4 @@
-"""The engine that starts a vLLM server and asks it: for models that one GPU does not hold."""
+"""The engine that starts its own vLLM server, for models that do not fit on one GPU."""
 
 import time
 import weakref
@@ -33,19 +33,19 @@ from fedaudit.federation import adapters
 from fedaudit.system.http_client import HttpStatusError, ServerUnreachable
 
 NO_BOUND = 2**62
-"""One's own server is asked as often as it takes."""
+"""Requests to fedaudit's own server are not limited."""
 LOAD = "/load_lora_adapter"
 GRACE = 2.0
-"""Seconds that a server which does not answer any more has to end."""
+"""Seconds to wait for the end of a server that no longer answers."""
 NAME_DIGITS = 16
-"""Of an adapter's fingerprint, by which the server has it: the same in a resumed audit."""
+"""Digits of an adapter's fingerprint that name it on the server, the same in a resumed audit."""
 
 
 class VllmEngine(RemoteEngine):
-    """Answers through a vLLM server of its own, which has a base and adapters by name.
+    """Answers requests with its own vLLM server, which serves the base and adapters by name.
 
-    What it can is found out from the base as from any server's model. An adapter is loaded when it
-    is asked for first, and must then score texts by what it writes.
+    Its abilities are probed on the base, as on any other server. An adapter is loaded on first use;
+    its scores of texts must then agree with the log-probabilities of what it generates.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class VllmEngine(RemoteEngine):
         self.vllm.close()
 
     def caveats(self) -> list[str]:
-        """Return which vLLM was asked, and what a reader should know of its answers."""
+        """Return the vLLM version used, and what a reader should know about its answers."""
         args = self.vllm.args
         build = " (for CPUs)" if args.installation.cpu else ""
         version = f"vLLM {args.installation.version}{build}"
@@ -89,17 +89,17 @@ class VllmEngine(RemoteEngine):
     def _ask(
         self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
     ) -> list[CompletionResponse]:
-        """Return the answer to every query; raises Interrupted, with why the server has ended."""
+        """Return the answer to every query; raises Interrupted, saying why the server ended."""
         with self._explained():
             return super()._ask(server, queries, progress)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise Interrupted in place of the errors that follow from the server's end."""
+        """Raise Interrupted, with vLLM's own error if it has ended, for an unreachable server."""
         try:
             yield
         except (Interrupted, ServerUnreachable) as error:
-            time.sleep(GRACE)  # it may be about to end
+            time.sleep(GRACE)  # the server may be about to end
             if self.vllm.has_ended():
                 raise Interrupted(f"vLLM has ended: {self.vllm.last_error()}") from None
             raise Interrupted(str(error)) from None
@@ -108,7 +108,7 @@ class VllmEngine(RemoteEngine):
         return CompletionServer(self.vllm.client, name, self._spending)
 
     def _server(self, target: Target) -> CompletionServer:
-        """Return the base or the adapter of a target by its name on the server, loaded."""
+        """Return the server's model for a target: the base, or its adapter, loaded if need be."""
         if target.adapter is None:
             return self._named(BASE)
         folder, key = Path(target.adapter), version(target.adapter)
@@ -120,7 +120,7 @@ class VllmEngine(RemoteEngine):
         return self._named(name)
 
     def _load(self, folder: Path, name: str) -> None:
-        """Load an adapter under a name; raises TargetError for one that is not served."""
+        """Load an adapter under a name; raises TargetError if vLLM cannot serve it correctly."""
         out = self.vllm.folder / name
         rank = write_plain_adapter(folder, out, self._model, self.vllm.args.modules)
         self._make_room(rank, folder)
@@ -135,10 +135,13 @@ class VllmEngine(RemoteEngine):
                     f"vLLM's log-probabilities of texts with the adapter {folder} cannot be used "
                     f"({problem}): use --engine local."
                 )
-        self._loaded.add(name)  # only now: one that is scored wrongly is never asked
+        self._loaded.add(name)  # last, so that an adapter with wrong scores is never used
 
     def _make_room(self, rank: int, folder: Path) -> None:
-        """Start the server again where an adapter has a higher rank than it has room for."""
+        """Restart the server with a higher maximum rank if an adapter needs it.
+
+        Raises InputError for a rank above vLLM's largest.
+        """
         if rank <= self.vllm.rank:
             return
         if rank > RANKS[-1]:
@@ -152,11 +155,11 @@ class VllmEngine(RemoteEngine):
 def start_engine(
     config: EngineConfig, gpus: int, options: VllmOptions, cache: CacheBackend | None = None
 ) -> tuple[VllmEngine, EngineInfo]:
-    """Return an engine that has started a vLLM server, and its base's description.
+    """Start a vLLM server; return its engine and the description of its base.
 
-    `cache` keeps the answers to a piece in which the server died. The server ends when the engine
-    is garbage-collected or this process ends. Raises TargetError where vLLM does not start,
-    InputError for a folder that holds no causal language model.
+    `cache` keeps the answers of a chunk of requests during which the server died. The server ends
+    when the engine is garbage-collected or this process ends. Raises TargetError if vLLM does not
+    start, InputError for a folder that holds no causal language model, UsageError for a bad dtype.
     """
     installation = find_vllm(options.python)
     dtype = installation.dtype if config.dtype == "auto" else config.dtype
@@ -191,7 +194,7 @@ def start_engine(
 
 
 def lora_target_modules(model: torch.nn.Module) -> list[str]:
-    """Return the last parts of the names of a base's linear layers, but for its output layer."""
+    """Return the last parts of the names of a base's linear layers, without its output layer."""
     head = getattr(model, "get_output_embeddings", lambda: None)()
     return sorted(
         {

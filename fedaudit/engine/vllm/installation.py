@@ -1,4 +1,4 @@
-"""Where vLLM is installed, and what its build runs on; found without importing it."""
+"""Where vLLM is installed, and whether its build is for CPUs, found without importing it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from fedaudit.report.redaction import make_visible
 
 PYTHON_VARIABLE = "FEDAUDIT_VLLM_PYTHON"
 SECONDS = 60.0
-# torch and vLLM take ten seconds to import; their metadata says enough.
+# torch and vLLM take ten seconds to import; package metadata is enough.
 SCRIPT = """
 import importlib.util, json, os
 from importlib.metadata import distributions
@@ -34,14 +34,15 @@ class VllmInstallation:
 
     @property
     def dtype(self) -> str:
-        """The dtype that "auto" means there, as for the local engine."""
+        """The dtype that "auto" stands for, as in the local engine."""
         return "float32" if self.cpu else "bfloat16"
 
 
 def find_vllm(python: str) -> VllmInstallation:
-    """Return the installation that a Python has; raises UsageError for a Python that has none.
+    """Return the vLLM installation of a Python interpreter.
 
-    Without a name it is the one that the variable FEDAUDIT_VLLM_PYTHON has, or else this one.
+    An empty `python` stands for the environment variable FEDAUDIT_VLLM_PYTHON, or else for this
+    interpreter. Raises UsageError if it has no vLLM or is no Python, TargetError for odd output.
     """
     python = python or os.environ.get(PYTHON_VARIABLE, "") or sys.executable
     try:

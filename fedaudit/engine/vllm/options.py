@@ -1,4 +1,4 @@
-"""How vLLM is started and asked, beside what is served."""
+"""Options of starting a vLLM server and of sending requests to it."""
 
 import re
 import shlex
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from fedaudit.api.errors import UsageError, unknown_name_error
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""The ranks for which vLLM can make room."""
+"""The values that vLLM accepts as maximum LoRA rank."""
 _NAME = re.compile(r"vllm(?::([1-9][0-9]{0,2}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
-    """Options of a vLLM server. Raises ValueError for what cannot be."""
+    """Options of a vLLM server. Raises ValueError for invalid values."""
 
     python: str = ""
-    """The Python of the environment that vLLM is installed in; without it the one that the variable
-    FEDAUDIT_VLLM_PYTHON names, or this one."""
+    """The Python of the environment in which vLLM is installed; if empty, the one in the variable
+    FEDAUDIT_VLLM_PYTHON, or else this one."""
     arguments: str = ""
-    """Further arguments of the server, as in a shell: "--max-model-len 2048"."""
+    """Further command-line arguments of the server, such as "--max-model-len 2048"."""
     max_lora_rank: int = 64
-    """Room is made for adapters up to this rank; the server starts again for a higher one."""
+    """The highest adapter rank at the start; the server is restarted for a higher one."""
     start_timeout: float = 1800.0
-    """Seconds within which it must be ready."""
+    """Seconds within which the server must be ready."""
     timeout: float = 600.0
-    """Seconds for one answer."""
+    """Seconds for one response."""
     concurrency: int = 64
-    """Requests that are under way at once."""
+    """The number of concurrent requests."""
 
     def __post_init__(self) -> None:
         if self.max_lora_rank not in RANKS:
@@ -40,15 +40,15 @@ class VllmOptions:
             words = shlex.split(self.arguments)
         except ValueError:
             raise ValueError("arguments must be words as in a shell.") from None
-        # A base is somebody else's file: no code of it runs in this engine either.
+        # The base may come from a stranger, and no engine runs code that comes with it.
         if any(word.replace("_", "-").startswith("--trust") for word in words):
             raise ValueError("arguments must not let code of the base run.")
 
 
 def tensor_parallel_size(engine: str) -> int | None:
-    """Return over how many GPUs "vllm[:N]" spreads each layer, 1 without N; None: another engine.
+    """Return the tensor-parallel size N of "vllm[:N]", 1 without N, or None for another engine.
 
-    Raises UsageError for a number that is none.
+    Raises UsageError for an N that is no number from 1 to 999.
     """
     if engine.partition(":")[0] != "vllm":
         return None
@@ -59,12 +59,12 @@ def tensor_parallel_size(engine: str) -> int | None:
 
 
 def other_engine_error() -> UsageError:
-    """Return the error for options of vLLM with another engine."""
+    """Return the error for options of vLLM that were given with another engine."""
     return UsageError("--set vllm goes with --engine vllm.")
 
 
 def check_device(device: str) -> None:
-    """Raise UsageError for a device other than "auto": vLLM has its own way to choose one."""
+    """Raise UsageError for a device other than "auto", since vLLM chooses devices itself."""
     if device != "auto":
         raise UsageError(
             "vLLM takes the devices that it is built for: leave --device out with --engine vllm, "

@@ -1,4 +1,4 @@
-"""A vLLM server's process: its command, its start, and its end with this process."""
+"""The process of a vLLM server, which ends with this process at the latest."""
 
 import os
 import re
@@ -21,42 +21,42 @@ from fedaudit.report.redaction import make_visible
 from fedaudit.system.http_client import JsonClient, ServerUnreachable
 
 BASE = "base"
-"""The base's name on the server."""
+"""The name under which the server serves the base."""
 MODULE = "vllm.entrypoints.openai.api_server"
 SUPERVISOR = (sys.executable, "-P", "-m", "fedaudit.engine.vllm.supervisor")
 CACHED_ADAPTERS = 16
-"""Adapters that the server keeps in memory."""
+"""Adapters that the server keeps in CPU memory."""
 INTERVAL = 0.5
-"""Seconds between two looks whether it is ready."""
+"""Seconds between two checks of whether the server is ready."""
 MOST_BYTES = 2**26
 STOP_SECONDS = 20.0
 LOG_BYTES = 2**18
-"""The end of its log, where the reason of a failure stands."""
+"""Bytes at the end of the server's log that are searched for the reason of a failure."""
 ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Interrupt)|error): .*")
 NO_ERRORS = (" WARNING ", " INFO ")
 SIGNALS = 128
-"""What the supervisor adds to the number of a signal that ended the server."""
+"""The supervisor's exit status is this plus the number of the signal that ended the server."""
 CONSEQUENCES = ("EngineDeadError", "RuntimeError: Worker failed", "RuntimeError: Engine core")
-"""What vLLM's processes say when another of them has failed."""
+"""Errors that vLLM's processes report because another of them has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerArgs:
-    """What a server is started with."""
+    """What a server is started with: the installation, the base, and how it is served."""
 
     installation: VllmInstallation
     path: Path
     dtype: str
     modules: Sequence[str]
-    """The last parts of the names of layers that adapters may be on."""
+    """The last parts of the names of layers that adapters may adapt."""
     gpus: int
 
 
 class VllmServer:
-    """A server on a port of this machine, with a key that nobody else has.
+    """A vLLM server on a local port with a random API key.
 
-    It starts with `start` and ends with `stop`, or with this process. Raises TargetError where it
-    does not start.
+    It is started by `start`, which raises TargetError if that fails, and ends with `stop`, `close`
+    or this process.
     """
 
     def __init__(self, args: ServerArgs, options: VllmOptions) -> None:
@@ -64,7 +64,10 @@ class VllmServer:
         self.rank = options.max_lora_rank
         self._scratch = tempfile.TemporaryDirectory(prefix="fedaudit-vllm-")
         self.folder = Path(self._scratch.name)
-        """For adapters, and empty when the server starts in it: nothing is imported from there."""
+        """The folder of rewritten adapters, in which the server runs.
+
+        It holds no Python files when the server starts, so nothing is imported from it.
+        """
         self._log = self.folder / "server.log"
         self._key, self._port = secrets.token_urlsafe(32), _free_port()
         self.url = f"http://127.0.0.1:{self._port}/v1"
@@ -72,7 +75,7 @@ class VllmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server, with room for adapters of rank `rank`, and wait until it answers."""
+        """Start the server with `rank` as its maximum LoRA rank, and wait until it responds."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*SUPERVISOR, *self.command()],
@@ -90,7 +93,7 @@ class VllmServer:
             raise
 
     def stop(self) -> None:
-        """End the server; it may be started again."""
+        """End the server; `start` can start it again."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -102,7 +105,7 @@ class VllmServer:
             process.wait()
 
     def close(self) -> None:
-        """End the server and leave nothing behind."""
+        """End the server and delete its folder."""
         self.client.close()
         self.stop()
         self._scratch.cleanup()
@@ -110,9 +113,9 @@ class VllmServer:
     def command(self) -> list[str]:
         """Return the command that serves the base.
 
-        The sampling defaults of the model's generation_config.json are left out: they would change
-        draws without a word. Only layers that hold no copy of the embedding take adapters, since a
-        server whose output layer may take them scores prompts wrongly, or dies of it.
+        The sampling defaults of the model's generation_config.json are not used, since they would
+        silently change the sampling params. Adapters are restricted to `ServerArgs.modules`, which
+        leave out the output layer: with LoRA enabled there, vLLM scores prompts wrongly or crashes.
         """
         return [
             self.args.installation.python,
@@ -125,7 +128,7 @@ class VllmServer:
             *("--enable-lora", "--max-loras", "1", "--max-lora-rank", str(self.rank)),
             *("--max-cpu-loras", str(CACHED_ADAPTERS)),
             *("--lora-target-modules", *self.args.modules),
-            # A build for CPUs dies of a seeded prompt that it reads in two parts.
+            # With chunked prefill, a CPU build crashes on a seeded prompt read in two chunks.
             *(("--no-enable-chunked-prefill",) if self.args.installation.cpu else ()),
             *shlex.split(self.options.arguments),
         ]
@@ -142,7 +145,7 @@ class VllmServer:
         }
 
     def _await_answer(self) -> None:
-        """Wait for the first answer; raises TargetError when the server ends or takes too long."""
+        """Wait for the first response; raises TargetError if the server ends or takes too long."""
         assert self._process is not None
         client = self._client(timeout=10.0, retries=0)
         limit = time.monotonic() + self.options.start_timeout
@@ -168,7 +171,11 @@ class VllmServer:
         return self._process is not None and self._process.poll() is not None
 
     def last_error(self) -> str:
-        """Return why the server has ended: a signal, the log's first error, or its last line."""
+        """Return why the server ended: the signal, or else an error from its log.
+
+        It is the log's first error that does not follow from another, else the last error, else
+        the last line.
+        """
         status = self._process.poll() if self._process else None
         if status and status > SIGNALS:
             number = status - SIGNALS

@@ -1,7 +1,7 @@
-"""Runs another program, and ends it with all that it started when standard input ends.
+"""Runs another program and ends it, with all processes that it started, at the end of stdin.
 
-Standard input is a pipe from the process that wants the program: it ends with that process, however
-that dies. Ctrl-C in a terminal reaches neither of the two.
+Standard input is a pipe from the parent process, so it ends with the parent, however that dies.
+Ctrl-C in a terminal reaches neither the supervisor nor the program.
 """
 
 import os
@@ -12,15 +12,15 @@ import threading
 from contextlib import suppress
 
 GRACE = 15.0
-"""Seconds within which the program must end by itself."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 def main() -> None:
-    """Run the program that the arguments name; exit with its status."""
+    """Run the program given by the arguments and exit with its status, 128 + n for signal n."""
     program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
     threading.Thread(target=_end_with_input, args=(program,), daemon=True).start()
     status = program.wait()
-    _signal(program, signal.SIGKILL)  # what it has left behind
+    _signal(program, signal.SIGKILL)  # processes that outlive the program
     os._exit(status if status >= 0 else 128 - status)
 
 
