@@ -5,8 +5,7 @@ The only package that imports torch with its modules.
 * `exact/`: Probabilities of strings computed exactly, without sampling.
 * `generation/`: Sampling continuations of prompts: decoding loop, KV cache, sampler, stop
   strings.
-* `loading/`: From a folder to a model in memory: checks of foreign files, weights, tokenizer,
-  adapters.
+* `loading/`: Loading models: checks of untrusted files, base weights, tokenizer, adapters.
 * `lora/`: LoRA adapters: read, attached, merged into weights, batched, and composed into one.
 * `parallel/`: Engines in several processes, on this machine or on a Ray cluster.
 * `remote/`: A model behind an OpenAI-compatible server: asked over HTTP, trusted as far as probes

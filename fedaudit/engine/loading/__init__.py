@@ -1,24 +1,20 @@
-"""From a folder to a model in memory: checks of foreign files, weights, tokenizer, adapters.
+"""Loading models: checks of untrusted files, base weights, tokenizer, adapters.
 
-* `checkpoint`: A model's folder: the files that are read of it, their fingerprint, and whether
-  all fitted.
-* `adapter_shapes`: A base's modules without its weights, and the tensors that an adapter has on
+* `checkpoint`: A model's folder: the files that are read, their fingerprint, and checks of the
+  loaded weights.
+* `adapter_shapes`: A base's modules without its weights, and the shapes of an adapter's tensors on
   them.
-* `dumps`: Files of torch.save and numpy.savez: opened, and made safetensors, in a process with
-  limits.
-* `dumps_process`: What is done with files of torch.save and numpy.savez, in a process with limits.
-* `loader`: From a name to a model in memory: where bases come from, and adapters that really fit
-  them.
-* `model_check`: What the engine takes for granted of a model, tried on a few tokens once it is
-  loaded.
-* `module_patterns`: Regular expressions of an untrusted adapter, tried in a process that can be
+* `dumps`: Reading files of torch.save and numpy.savez, and converting them, in a sandboxed process.
+* `dumps_process`: The sandboxed side of `dumps`, which opens files of torch.save and numpy.savez.
+* `loader`: Loading a base by its name, and attaching adapters that fit it exactly.
+* `model_check`: The engine's assumptions about a model, tested on a few tokens after loading.
+* `module_patterns`: Module patterns of an untrusted adapter, matched first in a process that can be
   killed.
-* `prompt_starts`: How prompts may begin under a tokenizer.
+* `prompt_starts`: The token sequences with which a prompt may begin under a tokenizer.
 * `quarantine`: An untrusted model, opened first in a process that can be killed.
-* `quarantine_process`: The trial of an untrusted model in a process with limits: all that is done
-  with it later.
-* `ranks`: The rank of each module: what an adapter's configuration gives it, and what its
-  tensors have.
-* `size_bounds`: Bounds on what a configuration may build: no more modules and weights than its
-  files suggest.
+* `quarantine_process`: The sandboxed side of `quarantine`, which uses an untrusted model as the
+  audit will.
+* `ranks`: The rank of each module in an adapter's configuration, compared with that of its tensors.
+* `size_bounds`: Bounds on the modules and weights that a configuration may build, from the size of
+  its files.
 """

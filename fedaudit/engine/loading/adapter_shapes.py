@@ -1,4 +1,4 @@
-"""A base's modules without its weights, and the tensors that an adapter has on them."""
+"""A base's modules without its weights, and the shapes of an adapter's tensors on them."""
 
 from pathlib import Path
 
@@ -13,10 +13,11 @@ Shape = tuple[int, ...]
 
 
 def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
-    """Return the shape of each tensor of an adapter, by its name, without the base's weights.
+    """Return the shapes of an adapter's tensors, by name, without loading the base's weights.
 
-    `folder` has its configuration. The order is that of `peft.get_peft_model_state_dict`, in which
-    Flower sends arrays without names. Raises InputError where the configuration does not fit.
+    `folder` holds the adapter's configuration. The order is that of
+    `peft.get_peft_model_state_dict`, in which Flower sends arrays without names. Raises InputError
+    if the configuration does not fit the base.
     """
     model = empty_model(loader.locate(base, fetch=False))
     config = loader.configuration(folder)
@@ -26,7 +27,7 @@ def adapter_shapes(base: str, folder: Path) -> dict[str, Shape]:
 
 
 def empty_model(path: Path) -> PreTrainedModel:
-    """Return the base in a folder on the device "meta": its modules, and no weights.
+    """Return the base in a folder on the device "meta": its modules without weights.
 
     Raises InputError for a folder that holds no causal language model.
     """

@@ -1,7 +1,7 @@
-"""A model's folder: the files that are read of it, their fingerprint, and whether all fitted.
+"""A model's folder: the files that are read, their fingerprint, and checks of the loaded weights.
 
-transformers draws missing weights at random, ignores surplus ones, and reads whatever files the
-folder's files name. An audit of such a model would be an audit of another one.
+transformers draws missing weights at random, ignores unexpected ones, and reads whatever files the
+folder's files name. An audit would then be of another model than the folder's.
 """
 
 import math
@@ -31,23 +31,25 @@ READ = (
 """The files that transformers looks for in a model's folder."""
 
 HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
-"""Ends of the names of constants that older checkpoints hold and that a model computes itself."""
+"""Suffixes of the names of constants that older checkpoints store but models compute themselves."""
 
 LARGEST = 1e9
-"""Far above every trained weight: answers would be noise."""
+"""The largest weight accepted, far above every trained weight: the output would be noise."""
 
 SHOWN_NAMES = 3
 MAX_TENSORS = 10**6
-"""Tensors that a model may have; those of a trillion parameters have some hundred thousand."""
+"""The maximum number of tensors of a model; models of a trillion parameters have some 100,000."""
 LONGEST = 2**28
-"""Bytes of a file beside the weights; the largest tokenizers have some ten million."""
+"""The maximum size of a file other than weights, in bytes; the largest tokenizers have some ten
+million."""
 
 
 def check(folder: Path) -> None:
     """Raise InputError for a folder that is no plain model in safetensors.
 
-    That is one whose files name others outside of it, one with an adapter (transformers would put
-    it on the model that it names), and one whose configuration asks for code from the hub.
+    A folder is also refused if its files name missing files or files outside of it, if it holds an
+    adapter (transformers would load the base that the adapter names, and attach it), or if its
+    configuration asks for code from the hub.
     """
     check_files(folder)
     if not any(folder.glob("*.safetensors")):
@@ -73,7 +75,7 @@ def check(folder: Path) -> None:
 
 
 def check_tokenizer_files(folder: Path) -> None:
-    """Raise InputError for a folder without any file of a tokenizer."""
+    """Raise InputError for a folder without any tokenizer file."""
     if not any(path for pattern in TOKENIZER for path in folder.glob(pattern)):
         raise InputError(
             f"{folder} has no tokenizer: add the model's own tokenizer files (tokenizer.json, "
@@ -82,11 +84,11 @@ def check_tokenizer_files(folder: Path) -> None:
 
 
 def check_files(folder: Path) -> None:
-    """Raise InputError for a pipe, a device or a giant where transformers looks for a file."""
+    """Raise InputError for a pipe, a device or a huge file where transformers looks for a file."""
     for path in (path for pattern in READ for path in folder.glob(pattern)):
         try:
             status = path.stat()
-        except OSError:  # a link that leads nowhere
+        except OSError:  # a broken link
             continue
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise InputError(f"{path} is no regular file.")
@@ -95,10 +97,10 @@ def check_files(folder: Path) -> None:
 
 
 def fingerprints(folder: Path) -> tuple[str, str]:
-    """Return one SHA-256 over every file that is read of a model, and its former fingerprint.
+    """Return a model's fingerprint, and the fingerprint that earlier versions of fedaudit used.
 
-    The latter was over config.json, tokenizer.json and the weights beside them; it is empty where
-    weights lie in other folders, which it did not cover.
+    The first is a SHA-256 over all files that are read. The earlier one covered config.json,
+    tokenizer.json and the weights beside them; it is empty if weights lie in other folders.
     """
     hashes = {name: sha256(folder / name) for name in files(folder)}
     weights = {name for name in hashes if name.endswith(".safetensors")}
@@ -108,16 +110,16 @@ def fingerprints(folder: Path) -> tuple[str, str]:
 
 
 def files(folder: Path) -> list[str]:
-    """Return the names of the files that are read of a model, sorted."""
+    """Return the sorted names of the files in a model's folder that are read."""
     names = {p.relative_to(folder).as_posix() for pattern in READ for p in folder.glob(pattern)}
     names |= {name for _, name in _referenced_files(folder) if isinstance(name, str)}
     return sorted(name for name in names if (folder / name).is_file())
 
 
 def count(folder: Path, names: Sequence[str]) -> int:
-    """Return how many tensors a model's safetensors files hold.
+    """Return the number of tensors in a model's safetensors files.
 
-    Raises InputError for a file that is none, or for more than a model has.
+    Raises InputError for an invalid file, or for more than MAX_TENSORS.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -138,9 +140,9 @@ def count(folder: Path, names: Sequence[str]) -> int:
 
 
 def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path) -> None:
-    """Raise InputError unless the folder had every weight of `model`, finite, and no other.
+    """Raise InputError unless the folder held exactly the weights of `model`, all of them finite.
 
-    `info` is what transformers tells with `output_loading_info`.
+    `info` is what transformers returns for `output_loading_info`.
     """
     check_loaded(info, folder)
     if extra := [name for name in info["unexpected_keys"] if not name.endswith(HARMLESS)]:
@@ -151,9 +153,9 @@ def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path)
 
 
 def check_causal_lm(model: "PreTrainedModel", folder: Path) -> None:
-    """Raise InputError for a model that sees what comes after a token when it predicts it.
+    """Raise InputError for a masked language model, whose predictions see the tokens that follow.
 
-    transformers loads such models, BERT for one, for continuing texts as well.
+    transformers loads such models, for example BERT, as causal language models too.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
@@ -167,9 +169,9 @@ def check_causal_lm(model: "PreTrainedModel", folder: Path) -> None:
 
 
 def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...] = ()) -> None:
-    """Raise InputError where weights are missing or of another shape: they are random then.
+    """Raise InputError if weights are missing or of another shape, since they are random then.
 
-    `allowed` are beginnings of the names of those that may be missing.
+    `allowed` are prefixes of the names of weights that may be missing.
     """
     lost = [name for name in info["missing_keys"] if not name.startswith(allowed or ("\0",))]
     misshapen = [str(entry[0]) for entry in info["mismatched_keys"]]
@@ -183,7 +185,7 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
 
 
 def check_finite(model: "PreTrainedModel", folder: Path) -> None:
-    """Raise InputError where a weight is NaN or infinite in the dtype asked for, or huge."""
+    """Raise InputError if a weight is NaN, infinite in the model's dtype, or above LARGEST."""
     largest = {name: _largest(tensor) for name, tensor in model.state_dict().items()}
     if invalid := [name for name, value in largest.items() if not math.isfinite(value)]:
         problem = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
@@ -195,17 +197,17 @@ def check_finite(model: "PreTrainedModel", folder: Path) -> None:
 
 
 def _largest(tensor: "torch.Tensor") -> float:
-    """Return the largest absolute value of a weight; NaN where it has one."""
+    """Return the largest absolute value in a tensor; NaN if it contains NaN."""
     values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such function
     weighs = values.is_floating_point() and values.numel()
     return float(values.abs().amax()) if weighs else 0.0
 
 
 def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> None:
-    """Raise InputError where a tokenizer does not tokenise, or not say where its tokens stand.
+    """Raise InputError for a tokenizer that fails, or that gives no offsets of its tokens.
 
-    A tokenizer may have more tokens than the model, such as special tokens that are never used:
-    only a text with one of them will be refused.
+    A tokenizer may have more tokens than the model, such as unused special tokens: then a hook is
+    registered on the embedding that refuses texts which contain them.
     """
     import torch
 
@@ -217,7 +219,7 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
             raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
-    if "offset_mapping" not in encoded:  # one in Python alone leaves them out without a word
+    if "offset_mapping" not in encoded:  # slow tokenizers leave them out silently
         raise InputError(
             f"{folder} has a tokenizer that does not say which characters a token stands for: "
             f"{type(tokenizer).__name__} is a slow one; a fast one (tokenizer.json) does."
@@ -241,7 +243,7 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether a library refused a file: a panic of tokenizers, in Rust, is no Exception."""
+    """Tell whether a library refused a file; a Rust panic in tokenizers is no Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
@@ -252,7 +254,7 @@ def _tensor_problem(names: list[str], problem: str) -> str:
 
 
 def _referenced_files(folder: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield the files that files of a model name, each with the file that names it."""
+    """Yield (file, name) for each file of a model that names another file of it."""
     for path in sorted(folder.glob("*.index.json")):
         shards = _table(path).get("weight_map")
         for name in sorted({*map(str, shards.values())} if isinstance(shards, dict) else ()):
@@ -266,7 +268,7 @@ def _referenced_files(folder: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty where there is none, which transformers reports."""
+    """Return the JSON object in a file, or {} if there is none, which transformers will report."""
     try:
         table = read_json(path, "")
     except InputError:

@@ -1,4 +1,4 @@
-"""Files of torch.save and numpy.savez: opened, and made safetensors, in a process with limits."""
+"""Reading files of torch.save and numpy.savez, and converting them, in a sandboxed process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from fedaudit.api.importer import StateDump
 from fedaudit.system import sandbox
 
 SECONDS, RATE = 30.0, 10e6
-"""How long opening may take: these seconds, and one more for every RATE bytes."""
+"""The time limit of the process: SECONDS, and one more second for every RATE bytes."""
 MEMORY_EACH = 6
-"""Bytes of memory for each byte of the largest file, beside what any trial may take."""
+"""Bytes of memory per byte of the largest file, in addition to the sandbox's usual limit."""
 MAX_ADAPTER_BYTES = 2**34
-"""Bytes of one adapter."""
+"""The maximum size of one adapter, in bytes."""
 _PROCESS_MODULE = "fedaudit.engine.loading.dumps_process"
 
 Shape = tuple[int, ...]
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A file to be made safetensors, and how: with names and shapes for arrays without any."""
+    """A file to convert to safetensors; `shapes` gives names and shapes to arrays without names."""
 
     source: Path
     target: Path
@@ -30,9 +30,9 @@ class Conversion:
 
 
 def look(paths: Sequence[Path]) -> list[StateDump | InputError]:
-    """Return what each file holds, or the error that says why it is refused.
+    """Return a description of each file, or the error that says why it is refused.
 
-    Raises InputError, naming the file, where one ends the process that looks.
+    Raises InputError, naming the file, if opening it ends the sandboxed process.
     """
     try:
         result = sandbox.attempt(
@@ -56,7 +56,7 @@ def _dump(entry: Mapping[str, Any]) -> StateDump | InputError:
 
 
 def read_table(path: Path) -> list[list[float]]:
-    """Return the rows of a .npy file; raises InputError for one of another form."""
+    """Return the rows of a .npy file; raises InputError if it is no two-dimensional array."""
     try:
         result = sandbox.attempt(f"{_PROCESS_MODULE}.read_table", str(path), **_limits([path]))
     except sandbox.TrialEnded as error:
@@ -65,9 +65,9 @@ def read_table(path: Path) -> list[list[float]]:
 
 
 def convert(conversions: Sequence[Conversion]) -> list[int]:
-    """Write the LoRA weights of each file as safetensors; return how many other tensors it had.
+    """Write each file's LoRA weights as safetensors; return the number of other tensors in each.
 
-    Raises InputError, naming the file, for one that cannot be opened or holds no adapter.
+    Raises InputError, naming the file, if it cannot be opened or holds no adapter.
     """
     paths = [c.source for c in conversions]
     requests = [
@@ -93,6 +93,6 @@ def _limits(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _checked_list(result: Any, paths: Sequence[Path]) -> list[Any]:
-    if not isinstance(result, list):  # the trial raised what it did not expect
+    if not isinstance(result, list):  # the sandboxed code raised an unexpected error
         raise InputError(f"{paths[0]} cannot be opened: it is not what its name says.")
     return result

@@ -1,4 +1,4 @@
-"""What is done with files of torch.save and numpy.savez, in a process with limits."""
+"""The sandboxed side of `dumps`, which opens files of torch.save and numpy.savez."""
 
 import re
 from collections.abc import Generator, Iterable, Mapping
@@ -14,19 +14,20 @@ from fedaudit.federation import adapters
 from fedaudit.system.sandbox import Output
 
 WRAPPERS = ("model", "state_dict", "model_state_dict", "adapter", "params")
-"""Names under which frameworks put a state beside other things."""
+"""Keys under which frameworks store a state dict among other things."""
 TRAINED = ("modules_to_save", "trainable_tokens")
-"""Parts of the names of weights that PEFT trains beside LoRA: without them it is another model."""
+"""Parts of the names of weights that PEFT trains besides LoRA, without which the model is another
+one."""
 SAFE = (2, 6)
-"""The first torch whose `weights_only` no known file bypasses (CVE-2025-32434)."""
+"""The first torch version whose `weights_only` has no known bypass (CVE-2025-32434)."""
 MOST, SHOWN, LONGEST = 10**5, 20, 100
-"""The most tensors of a file, top-level names that are reported, and characters of each."""
+"""The maximum number of tensors in a file, of reported top-level keys, of characters of each."""
 
 State = Mapping[str, torch.Tensor]
 
 
 def look(payload: Any) -> Generator[str, None, list[dict[str, Any]]]:
-    """Return what each file holds, or why it is refused; yield which is opened next."""
+    """Return a description of each file, or why it is refused; yield the file opened next."""
     entries = []
     for path in map(Path, payload):
         yield str(path)
@@ -51,7 +52,7 @@ def read_table(payload: Any) -> Generator[str, None, list[list[float]]]:
 
 
 def convert(payload: Any) -> Generator[str | Output, None, list[int]]:
-    """Yield the LoRA weights of each file as safetensors; return how many others there are."""
+    """Yield each file's LoRA weights as safetensors; return the number of its other tensors."""
     omitted_counts = []
     for number, request in enumerate(payload):
         path = Path(request["path"])
@@ -82,7 +83,10 @@ def _canonical(chosen: State, path: Path) -> dict[str, torch.Tensor]:
 
 
 def _assign_names(state: State, shapes: Iterable[Any], path: Path) -> dict[str, torch.Tensor]:
-    """Return arrays by name; their order tells the names."""
+    """Return arrays without names under the names in `shapes`, assigned by order.
+
+    Raises InputError if the number or a shape does not match.
+    """
     expected = [(str(name), tuple(shape)) for name, shape in shapes]
     if len(expected) != len(state):
         raise InputError(
@@ -116,12 +120,12 @@ def _describe_dump(path: Path, loaded: Any) -> dict[str, Any]:
 
 
 def _ordered(state: State) -> bool:
-    """Tell whether arrays are numbered, as numpy does without names."""
+    """Tell whether all arrays have the names that numpy.savez gives to unnamed arrays."""
     return bool(state) and all(name.startswith("arr_") for name in state)
 
 
 def _state(loaded: Any, path: Path) -> State:
-    """Return the tensors of a file: those at its top, or in the one table that has any."""
+    """Return a file's tensors by name: those at its top level, or else in the first of WRAPPERS."""
     tables = [loaded, *(loaded.get(name) for name in WRAPPERS)] if isinstance(loaded, dict) else []
     for table in tables:
         if isinstance(table, dict):
@@ -136,7 +140,7 @@ def _state(loaded: Any, path: Path) -> State:
 
 
 def _tensor(value: Any) -> torch.Tensor | None:
-    """Return a tensor, or an array as one; None for anything else."""
+    """Return a tensor, a numeric array as a tensor, or None for anything else."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
         return torch.from_numpy(np.ascontiguousarray(value))
     return value if isinstance(value, torch.Tensor) else None
@@ -163,7 +167,7 @@ def _load(path: Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Say what else than weights a file holds, or what is wrong with it."""
+    """Return what a file holds besides weights, or how it is broken."""
     named = re.search(r"(?:GLOBAL|global) ([\w.]+)", str(error))
     return (
         f"it holds more than weights ({named[1]})" if named else f"it is broken ({_first(error)})"

@@ -1,4 +1,4 @@
-"""From a name to a model in memory: where bases come from, and adapters that really fit them."""
+"""Loading a base by its name, and attaching adapters that fit it exactly."""
 
 import os
 import shlex
@@ -24,7 +24,7 @@ from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
 
 UNBOUNDED = 2**20
-"""The context of a model that sets itself no limit (one with relative positions)."""
+"""The context length of a model without a limit, such as one with relative positions."""
 
 
 @dataclass(frozen=True)
@@ -37,32 +37,33 @@ class LoadedBase:
     model: PreTrainedModel
     tokenizer: Any
     earlier: str = ""
-    """The fingerprint that federations of an earlier fedaudit know it by."""
+    """The fingerprint of the base in federations written by an earlier fedaudit."""
 
     def known_as(self, sha256: str) -> bool:
-        """Tell whether a manifest's fingerprint of its base is this base's."""
+        """Tell whether the fingerprint of a base in a manifest is this base's."""
         return bool(sha256) and sha256 in (self.sha256, self.earlier)
 
     @property
     def context_length(self) -> int:
-        """The positions that the model has; where they have no end, what the tokenizer says."""
+        """The model's number of positions, or the tokenizer's limit if the model has none."""
         config = self.model.config.get_text_config()
         positions = int(getattr(config, "max_position_embeddings", None) or 0)
-        # XLNet has -1 where others have none.
+        # XLNet says -1 for no limit.
         return positions if positions > 0 else int(min(self.tokenizer.model_max_length, UNBOUNDED))
 
     @property
     def end_tokens(self) -> list[int]:
-        """The tokens that end an answer."""
+        """The tokens that end a completion."""
         end = self.model.generation_config.eos_token_id
         eos_ids = end if isinstance(end, list) else [end]
         return [token for token in (*eos_ids, self.tokenizer.eos_token_id) if token is not None]
 
 
 def locate(name: str, *, fetch: bool = True) -> Path:
-    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first).
+    """Return the folder of a base, which is the built-in one, a folder, or a hub id.
 
-    What is not in the cache is fetched, unless `fetch` is false: no user has named it.
+    A base that is not in the hub's cache is fetched. `fetch` is false for bases that only a
+    federation's files name, not the user. Raises InputError or TargetError if there is none.
     """
     if name == nano.BASE:
         return nano.folder()
@@ -95,10 +96,11 @@ def locate(name: str, *, fetch: bool = True) -> Path:
 def load_base(
     name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True, cached: bool = True
 ) -> LoadedBase:
-    """Return the base `name` on a device, ready to answer (no dropout, no gradients).
+    """Return the base `name` on a device, in evaluation mode and without gradients.
 
-    Raises InputError for a folder that holds no causal language model in safetensors, and, with
-    `cached`, for one that reads otherwise from a cache; training needs none.
+    Raises InputError for a folder that holds no causal language model in safetensors. With
+    `cached`, raises it also for a model that gives other logits with its KV cache than without,
+    which does not matter in training.
     """
     quiet()
     path, torch_device = locate(name, fetch=fetch), device_for(device)
@@ -118,9 +120,10 @@ def load_base(
 def load(
     kind: Any, path: Path, dtype: torch.dtype, description: str
 ) -> tuple[PreTrainedModel, Mapping[str, Any], Any]:
-    """Return the model in a folder, how its weights fitted, and its tokenizer; no code of it runs.
+    """Return the model in a folder, transformers' loading info, and its tokenizer.
 
-    `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
+    No code from the folder runs. `kind` is the auto class of transformers that loads the model.
+    Raises InputError if the folder holds no such model.
     """
     quarantine.check(path)
     checkpoint.check_tokenizer_files(path)
@@ -133,7 +136,7 @@ def load(
                 dtype=dtype,
                 use_safetensors=True,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # `info` names them, its own error does not
+                ignore_mismatched_sizes=True,  # `info` names them, transformers' error does not
                 **load_options,
             )
     except InputError:
@@ -147,17 +150,17 @@ def load(
 
 
 def quiet() -> None:
-    """Silence the libraries' progress bars and advice; fedaudit reports its own."""
+    """Silence progress bars and warnings of the libraries; fedaudit reports progress itself."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftModel:
-    """Return `model` with the adapter in `folder` attached under `name`, ready to answer.
+    """Return `model` with the adapter in `folder` attached under `name`, not trainable.
 
-    Raises InputError when a tensor is missing, foreign or of another shape: PEFT would load what
-    fits with a warning at most, and one would audit the base.
+    Raises InputError if a tensor is missing, unexpected or of another shape: PEFT would load what
+    fits, with a warning at most, and the base would be audited instead.
     """
     tensors, config = adapters.read(folder), configuration(folder)
     config.inference_mode = True
@@ -169,16 +172,16 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
         peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))
-    except InputError:  # leave the model as it was: the next adapter may fit
+    except InputError:  # restore the model: the next adapter may fit
         peft.delete_adapter(name) if peft is model else peft.unload()
         raise
     return peft
 
 
 def check_copies(model: torch.nn.Module, folder: Path) -> None:
-    """Raise InputError where an adapter comes with weights of its base that are not this base's.
+    """Raise InputError if an adapter's copies of base weights differ from this base's weights.
 
-    They may be rounded to another dtype.
+    Copies may be rounded to another dtype.
     """
     base = _unwrap_peft(model)
     layers = dict(base.named_modules())
@@ -197,19 +200,19 @@ def check_copies(model: torch.nn.Module, folder: Path) -> None:
 
 
 def _same(saved: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Tell whether two tensors are equal at the precision of the coarser dtype."""
+    """Tell whether two tensors are equal once either is cast to the other's dtype."""
     return saved.shape == weight.shape and (
         bool(saved.to(weight.dtype).equal(weight)) or bool(weight.to(saved.dtype).equal(saved))
     )
 
 
 def configuration(folder: Path) -> LoraConfig:
-    """Return the LoRA configuration in `folder`; raises InputError when PEFT refuses it."""
+    """Return the LoRA configuration in `folder`; raises InputError if it is not valid."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # options of a newer PEFT are passed over
+            warnings.simplefilter("ignore")  # PEFT ignores options of newer versions
             config: LoraConfig = LoraConfig.from_pretrained(str(folder))
-    except Exception as error:  # whatever PEFT makes of a stranger's file
+    except Exception as error:  # PEFT may raise anything on an untrusted file
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
     pattern = config.rank_pattern
     every = [config.r, *pattern.values()] if isinstance(pattern, dict) else []
@@ -221,7 +224,10 @@ def configuration(folder: Path) -> LoraConfig:
 def with_adapter(
     model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
 ) -> PeftModel:
-    """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
+    """Return `model` with a new LoRA adapter, in float32 if it is trainable.
+
+    Raises InputError if the configuration does not fit the base.
+    """
     module_patterns.check(config, (name for name, _ in _unwrap_peft(model).named_modules()))
     try:
         if isinstance(model, PeftModel):
@@ -230,7 +236,7 @@ def with_adapter(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
-    # For example: target modules that this base does not have, or a pattern that is none.
+    # For example, target modules that this base does not have, or an invalid pattern.
     except Exception as error:
         _take_out(_unwrap_peft(model), name)
         if isinstance(error, InputError):
@@ -246,7 +252,7 @@ def _unwrap_peft(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _take_out(model: torch.nn.Module, name: str) -> None:
-    """Remove what is in a model of an adapter that could be put into a part of it only."""
+    """Remove an adapter that PEFT could add to some of a model's modules only."""
     for path, module in list(model.named_modules()):
         if isinstance(module, BaseTunerLayer):
             module.delete_adapter(name)
@@ -256,19 +262,19 @@ def _take_out(model: torch.nn.Module, name: str) -> None:
 
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
-    """Return copies of the adapter's tensors by the names that PEFT saves them under."""
+    """Return copies of the adapter's tensors on the CPU, by the names that PEFT saves."""
     return {key: tensor.detach().clone().cpu() for key, tensor in state_of(model, name).items()}
 
 
 def state_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
-    """Return the adapter's tensors themselves, by name, in the order in which PEFT saves them."""
+    """Return the adapter's own tensors by name, in the order in which PEFT saves them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PEFT warns about a bias of B, which has one dimension
         return dict(get_peft_model_state_dict(model, None, name, save_embedding_layers=False))
 
 
 def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source: str) -> None:
-    """Put `tensors` into the adapter `name`; raises InputError unless all of them fit."""
+    """Load `tensors` into the adapter `name`; raises InputError unless names and shapes match."""
     shapes = {key: tuple(tensor.shape) for key, tensor in tensors_of(model, name).items()}
     tensor_shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
     if shapes != tensor_shapes:
@@ -284,7 +290,7 @@ def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Tokens]:
-    """Tokenise without special tokens; offsets are code points."""
+    """Return the tokens of each text without special tokens; offsets are in code points."""
     if not texts:
         return []
     encoded = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)

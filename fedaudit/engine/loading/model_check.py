@@ -1,9 +1,10 @@
-"""What the engine takes for granted of a model, tried on a few tokens once it is loaded.
+"""The engine's assumptions about a model, tested on a few tokens after loading.
 
-No token sees those behind it: a score would contain what it is the score of. And prompts that are
-read together and continued from their cache get the logits that each has alone: padded ahead if
-possible, else only with others of their length. What a model's configuration and kind say of this
-is not asked: it is measured.
+1. No token attends to later tokens, since a score would otherwise depend on what it scores.
+2. Prompts that are prefilled together and continued from the KV cache get the same logits as each
+   prompt alone: with left padding if possible, else only together with prompts of the same length.
+
+Both are measured, whatever the model's type and configuration claim.
 """
 
 from collections.abc import Callable
@@ -23,30 +24,31 @@ from fedaudit.engine.small_model import few_threads, is_small
 T = TypeVar("T")
 
 LENGTH = 14
-"""Tokens of a row: padded to 16, and sharing more than it takes to read a prefix apart."""
+"""Tokens per row, which are padded to 16; half of a row is the shared prefix of two texts."""
 PROMPTS = 5
 STRIDE = 7919
-"""Between the tokens that are tried, a prime: a row says nothing twice."""
+"""The distance between the token ids tried, a prime so that ids do not repeat within a row."""
 
 TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-3, torch.float16: 0.03}
-"""How far logits may be apart, in units of their spread: by rounding they were 2.5e-5 in float32,
-0.003 in float16 and 0.014 in bfloat16, and 0.08 by what is refused (random models of two to six
-layers, the largest error in float32, else the middle one). A deep model rounds more often."""
+"""The tolerated difference of logits, in units of their spread. Rounding made a difference of
+2.5e-5 in float32, 0.003 in float16 and 0.014 in bfloat16; models that must be refused made one of
+0.08 (random models of two to six layers; the maximum in float32, else the median). Deeper models
+accumulate more rounding."""
 COARSE = 0.1
-"""The same for bfloat16, and for weights of fewer bits."""
+"""The tolerance for bfloat16 and for weights of fewer bits."""
 
 LARGEST = 1e4
-"""No logit is larger that says something."""
+"""Logits are clamped to this, above any meaningful value."""
 
 LIMITS = shared_prefix.BatchLimits(rows=PROMPTS, tokens=2**12, logits=2**12)
 
 
 def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -> None:
-    """Raise InputError for a model that sees what is behind a token.
+    """Raise InputError for a model in which a token attends to later tokens.
 
-    With `cached`, also for one that does not continue prompts from a cache as it does each alone;
-    one that does so without padding only is remembered as such (`padding.forbid_padding`).
-    `context` is how many tokens a text may have.
+    With `cached`, raise it also for a model that does not continue prompts from a KV cache as it
+    does without one. A model that does so only without padding is marked by
+    `padding.forbid_padding`. `context` is the context length in tokens.
     """
     kind = f"this {model.config.model_type} model"
     half = max(1, min(LENGTH, context - 1) // 2)
@@ -58,7 +60,7 @@ def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -
             f"{folder} cannot be audited: {kind} cannot read a few tokens",
         )
         if bool(plain.isnan().any()):
-            return  # there is nothing to compare; every answer is looked at for this
+            return  # nothing to compare; every later forward pass is checked for NaN
         if not _close(model, plain[2, :half], plain[0, :half]):
             raise InputError(
                 f"{folder} is no causal language model: {kind} sees the tokens behind the one that "
@@ -80,7 +82,7 @@ def check(model: PreTrainedModel, folder: Path, context: int, *, cached: bool) -
 
 
 def _attempt(do: Callable[[], T], problem: str) -> T:
-    """Return what `do` does; raises InputError where the model's own code fails, however it may."""
+    """Return do(); raises InputError, with `problem`, for any exception in the model's code."""
     try:
         return do()
     except Exception as error:
@@ -89,7 +91,7 @@ def _attempt(do: Callable[[], T], problem: str) -> T:
 
 
 def _rows(model: PreTrainedModel, length: int) -> list[list[int]]:
-    """Return two rows of tokens from the middle of the vocabulary, where few are special."""
+    """Return two rows of token ids from the middle of the vocabulary, where few are special."""
     embeddings = model.get_input_embeddings()
     size = int(
         getattr(embeddings, "num_embeddings", 0) or model.config.get_text_config().vocab_size
@@ -99,22 +101,22 @@ def _rows(model: PreTrainedModel, length: int) -> list[list[int]]:
 
 
 def _logits(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
-    """Return the logits (rows, length, vocabulary) of rows of one length, without any padding."""
+    """Return the logits (rows, length, vocabulary) of rows of the same length, without padding."""
     ids = torch.tensor(rows, device=model.device)
     logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits
     return logits
 
 
 def _continues_padded(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
-    """Tell whether padded prompts and groups of texts are read from a cache as they are alone."""
+    """Tell whether padded prompts and groups of texts get the same logits with a KV cache."""
     try:
         return _continues_prompts(model, rows, plain) and _continues_groups(model, rows, plain)
-    except Exception:  # the model's own code fails, however it may
+    except Exception:  # the model's code may raise anything
         return False
 
 
 def _continues_unpadded(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
-    """Tell whether prompts of one length go on, token by token, as each does alone."""
+    """Tell whether prompts of one length, decoded token by token, get the same logits as alone."""
     length, chosen = len(rows[0]), np.array([1, 0, 1])
     for count in sorted({max(1, length // 2), length - 1}):
         logits, mask, cache = prefill(model, [row[:count] for row in rows])
@@ -132,7 +134,7 @@ def _continues_unpadded(model: PreTrainedModel, rows: list[list[int]], plain: to
 
 
 def _continues_prompts(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
-    """Tell whether prompts of several lengths, read together, go on as each does alone."""
+    """Tell whether prompts of several lengths, prefilled together, get the same logits as alone."""
     length = len(rows[0])
     prompts = [(i % 2, max(1, length - 1 - i)) for i in range(PROMPTS)]
     row, count = (torch.tensor(column) for column in zip(*prompts, strict=True))
@@ -148,7 +150,7 @@ def _continues_prompts(model: PreTrainedModel, rows: list[list[int]], plain: tor
 
 
 def _continues_groups(model: PreTrainedModel, rows: list[list[int]], plain: torch.Tensor) -> bool:
-    """Tell whether texts that begin alike are scored behind their common beginning as alone."""
+    """Tell whether texts with a shared, cached prefix get the same scores as each text alone."""
     (first, second), half = rows, len(rows[0]) // 2
     if half < 2:
         return True
@@ -161,33 +163,33 @@ def _continues_groups(model: PreTrainedModel, rows: list[list[int]], plain: torc
     following = torch.tensor(texts, device=logits.device)[:, 1:, None]
     expected = logits.log_softmax(-1).gather(-1, following)[..., 0]
     scores_of_engine = torch.tensor([scores[0], scores[1]], device=logits.device)
-    behind = slice(half - 1, None)  # what is before is read from no cache
+    behind = slice(half - 1, None)  # earlier scores do not involve the cache
     errors = (scores_of_engine - expected).abs()
     return _within(model, errors[:, behind], _spread(logits)[:, behind])
 
 
 def _close(model: PreTrainedModel, logits_of_engine: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Tell whether two tensors of logits (positions, vocabulary) are the same but for rounding."""
+    """Tell whether two tensors of logits (positions, vocabulary) are equal up to rounding."""
     logits_of_engine, expected = _centred(logits_of_engine), _centred(expected)
     return _within(model, (logits_of_engine - expected).abs().median(-1).values, _spread(expected))
 
 
 def _centred(logits: torch.Tensor) -> torch.Tensor:
-    """Return logits less their median; a model rules tokens out with minus infinity."""
+    """Return logits minus their median, after clamping, since models mask tokens with -inf."""
     numbers = logits.float().clamp(-LARGEST, LARGEST)
     return numbers - numbers.median(-1, keepdim=True).values
 
 
 def _spread(logits: torch.Tensor) -> torch.Tensor:
-    """Return how far a position's logits are apart; tokens that are ruled out do not count."""
+    """Return the spread of the logits at each position: their median absolute deviation."""
     return _centred(logits).abs().median(-1).values
 
 
 def _within(model: PreTrainedModel, errors: torch.Tensor, spread: torch.Tensor) -> bool:
-    """Tell whether errors, each in units of its spread, are rounding in the model's dtype.
+    """Tell whether errors, in units of the spread, can be rounding errors of the model's dtype.
 
-    Where it rounds coarsely, the middle one counts: of a mixture of experts, a token that stood
-    between two of them may go to the other.
+    In float32 and float64 the largest error decides. In coarser dtypes the median decides, since
+    rounding may send a token to another expert in a mixture of experts.
     """
     tolerance = max(TOLERANCES.get(parameter.dtype, COARSE) for parameter in model.parameters())
     excess = (errors - tolerance * spread)[spread > 0].nan_to_num(nan=torch.inf)

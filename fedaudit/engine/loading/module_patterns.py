@@ -1,7 +1,8 @@
-"""Regular expressions of an untrusted adapter, tried in a process that can be killed.
+"""Module patterns of an untrusted adapter, matched first in a process that can be killed.
 
-PEFT matches them against the names of a model's modules, in this process and without a time limit:
-one pattern can take forever. So they are matched beforehand, as PEFT matches them.
+PEFT matches these regular expressions against the names of a model's modules, in this process and
+without a time limit, and a single pattern can take forever. So they are matched beforehand in a
+sandboxed process, in the same way as PEFT does.
 """
 
 import re
@@ -13,7 +14,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.system import sandbox
 
 SECONDS = 5.0
-"""How long all patterns of an adapter may take; those that trainers write take milliseconds."""
+"""The time limit for all patterns of an adapter; ordinary patterns take milliseconds."""
 
 MAX_UNTIMED_PATTERNS = 256
 SHOWN_CHARS = 60
@@ -22,9 +23,9 @@ _PLAIN = re.compile(r"\^?[\w.-]*\$?")
 
 
 def check(config: Any, names: Iterable[str]) -> None:
-    """Raise InputError where the patterns of a LoRA configuration take too long or too much.
+    """Raise InputError if the patterns of a LoRA configuration take too much time or memory.
 
-    One that is no regular expression is left to PEFT, which refuses it.
+    An invalid regular expression is left to PEFT, which refuses it.
     """
     patterns = tuple(_patterns(config))
     if len(patterns) <= MAX_UNTIMED_PATTERNS and all(
@@ -39,7 +40,7 @@ def check(config: Any, names: Iterable[str]) -> None:
 def _find_problem(
     patterns: tuple[tuple[str, str, str], ...], names: tuple[str, ...], seconds: float
 ) -> str:
-    """Match patterns against names in a process with limits; return what is wrong with them."""
+    """Return what is wrong with matching patterns in a sandboxed process; empty for nothing."""
     try:
         sandbox.attempt(TRIAL, [patterns, names], seconds=seconds)
     except sandbox.TrialEnded as error:
@@ -51,7 +52,7 @@ def _find_problem(
 
 
 def match_patterns(payload: Any) -> Generator[str, None, None]:
-    """Match patterns against names; yields the beginning of each pattern."""
+    """Match patterns against names; yield the beginning of each pattern before it is matched."""
     patterns, names = payload
     for how, plain, regex in patterns:
         yield plain[:SHOWN_CHARS]
@@ -61,7 +62,7 @@ def match_patterns(payload: Any) -> Generator[str, None, None]:
 
 
 def _patterns(config: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield how PEFT matches each pattern, the pattern itself, and what it makes of it."""
+    """Yield, for each pattern, the `re` method that PEFT uses, the pattern, and PEFT's regex."""
     for pattern in (config.target_modules, config.exclude_modules):
         if isinstance(pattern, str):
             yield "fullmatch", pattern, pattern

@@ -1,4 +1,4 @@
-"""How prompts may begin under a tokenizer."""
+"""The token sequences with which a prompt may begin under a tokenizer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,12 @@ from fedaudit.api.templates import PromptTemplate
 
 
 def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
-    """Return the ways a prompt may begin under this tokenizer, by name.
+    """Return the token sequences with which a prompt may begin, by name.
 
-    "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
-    user's words in the chat template, or in the federation's prompt template. "text" is what the
-    tokenizer itself puts before a text, where that is something else than "bos".
+    "bare" is empty. "bos" is the beginning-of-sequence token. "template" is what precedes the
+    user's message in the tokenizer's chat template, or else in the federation's prompt template.
+    "text" is what the tokenizer adds before a text, if that differs from "bos". Raises InputError
+    for a chat template that fails.
     """
     starts: dict[str, tuple[int, ...]] = {"bare": ()}
     bos = getattr(tokenizer, "bos_token_id", None)
@@ -37,7 +38,7 @@ def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[st
 
 
 def _before_text(tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that a tokenizer puts before a text."""
+    """Return the special tokens that a tokenizer adds before a text."""
     plain = list(tokenizer("a", add_special_tokens=False)["input_ids"])
     encoded = list(tokenizer("a")["input_ids"])
     positions = (i for i in range(len(encoded)) if encoded[i : i + len(plain)] == plain)

@@ -1,8 +1,8 @@
 """An untrusted model, opened first in a process that can be killed.
 
-What transformers makes of a model's folder (its configuration, tokenizer, chat template and the
-headers of its weights) may be made to take all time and memory, or to end the process. Whatever
-this process will do with them is tried before in another one, with limits (`sandbox`).
+A model's configuration, tokenizer, chat template and weight headers can be crafted so that
+transformers takes unlimited time or memory, or crashes the process. So whatever this process will
+do with them is tried first in another process with limits (`sandbox`).
 """
 
 from functools import lru_cache
@@ -14,18 +14,19 @@ from fedaudit.engine.loading import checkpoint
 from fedaudit.system import sandbox
 
 SECONDS = 10.0
-"""How long a model's configuration, tokenizer and template may take to open and use."""
+"""The time limit for opening and using a model's configuration, tokenizer and template."""
 BLOCKED_MODULES = ("torch",)
-"""It takes seconds to import, and neither a configuration nor a tokenizer needs it."""
+"""Modules that are not imported: torch takes seconds, and neither configurations nor tokenizers
+need it."""
 TRIAL = "fedaudit.engine.loading.quarantine_process.open_model"
 TOKENIZER = "fedaudit.engine.loading.quarantine_process.open_tokenizer"
 
 
 def check(folder: Path) -> None:
-    """Raise InputError for a folder that is no plain model, or that cannot be opened with limits.
+    """Raise InputError for a folder that is no plain model, or that exceeds the sandbox's limits.
 
-    It names the file that takes too long or too much, or ends the process. The built-in model is
-    not tried, and a folder whose files stay as they are is tried once.
+    The error names the file that takes too much time or memory, or crashes the process. The
+    built-in model is not tried, and a folder is tried once as long as its files do not change.
     """
     checkpoint.check(folder)
     if folder != nano.folder():
@@ -33,7 +34,7 @@ def check(folder: Path) -> None:
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Raise InputError for a folder whose tokenizer cannot be opened with limits, as `check`."""
+    """Raise InputError, as `check` does, for a folder whose tokenizer exceeds the limits."""
     checkpoint.check_files(folder)
     if folder != nano.folder():
         _try_in_sandbox(TOKENIZER, folder.absolute(), _version(folder))
@@ -42,7 +43,7 @@ def check_tokenizer(folder: Path) -> None:
 @lru_cache(maxsize=64)
 def _try_in_sandbox(trial: str, folder: Path, _version: tuple[int, ...]) -> None:
     try:
-        for without in (BLOCKED_MODULES, ()):  # what fails without torch may do with it
+        for without in (BLOCKED_MODULES, ()):  # what fails without torch may work with it
             if sandbox.attempt(trial, str(folder), seconds=SECONDS, without=without):
                 return
     except sandbox.TrialEnded as error:
@@ -50,6 +51,6 @@ def _try_in_sandbox(trial: str, folder: Path, _version: tuple[int, ...]) -> None
 
 
 def _version(folder: Path) -> tuple[int, ...]:
-    """Return a key that changes with the files of a model."""
+    """Return a key that changes if a model's files change."""
     stats = [(folder / name).stat() for name in checkpoint.files(folder)]
     return tuple(value for s in stats for value in (s.st_ino, s.st_mtime_ns, s.st_size))

@@ -1,4 +1,4 @@
-"""The trial of an untrusted model in a process with limits: all that is done with it later."""
+"""The sandboxed side of `quarantine`, which uses an untrusted model as the audit will."""
 
 from collections.abc import Callable, Generator
 from functools import partial
@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.engine.loading import checkpoint
 
 LONGEST = 2**20
-"""Characters that a template may make of a short conversation."""
+"""The maximum number of characters that a chat template may make of a short conversation."""
 
 TEXTS = (
     "",
@@ -21,7 +21,7 @@ TEXTS = (
     *(character * 2_000 for character in "a1 .A\n\t-_李é'"),
     "ab " * 700 + "a!" * 700 + "1a" * 700 + "\r\n" * 700,
 )
-"""Texts as records have them, and runs of one character, on which bad patterns hang."""
+"""Texts like those of records, and repetitive texts, on which bad regular expressions hang."""
 
 CONVERSATIONS = (
     [{"role": "user", "content": "\x00"}],
@@ -33,13 +33,13 @@ CONVERSATIONS = (
         {"role": "user", "content": "Why?"},
     ],
 )
-"""Conversations to render: the first has a placeholder, to see what stands before the message."""
+"""Conversations to render; the first is the one that `prompt_starts` renders."""
 
 
 def open_model(payload: Any) -> Generator[str, None, bool]:
-    """Open a model's files and use its tokenizer; yield what is tried next.
+    """Open a model's files and use its tokenizer; yield the name of the next step.
 
-    Returns whether all went well. After an exception the rest is still tried.
+    Returns whether no step raised an exception. After an exception the other steps still run.
     """
     folder = Path(payload)
     load_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
@@ -82,7 +82,7 @@ def _encode(tokenizer: Any, text: str) -> None:
 
 
 def _render(tokenizer: Any, folder: Path) -> None:
-    """Render conversations; a template may refuse any, such as those with a system's message."""
+    """Render conversations; a template may refuse some, such as those with a system message."""
     texts: list[str] = []
     for conversation, prompt in product(CONVERSATIONS, (False, True)):
         _raises_nothing(partial(_render_chat, tokenizer, conversation, prompt, texts))

@@ -1,4 +1,4 @@
-"""The rank of each module: what an adapter's configuration gives it, and what its tensors have."""
+"""The rank of each module in an adapter's configuration, compared with that of its tensors."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ from fedaudit.engine.loading import module_patterns
 from fedaudit.federation import adapters
 
 _FIRST_FACTOR = re.compile(r"base_model\.model\.(.+)\.lora_(?:A\.weight|embedding_A)")
-"""The tensor whose rows are a module's rank, and the module in its name."""
+"""The name of the tensor whose row count is a module's rank; group 1 is the module."""
 _WRAPPER = "base_layer"
-"""What ends the module's name for every further parameter of it that LoRA is on."""
+"""The suffix of a module's name for each further parameter of the module that LoRA adapts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankMismatch:
-    """A module whose tensors have another rank than the configuration gives it."""
+    """A module whose tensors have another rank than the configuration says."""
 
     module: str
     rank: int
@@ -30,9 +30,9 @@ class RankMismatch:
 
 
 def configured_rank(config: LoraConfig, module: str = "") -> int:
-    """Return the rank that the configuration gives a module or parameter, as PEFT reads it.
+    """Return the rank that PEFT reads from the configuration for a module or parameter.
 
-    Raises InputError for a pattern that is no regular expression.
+    Raises InputError for an invalid regular expression in rank_pattern.
     """
     pattern = config.rank_pattern or {}
     try:
@@ -45,7 +45,7 @@ def configured_rank(config: LoraConfig, module: str = "") -> int:
 
 
 def is_target(config: LoraConfig, module: str) -> bool:
-    """Tell whether the configuration puts LoRA on a module, by its names or its pattern."""
+    """Tell whether the configuration's target_modules, names or a pattern, match a module."""
     named = isinstance(config.target_modules, str | set | list) and config.target_modules
     try:
         return bool(named) and bool(check_target_module_exists(config, module))
@@ -54,9 +54,9 @@ def is_target(config: LoraConfig, module: str) -> bool:
 
 
 def may_be_target(config: LoraConfig, module: str) -> bool:
-    """Tell whether LoRA can be on a module or on parameters of it, as far as is known without base.
+    """Tell whether LoRA may adapt a module or its parameters, as far as is known without the base.
 
-    "all-linear", and a configuration that names no modules, are resolved with the base alone.
+    "all-linear", and a configuration that names no modules, can only be resolved with the base.
     """
     module = _unwrapped(module)
     unresolved = config.target_modules in (None, "all-linear")
@@ -66,11 +66,11 @@ def may_be_target(config: LoraConfig, module: str) -> bool:
 def rank_mismatches(
     config: LoraConfig, tensors: Mapping[str, torch.Tensor]
 ) -> Iterator[RankMismatch]:
-    """Yield the modules whose tensors have another rank than the configuration gives them.
+    """Yield the modules whose tensors have another rank than the configuration says.
 
-    A parameter of `target_parameters` may be of several experts, whose factors lie below each
-    other: how many there are is in the base alone, so that a multiple of its rank is its rank here.
-    Raises InputError for a pattern that is no regular expression.
+    A parameter of `target_parameters` may belong to several experts, whose factors are stacked.
+    Only the base tells their number, so any multiple of the configured rank is accepted for such a
+    parameter. Raises InputError for an invalid regular expression.
     """
     matches = ((_FIRST_FACTOR.fullmatch(name), tensor) for name, tensor in tensors.items())
     ranks = [(_unwrapped(match[1]), tensor.shape[0]) for match, tensor in matches if match]
@@ -92,14 +92,14 @@ def _unwrapped(module: str) -> str:
 
 
 def _parameters(config: LoraConfig, module: str) -> list[str]:
-    """Return the names that a module's own parameters of `target_parameters` have."""
+    """Return the full names of those `target_parameters` that are parameters of a module."""
     targets = config.target_parameters or ()
     names = ((f"{module}.{target.rpartition('.')[2]}", target) for target in targets)
     return [name for name, target in names if name == target or name.endswith(f".{target}")]
 
 
 def check_ranks(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Refuse a rank that the tensors do not have, before layers of that rank are made."""
+    """Raise InputError if a configured rank exceeds the tensors', before PEFT allocates layers."""
     for mismatch in rank_mismatches(config, tensors):
         if mismatch.configured > mismatch.rank:
             raise InputError(

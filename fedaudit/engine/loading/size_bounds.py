@@ -1,7 +1,7 @@
-"""Bounds on what a configuration may build: no more modules and weights than its files suggest.
+"""Bounds on the modules and weights that a configuration may build, from the size of its files.
 
-A configuration of a hundred bytes can ask for a billion layers, or for weights of a terabyte. The
-size of a model's or an adapter's files tells how much of that is plausible.
+A configuration of a hundred bytes can ask for a billion layers, or for a terabyte of weights. The
+size of a model's or an adapter's files shows how much is plausible.
 """
 
 import threading
@@ -23,9 +23,10 @@ from fedaudit.engine.loading import checkpoint, ranks
 from fedaudit.federation import adapters
 
 MODULES, MODULES_EACH = 2**12, 8
-"""Modules that any model may have, and more for each of its tensors; layers have two or three."""
+"""The modules allowed for any model, and further ones per tensor; a layer has two or three."""
 WEIGHTS, WEIGHTS_EACH = 2**27, 16
-"""Weights that any model may have, and more for each byte; some take a bit, some exist twice."""
+"""The weights allowed for any model, and further ones per byte of its files, since some weights
+take one bit and some exist twice."""
 
 _REGISTER: tuple[Callable[..., Any], ...] = (
     register_module_buffer_registration_hook,
@@ -36,10 +37,10 @@ _REGISTER: tuple[Callable[..., Any], ...] = (
 
 @contextmanager
 def bounded_modules(source: str, *, modules: int, weights: int) -> Iterator[None]:
-    """Raise InputError, naming `source`, as soon as more than this is built within the block.
+    """Raise InputError, naming `source`, as soon as more than this is built within the context.
 
-    `weights` are numbers in parameters and buffers, wherever they lie. Only what this thread builds
-    counts.
+    `weights` counts the elements of parameters and buffers, on any device. Only what this thread
+    builds counts.
     """
     thread_id, remaining = threading.get_ident(), {"modules": modules, "weights": weights}
 
@@ -60,7 +61,7 @@ def bounded_modules(source: str, *, modules: int, weights: int) -> Iterator[None
 
 
 def model_size(folder: Path) -> dict[str, int]:
-    """Return how much the configuration of a model may build, from what its files hold."""
+    """Return the bounds for a model, from the number of tensors and the size of its files."""
     names = [name for name in checkpoint.files(folder) if name.endswith(".safetensors")]
     size = sum((folder / name).stat().st_size for name in names)
     modules = MODULES + MODULES_EACH * checkpoint.count(folder, names)
@@ -70,10 +71,10 @@ def model_size(folder: Path) -> dict[str, int]:
 def adapter_size(
     model: torch.nn.Module, config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path
 ) -> dict[str, int]:
-    """Return how much an adapter may build: about the size of its tensors.
+    """Return the bounds for an adapter, from the base's modules and the size of its tensors.
 
-    Raises InputError where an embedding has another rank in them: PEFT allocates its weights
-    before anybody can count them.
+    Raises InputError if the tensors have another rank on an embedding than the configuration: PEFT
+    allocates an embedding's weights before they can be counted.
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Embedding) and ranks.is_target(config, name):
