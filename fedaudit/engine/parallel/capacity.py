@@ -1,4 +1,4 @@
-"""How much of a cluster there is, and what one engine or training takes of it."""
+"""The CPUs and GPUs of a cluster, and the share that one engine or training takes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from fedaudit.api.errors import TargetError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class ResourceShare:
-    """What one engine or training takes of a cluster."""
+    """The CPUs and GPUs of a cluster that one engine or training takes."""
 
     cpus: int
     gpus: int = 0
@@ -15,15 +15,17 @@ class ResourceShare:
 
 @dataclass(frozen=True, slots=True)
 class ClusterCapacity:
-    """The slots of a whole cluster."""
+    """The CPU and GPU slots of a whole cluster."""
 
     cpus: int
     gpus: int
 
     def shared(self, count: int, device: str) -> tuple[int, ResourceShare]:
-        """Return how many engines have room, or `count` of them, and what each takes.
+        """Return the number of engines and each engine's share.
 
-        One a GPU where there are GPUs, unless the device is "cpu"; else one a CPU slot.
+        The number is `count`, or, if that is 0, one per GPU; without GPUs, or on the device "cpu",
+        one per CPU slot. Raises UsageError if `count` engines do not fit, TargetError for "cuda"
+        without a GPU.
         """
         gpus = 0 if device == "cpu" else self.gpus
         if device == "cuda" and not gpus:

@@ -1,7 +1,7 @@
-"""The engine of several processes, here or on a Ray cluster: each answers a part of the questions.
+"""The engine that splits requests among several processes, here or on a Ray cluster.
 
-An engine's answers do not depend on which questions are asked together (docs/engine.md), so it does
-not matter how they are spread, or how often one is asked because an engine has died.
+An engine's answers do not depend on which requests are batched together (docs/engine.md), so it
+does not matter how requests are split, or whether some are repeated because a process died.
 """
 
 import os
@@ -44,15 +44,15 @@ from fedaudit.engine.parallel.ray_cluster import RayCluster
 from fedaudit.engine.parallel.worker_pool import WorkerPool
 
 PIECES = 4
-"""Pieces that each engine gets of what is asked at once: fewer would leave some waiting for the
-last, more would make batches small."""
+"""Pieces per process into which requests are split: with fewer, processes would wait for the last
+one; with more, batches would be small."""
 
 TEXTS = 256
-"""The fewest texts of a piece that is only tokenised: fewer are not worth spreading."""
+"""The minimum number of texts in a piece to tokenise; smaller pieces do not pay."""
 
 
 class RayBackend:
-    """The engines of a cluster: a question is a function and its argument."""
+    """The worker processes of a Ray cluster; a question is a function and its argument."""
 
     location = "on the Ray cluster"
     fewer = "--engine ray:1"
@@ -61,11 +61,11 @@ class RayBackend:
         self.cluster, self.share = cluster, share
 
     def start(self) -> tuple[int, "Future[Any]"]:
-        """Start a process; its engine is loaded at its first question."""
+        """Start a process, which loads its engine at the first question."""
         return self.cluster.start(self.share)
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
-        """Ask the engine in a process."""
+        """Call a question's function in a process; return a future of the result."""
         return self.cluster.ask(worker, *question)
 
     def stop(self, worker: int) -> None:
@@ -74,7 +74,7 @@ class RayBackend:
 
 
 class ParallelEngine:
-    """Answers as LocalEngine does, by as many of them as the pool has room for."""
+    """Answers as LocalEngine does, with one LocalEngine in each process of the pool."""
 
     def __init__(self, pool: WorkerPool, config: EngineConfig, device: str = "auto") -> None:
         self.pool, self.config, self.device = pool, config, device
@@ -85,26 +85,26 @@ class ParallelEngine:
 
     @cached_property
     def local(self) -> LocalEngine:
-        """An engine of the same base in this process, for what needs the model itself."""
-        dtype = self.info.dtype.removeprefix("torch.")  # what "auto" is here may be another
+        """An engine of the same base in this process, for work that needs the model itself."""
+        dtype = self.info.dtype.removeprefix("torch.")  # "auto" may mean another dtype here
         return replace(self.config, device=self.device, dtype=dtype, threads=0).make()
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise without special tokens; offsets are code points."""
+        """Tokenise without special tokens; offsets are in code points."""
         sizes = [1] * len(texts)
         return self._spread("tokenize", (), sizes, _select(texts), least=TEXTS)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue every prompt; raises InputError for one that does not fit the context."""
+        """Sample every request; raises InputError for a prompt that does not fit the context."""
         sizes = [request.samples for request in batch.requests]
         return self._spread("generate", (target,), sizes, batch.select, progress)
 
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
-        """Score every sequence; raises InputError for one that does not fit the context."""
+        """Score every sequence; raises InputError for one longer than the context."""
         sizes = [1] * len(sequences)
         return self._spread("score", (target,), sizes, _select(sequences), progress)
 
@@ -115,21 +115,21 @@ class ParallelEngine:
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
-        """Score every sequence of every group; a group keeps together."""
+        """Score every sequence of every group; a group is not split between processes."""
         sizes = list(map(len, groups))
         return self._spread("score_groups", (target,), sizes, _select(groups), progress)
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Measure every token; raises InputError for a sequence that does not fit the context."""
+        """Return each token's statistics; raises InputError for one longer than the context."""
         sizes = [1] * len(sequences)
         return self._spread("token_statistics", (target,), sizes, _select(sequences), progress)
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
+        """Return exact probabilities; raises InputError for a tokenizer without bytes."""
         sizes = [1] * len(request)
         return self._spread("prefix_probabilities", (target,), sizes, request.select, progress)
 
@@ -143,7 +143,11 @@ class ParallelEngine:
         *,
         least: int = 1,
     ) -> list[Any]:
-        """Return every item's answer, in order; `select` returns the items of a piece."""
+        """Return the answer to each item, in order.
+
+        `select` returns the items at some positions, `sizes` are the items' weights in the
+        progress, and a piece has at least `least` items.
+        """
         most = min(PIECES * self.pool.size, -(-len(sizes) // least))
         pieces = split_items(len(sizes), most)
         files = self.info.sha256, fingerprint(*target)
@@ -165,9 +169,9 @@ def _select(items: Sequence[Any]) -> Callable[[Sequence[int]], list[Any]]:
 
 
 def split_items(items: int, most: int) -> list[range]:
-    """Return the positions of `items` in at most `most` pieces, neighbours in different ones.
+    """Return the positions of `items` items in at most `most` pieces, neighbours in different ones.
 
-    Neighbours are often alike, in length too: so all pieces are about the same work.
+    Neighbours often have a similar length, so all pieces take about the same time.
     """
     count = min(items, most)
     return [range(first, items, count) for first in range(count)]
@@ -176,7 +180,7 @@ def split_items(items: int, most: int) -> list[range]:
 def merge_answers(
     pieces: Sequence[Sequence[int]], answers: Any, sizes: Sequence[int], progress: Progress
 ) -> list[Any]:
-    """Return the answers of all pieces in the order of the items; `sizes` are for the progress."""
+    """Return the answers of all pieces in the order of the items; progress is in `sizes`."""
     results: list[Any] = [None] * len(sizes)
     done, total = 0, sum(sizes)
     for number, piece_answers in answers:
@@ -190,10 +194,10 @@ def merge_answers(
 def make_engine(
     config: EngineConfig, name: str
 ) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
-    """Return the engine that `name` means, "local[:N]" or "ray[:N]", and its description.
+    """Return the engine named "local[:N]" or "ray[:N]", and its description.
 
-    Processes end, and a cluster is given back, when the engine is garbage-collected or this process
-    ends.
+    Its processes end, and a cluster is released, when the engine is garbage-collected or this
+    process ends.
     """
     if children := ray_cluster.requested_processes(name):
         engine = _among_children(config, children)
@@ -206,7 +210,7 @@ def make_engine(
 
 
 def _among_children(config: EngineConfig, count: int) -> ParallelEngine:
-    """Return an engine of `count` processes; raises UsageError where that is no use."""
+    """Return an engine of `count` processes on CPUs; raises UsageError without enough cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count > (cores or 1):
         raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
@@ -244,9 +248,9 @@ def _start_engine(
 
 
 def local_engine(engine: Engine) -> LocalEngine:
-    """Return the engine itself where it is in this process, else another of the same base here.
+    """Return the engine if it runs in this process, else one of the same base in this process.
 
-    Raises UsageError for an engine without a model of its own.
+    Raises UsageError for an engine that has no model, such as one behind a server.
     """
     local = engine.local if isinstance(engine, ParallelEngine) else engine
     if not isinstance(local, LocalEngine):

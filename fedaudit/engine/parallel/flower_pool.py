@@ -1,7 +1,7 @@
-"""Trainings as messages to the clients of Flower's simulation engine, which runs in a child.
+"""Client trainings in Flower's simulation engine, which runs in a child process.
 
-A client of the federation is a node there; each of its trainings is one message, and the result is
-the reply. The connection to the child is that of `ray_cluster`.
+Each client of the federation is a Flower node; each of its trainings is one message to the node,
+and the result is the reply. The child is started and addressed as in `ray_cluster`.
 """
 
 import sys
@@ -19,10 +19,10 @@ from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 MISSING = "--engine flower needs Flower: pip install 'fedaudit[flower]'."
 FLOWER = (1, 41)
-"""The first version of Flower whose simulation this was tried with."""
+"""The oldest version of Flower whose simulation was tested."""
 
 ENGINES = ("local", "ray", "ray:N", "flower", "flower:N")
-"""Where `simulate` trains."""
+"""The engines on which `simulate` can train."""
 
 CHILD = "from fedaudit.engine.parallel.flower_worker import main; main()"
 DIED = (
@@ -32,9 +32,9 @@ DIED = (
 
 
 def requested_clients(engine: str) -> int | None:
-    """Return how many clients "flower:N" trains at once, 0 for one a core; None: not Flower.
+    """Return the number of clients that "flower[:N]" trains at once; 0 means one per core.
 
-    Raises UsageError for what is neither "flower" nor "flower:N" and begins like it.
+    Returns None for another engine. Raises UsageError for an invalid N.
     """
     name, colon, count = engine.partition(":")
     if name != "flower":
@@ -45,7 +45,7 @@ def requested_clients(engine: str) -> int | None:
 
 
 def check(device: str) -> None:
-    """Raise UsageError where Flower's simulation cannot train here."""
+    """Raise UsageError if Flower's simulation cannot train on a device, or is not installed."""
     if device not in ("auto", "cpu"):
         raise UsageError(f"--engine flower trains on CPUs: --device is cpu or auto, not {device}.")
     if find_spec("flwr") is None or find_spec("ray") is None:
@@ -59,19 +59,19 @@ def check(device: str) -> None:
 
 
 class FlowerSimulation(RayCluster):
-    """Flower's simulation engine in a process of its own; give it back with `close`."""
+    """Flower's simulation engine in a child process; end it with `close`."""
 
     label = "Flower's simulation"
     child = (sys.executable, "-P", "-c", CHILD)
 
     def __init__(self, slots: int, nodes: int) -> None:
-        """Start as many nodes, of which `slots` work at once (0: one a core)."""
+        """Start `nodes` nodes, of which `slots` train at once (0: one per core)."""
         self.nodes = nodes
         self._numbers: dict[str, int] = {}
         super().__init__(slots, str(nodes), str(slots))
 
     def _address(self) -> str:
-        return ""  # Flower starts a Ray of its own
+        return ""  # Flower starts its own Ray cluster
 
     def _environment(self, folder: Path) -> dict[str, str]:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -79,10 +79,7 @@ class FlowerSimulation(RayCluster):
         return {**quiet, **variables, **environment(folder)}
 
     def train(self, client: str, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return a future of `work(*values)`, run at the node of a client.
-
-        It must be safe to run twice.
-        """
+        """Return a future of `work(*values)`, run at a client's node; it must be safe to repeat."""
         number = self._numbers.setdefault(client, len(self._numbers) % self.nodes)
         ticket, future = self._ticket()
         self._send(ticket, number, pack(work, values))
@@ -90,13 +87,13 @@ class FlowerSimulation(RayCluster):
 
 
 class FlowerExecutor(Executor):
-    """Runs clients' trainings, each at the node of its client."""
+    """Runs each training at the node of its client."""
 
     def __init__(self, simulation: FlowerSimulation) -> None:
         self.simulation = simulation
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn` on a training, the only argument; what a client keeps is trained there too."""
+        """Run `fn` on a training, its only argument; all models of a client train at its node."""
         if kwargs or len(args) != 1:
             raise TypeError("Values are told by place: a training and nothing else.")
         return self.simulation.train(args[0].model_name.partition("/")[0], fn, args[0])
@@ -104,7 +101,7 @@ class FlowerExecutor(Executor):
 
 @contextmanager
 def training_pool(engine: str, nodes: int) -> Iterator[Executor]:
-    """Give a pool of so many nodes; raises Interrupted when a training's processes die."""
+    """Yield an executor with `nodes` nodes; raises Interrupted if a training dies repeatedly."""
     simulation = FlowerSimulation(requested_clients(engine) or 0, nodes)
     try:
         yield FlowerExecutor(simulation)

@@ -1,6 +1,6 @@
-"""The process in which Flower's simulation runs for another, and what its clients do.
+"""The child process in which Flower's simulation runs, with its server app and client app.
 
-Work and answers pass through Flower as bytes, and errors as answers, as they do through Ray.
+Work and results pass through Flower as bytes, and errors as results, as they do through Ray.
 """
 
 import os
@@ -24,7 +24,7 @@ PAUSE = 0.05
 
 @dataclass(slots=True)
 class PendingMessage:
-    """A message on its way: whose it is, to which node, and how often it may be sent again."""
+    """A message without a reply yet: its ticket, node, content, and remaining retries."""
 
     ticket: int
     node: int
@@ -33,7 +33,7 @@ class PendingMessage:
 
 
 def main() -> None:
-    """Serve the process at the other end of a socket until one of both ends."""
+    """Serve the parent process at the other end of a socket until either process ends."""
     descriptor, folder, nodes, slots = int(sys.argv[1]), sys.argv[3], *map(int, sys.argv[4:6])
     os.set_inheritable(descriptor, False)
     connection, ready = Connection(descriptor), Event()
@@ -47,7 +47,7 @@ def main() -> None:
             backend_config=backend(slots),
         )
     except Exception as error:
-        if not ready.is_set():  # later nobody waits for a line, but for answers
+        if not ready.is_set():  # afterwards the parent expects results, not an error line
             with suppress(OSError):
                 connection.send(error_line(error))
     finally:
@@ -55,21 +55,21 @@ def main() -> None:
 
 
 def leave(folder: str) -> None:
-    """End all that was started here, and this process."""
+    """End all processes that were started here, delete the folder, and exit."""
     end_session(os.getpid())
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
 def backend(slots: int) -> dict[str, dict[str, Any]]:
-    """Return how Ray runs: so many clients at once (0: one a core), reached from here only."""
+    """Return Ray's configuration: `slots` clients at once (0: one per core), on localhost only."""
     ray = {"num_cpus": slots or len(os.sched_getaffinity(0)), "_node_ip_address": "127.0.0.1"}
     quiet = {"include_dashboard": False, "log_to_driver": False, "object_store_memory": STORE}
     return {"init_args": {**ray, **quiet}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 
 
 def client_app() -> Any:
-    """Return the clients: each does the work that it is sent."""
+    """Return the client app, which runs the work in each message."""
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
@@ -78,7 +78,7 @@ def client_app() -> Any:
 
 
 def answer(message: Any, _context: Any) -> Any:
-    """Return a reply with what the work of a message makes."""
+    """Return a reply with the packed result of a message's work."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
     content = run_packed(message.content[RECORD][KEY])
@@ -86,13 +86,13 @@ def answer(message: Any, _context: Any) -> Any:
 
 
 def server_app(connection: Connection, nodes: int, ready: Event) -> Any:
-    """Return the server: it passes work on to the nodes, and their replies back."""
+    """Return the server app, which relays work to the nodes, and their replies to the parent."""
     from flwr.serverapp import ServerApp
 
     app = ServerApp()
 
     def serve(grid: Any, _context: Any) -> None:
-        while len(list(grid.get_node_ids())) < nodes:  # Flower registers them meanwhile
+        while len(list(grid.get_node_ids())) < nodes:  # Flower is still registering nodes
             sleep(PAUSE)
         relay = FlowerRelay(grid, connection)
         ready.set()
@@ -104,7 +104,7 @@ def server_app(connection: Connection, nodes: int, ready: Event) -> Any:
 
 
 class FlowerRelay:
-    """Between a connection and the grid of Flower's nodes."""
+    """Relays messages between the parent's connection and the grid of Flower's nodes."""
 
     def __init__(self, grid: Any, connection: Connection) -> None:
         self.grid, self.connection = grid, connection
@@ -113,7 +113,7 @@ class FlowerRelay:
         connection.send((len(self._nodes), 0))
 
     def serve(self) -> None:
-        """Pass messages on until the other process is gone, which raises EOFError."""
+        """Relay messages until the parent process has ended, which raises EOFError."""
         while True:
             while self.connection.poll(PAUSE if self._sent else None):
                 self._send(PendingMessage(*self.connection.recv()))
@@ -135,7 +135,7 @@ class FlowerRelay:
     def _tell(self, pending: PendingMessage, reply: Any) -> None:
         if not reply.has_error():
             self.connection.send((pending.ticket, "answer", reply.content[RECORD][KEY]))
-        elif pending.retries:  # its process died: what the work itself does wrong is an answer
+        elif pending.retries:  # the process died: errors in the work itself are results
             self._send(
                 PendingMessage(pending.ticket, pending.node, pending.work, pending.retries - 1)
             )

@@ -1,4 +1,4 @@
-"""Engines in processes of this machine, one each."""
+"""Worker processes on this machine, each with one engine."""
 
 import pickle
 import traceback
@@ -13,7 +13,7 @@ from fedaudit.system import processes
 
 
 class ProcessBackend:
-    """Starts processes, which load an engine at their first question, and asks them."""
+    """Starts processes, which load an engine at their first question, and calls functions there."""
 
     location = "in a process of its own"
     fewer = "--engine local"
@@ -23,18 +23,18 @@ class ProcessBackend:
         self._numbers = count()
 
     def start(self) -> tuple[int, "Future[Any]"]:
-        """Start a process."""
+        """Start a process; return its number and a future that is done once it runs."""
         number, pool = next(self._numbers), processes.fresh_pool(1)
         self._pools[number] = pool
         with processes.ignoring_interrupts():
             return number, _or_lost(pool.submit(int))
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
-        """Ask a process: a function and its argument."""
+        """Call a question's function in a process; return a future of the result."""
         function, value = question
         try:
             return _or_lost(self._pools[worker].submit(_answer, function, value))
-        except BrokenProcessPool as error:  # it died when it had nothing to do
+        except BrokenProcessPool as error:  # the process died while idle
             gone: Future[Any] = Future()
             gone.set_exception(WorkerDied(type(error).__name__))
             return gone
@@ -51,7 +51,7 @@ class ProcessBackend:
 
 
 def _answer(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return the answer; an error that cannot be pickled is raised as one that can."""
+    """Return function(value); an error that cannot be pickled is raised as a RuntimeError."""
     try:
         return function(value)
     except Exception as error:
@@ -63,7 +63,7 @@ def _answer(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _or_lost(future: "Future[Any]") -> "Future[Any]":
-    """Return a future of the same answer, or of WorkerDied where the process died before it."""
+    """Return a future of the same result, or of WorkerDied if the process died."""
     outcome: Future[Any] = Future()
 
     def tell(done: "Future[Any]") -> None:

@@ -1,4 +1,4 @@
-"""What an engine on a cluster is made of, what it is asked, and how it answers there."""
+"""The configuration of a worker's engine, calls to it, and their execution in the worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fedaudit.system.files import sha256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """What an engine is made of, wherever it is made."""
+    """The settings from which an engine can be made in any process."""
 
     base: str
     device: str
@@ -27,9 +27,9 @@ class EngineConfig:
     template: PromptTemplate | None
     batch_size: int
     fetch: bool = True
-    """Whether a base may be fetched from the hub: only one that the user has named."""
+    """Whether the base may be fetched from the hub, as only bases named by the user may."""
     threads: int = 0
-    """Of torch; 0 leaves them."""
+    """The number of torch threads; 0 leaves it unchanged."""
 
     def make(self) -> LocalEngine:
         """Load the base and return its engine."""
@@ -41,11 +41,11 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """What is known of a base once an engine has loaded it."""
+    """The description of a base that an engine has loaded."""
 
     sha256: str
     earlier: str
-    """The fingerprint that federations of an earlier fedaudit know it by."""
+    """The fingerprint of the base in federations written by an earlier fedaudit."""
     dtype: str
     context_length: int
     prompt_starts: Mapping[str, tuple[int, ...]]
@@ -53,22 +53,22 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCall:
-    """A question to an engine: one of its methods, and what it is asked with."""
+    """A call of one of an engine's methods."""
 
     config: EngineConfig
     method: str
     values: tuple[Any, ...]
     files: tuple[str, str | None]
-    """The fingerprints of the base and of the adapter that the question is about."""
+    """The fingerprints of the base and of the target's adapter."""
 
 
 def load_and_describe(config: EngineConfig) -> EngineInfo:
-    """Return what there is to know of a base, in a process of the cluster."""
+    """Load a base in this worker process and return its description."""
     return describe(_local_engine(config))
 
 
 def describe(engine: LocalEngine) -> EngineInfo:
-    """Return what there is to know of an engine's base."""
+    """Return the description of an engine's base."""
     return EngineInfo(
         sha256=engine.base.sha256,
         earlier=engine.base.earlier,
@@ -79,9 +79,9 @@ def describe(engine: LocalEngine) -> EngineInfo:
 
 
 def execute(call: EngineCall) -> Any:
-    """Return an engine's answer, in a process of the cluster.
+    """Return the result of a call, in this worker process.
 
-    Raises InputError where the base or the adapter is another than where it was asked.
+    Raises InputError if the base or the adapter differs from that of the calling process.
     """
     engine, (base, adapter) = _local_engine(call.config), call.files
     if engine.base.sha256 != base:
@@ -94,7 +94,7 @@ def execute(call: EngineCall) -> Any:
 
 
 def fingerprint(target: Target | None = None) -> str | None:
-    """Return the fingerprint of a target's adapter; None where it has none."""
+    """Return the fingerprint of a target's adapter, or None without an adapter."""
     return _weights(target.adapter) if target and target.adapter else None
 
 
@@ -111,5 +111,5 @@ def _of_files(stamps: tuple[tuple[str, int], ...]) -> str:
 
 @lru_cache(maxsize=1)
 def _local_engine(config: EngineConfig) -> LocalEngine:
-    """Return this process's engine, kept for the next question."""
+    """Return this process's engine, cached for the next call."""
     return config.make()

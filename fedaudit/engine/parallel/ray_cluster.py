@@ -1,7 +1,7 @@
-"""A Ray cluster: this process asks a child, and only the child talks to Ray.
+"""A Ray cluster, used through a child process, so that Ray never runs in this process.
 
-What Ray does to a process that it runs in (it prints, handles signals, changes the environment and
-may end it) happens to the child, and all of it ends with the child.
+Ray prints, handles signals, changes the environment and may end the process that it runs in. All
+that happens to the child only, and ends with it.
 """
 
 import os
@@ -31,16 +31,16 @@ from fedaudit.engine.parallel.worker_pool import WorkerDied
 MISSING = "--engine ray needs Ray: pip install 'fedaudit[ray]'."
 
 RAY = (2, 52)
-"""The first version of Ray that can ask whoever connects for a token."""
+"""The first version of Ray that supports token authentication."""
 
 RAY_PATH = 40
-"""The longest temporary folder below which Ray's sockets still have names of a legal length."""
+"""The longest path of a temporary folder in which names of Ray's sockets have a legal length."""
 
 START = 300.0
-"""Seconds that Ray has to start, or to be reached."""
+"""The time limit, in seconds, for starting or reaching Ray."""
 
 PAUSE = 1.0
-"""Seconds after which a child that says nothing is looked at."""
+"""Seconds without a message after which it is checked whether the child still lives."""
 
 CHILD = (sys.executable, "-P", "-c", "from fedaudit.engine.parallel.ray_worker import main; main()")
 COUNT = re.compile("[1-9][0-9]{0,3}")
@@ -52,9 +52,9 @@ DIED = (
 
 
 def requested_engines(engine: str) -> int | None:
-    """Return how many engines of a Ray cluster to use, 0: all it has room for; None: no cluster.
+    """Return the number of engines in "ray[:N]"; 0 means as many as the cluster has room for.
 
-    Raises UsageError for what is neither "local", "ray" nor "ray:N".
+    Returns None for "local". Raises UsageError for any other name.
     """
     name, _, count = engine.partition(":")
     if engine == "local":
@@ -65,13 +65,13 @@ def requested_engines(engine: str) -> int | None:
 
 
 def requested_processes(engine: str) -> int:
-    """Return how many processes of this machine "local:N" means; 0 for any other engine."""
+    """Return the number of processes in "local:N", or 0 for any other engine."""
     name, _, count = engine.partition(":")
     return int(count) if name == "local" and COUNT.fullmatch(count) else 0
 
 
 def check(engine: str, device: str = "auto") -> None:
-    """Raise UsageError for an unknown engine, or one that cannot run here."""
+    """Raise UsageError for an unknown engine, or for Ray if it cannot run here."""
     if requested_processes(engine) or requested_engines(engine) is None:
         return
     if device not in ("auto", "cpu", "cuda"):
@@ -91,14 +91,15 @@ def check(engine: str, device: str = "auto") -> None:
 
 
 def too_old(ray_version: str) -> bool:
-    """Tell whether this version of Ray cannot keep strangers out."""
+    """Tell whether this version of Ray lacks token authentication."""
     return tuple(int(x) for x in ray_version.split(".")[:2]) < RAY
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a Ray of our own: no telemetry, nothing written outside `folder`.
+    """Return the environment variables of a Ray cluster that fedaudit starts.
 
-    Ray listens on every network interface and runs what it is sent; so it asks for a token.
+    They turn telemetry off and let Ray write into `folder` if its path is short enough. Ray listens
+    on every network interface and runs any code it is sent, so a random token is required.
     """
     quiet = {"RAY_USAGE_STATS_ENABLED": "0"}
     quiet |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -108,15 +109,15 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def address() -> str:
-    """Return the address of the running cluster that the user names; empty: none."""
+    """Return the address of the running cluster in RAY_ADDRESS; empty if there is none."""
     named = os.environ.get("RAY_ADDRESS", "")
     return "" if named == "local" else named
 
 
 class RayCluster:
-    """The running cluster that RAY_ADDRESS names, or else one of this machine, for us alone.
+    """The running cluster that RAY_ADDRESS names, or else a new, private one on this machine.
 
-    Give it back with `close`. Raises TargetError where Ray cannot be started or reached.
+    Release it with `close`. Raises TargetError if Ray cannot be started or reached.
     """
 
     label = "Ray"
@@ -124,7 +125,7 @@ class RayCluster:
 
     def __init__(self, slots: int = 0, *arguments: str) -> None:
         self._joins = bool(self._address())
-        self._folder = Path(tempfile.mkdtemp(prefix="fedaudit-"))  # nobody else may look into it
+        self._folder = Path(tempfile.mkdtemp(prefix="fedaudit-"))  # only this user can read it
         variables = {} if self._joins else self._environment(self._folder)
         parent_socket, child_socket = socketpair()
         slots = max(slots, len(os.sched_getaffinity(0)))
@@ -143,7 +144,7 @@ class RayCluster:
                 stderr=subprocess.DEVNULL,
                 cwd=self._folder,  # Ray lets workers import from here, so it is empty
                 env={**os.environ, **variables},
-                start_new_session=True,  # Ctrl-C is ours to handle
+                start_new_session=True,  # only this process handles Ctrl-C
             )
         self._connection = Connection(parent_socket.detach())
         self._waiting: dict[int, Future[Any]] = {}
@@ -159,31 +160,31 @@ class RayCluster:
         self._reader.start()
 
     def _address(self) -> str:
-        """Return where the cluster runs already; empty: nowhere."""
+        """Return the address of a running cluster; empty if the child starts one."""
         return address()
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """Return the environment of a child that starts a cluster."""
+        """Return further environment variables of a child that starts a cluster."""
         return environment(folder)
 
     def start(self, share: ResourceShare) -> tuple[int, "Future[Any]"]:
-        """Start a process that stays; return its number and a future that is done once it runs."""
+        """Start an actor process; return its number and a future that is done once it runs."""
         ticket, future = self._ticket()
         self._send("start", ticket, share.cpus, share.gpus)
         return ticket, future
 
     def stop(self, process: int) -> None:
-        """End a process."""
+        """End an actor process."""
         self._send("stop", process)
 
     def ask(self, process: int, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return a future of `work(*values)`, run in a process that stays."""
+        """Return a future of `work(*values)`, run in an actor process."""
         ticket, future = self._ticket()
         self._send("ask", ticket, process, pack(work, values))
         return future
 
     def run(self, share: ResourceShare, work: Callable[..., Any], *values: Any) -> "Future[Any]":
-        """Return a future of `work(*values)`, run in any process, a new one if it dies.
+        """Return a future of `work(*values)`, run in any process, and in another one if that dies.
 
         It must be safe to run twice.
         """
@@ -192,13 +193,13 @@ class RayCluster:
         return future
 
     def close(self) -> None:
-        """End all that was started, and leave nothing behind."""
+        """End all processes that were started, leave a joined cluster, and delete the folder."""
         if self._joins and self._child.poll() is None:
             with suppress(Exception):
                 self._connection.send(("end",))
                 self._child.wait(10)
         self._child.kill()
-        if not self._joins:  # nobody has waited for the child: its number is still its own
+        if not self._joins:  # the child is not reaped yet, so its PID is still its own
             end_session(self._child.pid)
         self._child.wait()
         if (reader := getattr(self, "_reader", None)) and reader is not threading.current_thread():
@@ -229,9 +230,10 @@ class RayCluster:
 
 
 def end_session(session: int) -> None:
-    """End all processes of a session but this one: Ray gives its workers groups of their own.
+    """Kill all processes of a session except this one.
 
-    Those that outlived the folder of their logs would make it again.
+    They cannot be killed by process group, since Ray gives each worker its own. A process that
+    outlives its log folder would create the folder again.
     """
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(ProcessLookupError):
@@ -240,15 +242,15 @@ def end_session(session: int) -> None:
 
 
 def pack(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
-    """Return a call for a process of the cluster, with its folder and fedaudit's version."""
+    """Return a pickled call for a worker, with fedaudit's version and the current folder."""
     return pickle.dumps((__version__, str(Path.cwd()), pickle.dumps((work, values))))
 
 
 def _read(connection: Connection, child: int, waiting: dict[int, "Future[Any]"]) -> None:
-    """Hand out answers until the child ends.
+    """Set the results of futures until the child ends, and fail those that are left.
 
-    A process that the child forked holds its end of the connection open, so that its end alone may
-    close nothing.
+    A process that the child forked may hold the connection open, so the end of the child does not
+    always close the connection.
     """
     with suppress(EOFError, OSError):
         while connection.poll(PAUSE) or not _has_ended(child):
@@ -268,18 +270,18 @@ def _read(connection: Connection, child: int, waiting: dict[int, "Future[Any]"])
 
 
 def _has_ended(child: int) -> bool:
-    """Tell whether a child process has ended, and leave its number to it."""
+    """Tell whether a child process has ended, without reaping it."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class RayTrainings(Executor):
-    """Runs functions on a cluster, each in a share of it."""
+    """An executor that runs functions on a cluster, each in a share of it."""
 
     def __init__(self, cluster: RayCluster, share: ResourceShare) -> None:
         self.cluster, self.share = cluster, share
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn`; the future raises WorkerDied when its process has died several times."""
+        """Run `fn`; the future raises WorkerDied if its process has died several times."""
         if kwargs:
             raise TypeError("Values are told by place.")
         return self.cluster.run(self.share, fn, *args)
@@ -287,7 +289,7 @@ class RayTrainings(Executor):
 
 @contextmanager
 def training_pool(engine: str, device: str) -> Iterator[Executor]:
-    """Give a pool on a cluster; raises Interrupted when a training's processes die."""
+    """Yield an executor on a cluster; raises Interrupted if a training dies repeatedly."""
     count = requested_engines(engine) or 0
     cluster = RayCluster(count)
     try:

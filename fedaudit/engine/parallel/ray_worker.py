@@ -1,7 +1,7 @@
-"""The process that talks to Ray on behalf of an audit, and the code that Ray's workers run.
+"""The child process that talks to Ray for an audit, and the code that Ray's workers run.
 
-Work and answers pass through Ray as bytes that it cannot read, and errors as answers, so that
-nothing private comes into Ray's logs.
+Work and results pass through Ray as opaque bytes, and errors as results, so that nothing private
+gets into Ray's logs.
 """
 
 import os
@@ -22,17 +22,17 @@ from fedaudit.engine.parallel.ray_cluster import address, end_session
 from fedaudit.engine.parallel.worker_pool import ATTEMPTS
 
 STORE = 256 * 2**20
-"""Bytes that a Ray started here sets aside for questions and answers in transit."""
+"""The size of the object store of a Ray cluster started here, in bytes."""
 
 
 def main() -> None:
-    """Serve the process at the other end of a socket until either of them ends."""
+    """Serve the parent process at the other end of a socket until either process ends."""
     descriptor, slots, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     os.set_inheritable(descriptor, False)
     try:
         _serve(Connection(descriptor), slots)
-    finally:  # no other process may be left to do it
-        end_session(os.getpid())  # the session is our own
+    finally:  # the parent may have ended without cleaning up
+        end_session(os.getpid())  # this process leads its own session
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
@@ -56,7 +56,7 @@ def _serve(connection: Connection, slots: int) -> None:
 
 
 def _begin(ray: Any, slots: int) -> None:
-    """Start a local Ray, in several attempts if need be: on a busy machine it gives up early."""
+    """Start a local Ray cluster, retrying since Ray gives up early on a busy machine."""
     ours = {"num_cpus": slots, "include_dashboard": False, "object_store_memory": STORE}
     for remaining in reversed(range(ATTEMPTS)):
         try:
@@ -76,19 +76,19 @@ def error_line(error: BaseException) -> str:
 
 
 class RayActor:
-    """A long-lived process: what it has loaded stays in memory for the next question."""
+    """A long-lived process, whose loaded engine stays in memory for the next call."""
 
     def ping(self) -> bytes:
-        """Return an empty answer, once the process has started."""
+        """Return an empty result; it arrives once the process has started."""
         return pickle.dumps((None, None))
 
     def run(self, work: bytes) -> bytes:
-        """Return the result of packed work, packed."""
+        """Return the packed result of packed work."""
         return run_packed(work)
 
 
 def run_packed(work: bytes) -> bytes:
-    """Run packed work and return its result, or the error that it raised, packed."""
+    """Run packed work and return its packed result, or the packed error that it raised."""
     try:
         outcome: tuple[Any, Exception | None] = (_done(work), None)
         return pickle.dumps(outcome)
@@ -119,7 +119,7 @@ def _done(work: bytes) -> Any:
 
 
 class RayRelay:
-    """Carries out commands with Ray and sends back their outcomes."""
+    """Carries out the parent's commands with Ray and sends back their results."""
 
     def __init__(self, ray: Any, connection: Connection) -> None:
         self.ray, self.connection = ray, connection
@@ -127,7 +127,7 @@ class RayRelay:
         self._lock = Lock()
 
     def serve(self) -> None:
-        """Carry out commands until "end"; raises EOFError when the other process is gone."""
+        """Carry out commands until "end"; raises EOFError if the parent process has ended."""
         while (message := self.connection.recv()) != ("end",):
             self._handle(*message)
 
@@ -167,5 +167,5 @@ class RayRelay:
 
 
 def _is_lost(exceptions: Any, error: BaseException) -> bool:
-    """Tell whether a process or its answer is lost: any error of Ray's but one in the work."""
+    """Tell whether a process or its result was lost: any Ray error except one in the work."""
     return isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)

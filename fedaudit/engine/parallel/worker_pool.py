@@ -1,4 +1,4 @@
-"""Questions shared out among workers that may die: a dead worker's question goes to another."""
+"""A pool of workers that may die; a question that a dead worker leaves goes to another worker."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -9,26 +9,26 @@ from typing import Any, Protocol
 from fedaudit.api.errors import Interrupted, TargetError
 
 ATTEMPTS = 3
-"""How often a question is asked, or a worker fails to start, before the pool gives up."""
+"""The number of deaths at one question, or at starts in a row, after which the pool gives up."""
 
 PATIENCE = 300.0
-"""Seconds within which a worker must start when no other is at work."""
+"""Seconds within which a worker must start if no other worker is busy."""
 
 
 class WorkerDied(Exception):
-    """A worker ended before it answered; the text is the backend's name for that."""
+    """A worker ended before it answered; the text is the backend's error."""
 
 
 class WorkerBackend(Protocol):
-    """Starts workers, known by number, and asks them. Futures raise WorkerDied when one dies."""
+    """Starts numbered workers and asks them questions; futures raise WorkerDied if one dies."""
 
     location: str
-    """Where the workers are, as worded in messages."""
+    """Where the workers are, as messages say it."""
     fewer: str
-    """The option that asks for fewer of them."""
+    """The command-line option for fewer workers."""
 
     def start(self) -> tuple[int, "Future[Any]"]:
-        """Return a new worker, and a future that is done once it has started."""
+        """Start a worker; return its number, and a future that is done once it has started."""
         ...
 
     def ask(self, worker: int, question: Any) -> "Future[Any]":
@@ -36,13 +36,13 @@ class WorkerBackend(Protocol):
         ...
 
     def stop(self, worker: int) -> None:
-        """End a worker, if it still lives."""
+        """End a worker if it is alive."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a worker is doing: a question, by index, or else nothing that is waited for."""
+    """What a worker is doing: a question's index, or None if nobody waits for the result."""
 
     worker: int
     question: int | None = None
@@ -50,7 +50,7 @@ class _Task:
 
 
 class WorkerPool:
-    """At most `size` workers, started when there is something for them to do."""
+    """A pool of at most `size` workers, which are started when there is work for them."""
 
     def __init__(self, backend: WorkerBackend, size: int, *, patience: float = PATIENCE) -> None:
         self.backend, self.size, self.patience = backend, size, patience
@@ -61,8 +61,8 @@ class WorkerPool:
     def answers(self, questions: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the index of each question with its answer, as answers arrive.
 
-        Raises what a worker raised; Interrupted where workers die again and again at the same
-        question or as they start, TargetError where none can be started in time.
+        Raises a worker's own errors; Interrupted if workers die ATTEMPTS times at the same question
+        or at their start; TargetError if no worker starts in time.
         """
         waiting, tries, remaining = deque(range(len(questions))), Counter[int](), len(questions)
         try:
@@ -87,7 +87,7 @@ class WorkerPool:
                     remaining -= 1
                     yield task.question, answer
         finally:
-            # Workers that are still busy go on; their answers are dropped.
+            # Workers that are still busy continue; their answers are dropped.
             self._tasks = {f: _Task(d.worker, None, d.starting) for f, d in self._tasks.items()}
 
     def _start_workers(self, count: int) -> None:
@@ -96,7 +96,7 @@ class WorkerPool:
             self._tasks[startup] = _Task(worker, starting=True)
 
     def _next(self) -> tuple[_Task, "Future[Any]"]:
-        """Return the task that finishes next, which is no longer tracked, and its future."""
+        """Wait for a task to finish; remove it from the pool's tasks; return it and its future."""
         all_start = all(task.starting for task in self._tasks.values())
         done, _ = wait(self._tasks, self.patience if all_start else None, FIRST_COMPLETED)
         if not done:
@@ -108,7 +108,7 @@ class WorkerPool:
         return self._tasks.pop(future), future
 
     def _result(self, task: _Task, future: "Future[Any]") -> Any:
-        """Return an answer; its worker is free again, or gone."""
+        """Return a finished task's answer, and mark its worker as idle, or end it if it died."""
         try:
             answer = future.result()
         except WorkerDied:
