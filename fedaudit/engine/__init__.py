@@ -8,8 +8,8 @@ The only package that imports torch with its modules.
 * `loading/`: Loading models: checks of untrusted files, base weights, tokenizer, adapters.
 * `lora/`: LoRA adapters: read, attached, merged into weights, batched, and composed into one.
 * `parallel/`: Engines in several processes, on this machine or on a Ray cluster.
-* `remote/`: A model behind an OpenAI-compatible server: asked over HTTP, trusted as far as probes
-  show.
+* `remote/`: A model behind an OpenAI-compatible server, whose abilities are probed before it is
+  used.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `vllm/`: A vLLM server that is started for one audit and serves its base and LoRA adapters.

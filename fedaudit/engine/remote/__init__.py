@@ -1,20 +1,21 @@
-"""A model behind an OpenAI-compatible server: asked over HTTP, trusted as far as probes show.
+"""A model behind an OpenAI-compatible server, whose abilities are probed before it is used.
 
-* `abilities`: What a server can do, judged by its behaviour: not by its claims, and not by HTTP
-  status 200.
-* `completion_cache`: Answers that a server gave before it failed in the middle of a piece of
-  questions.
-* `connection`: From addresses and names to an engine: estimate, budget, probes, and what must
-  agree.
-* `dry_run`: An engine that sends no request and counts what would be asked.
-* `engine`: The engine for a model behind a server: answers as a local engine, as far as HTTP
+* `abilities`: What a server can do, judged by its behaviour and not by its claims or HTTP status
+  200.
+* `completion_cache`: Responses that a server gave before it failed in the middle of a chunk of
+  requests.
+* `connection`: Connecting to a served model: cost estimate, budget, probes, and checks of
+  consistency.
+* `dry_run`: An engine that sends no request, and counts the requests and tokens of an audit
+  instead.
+* `engine`: The engine for a model behind a server; it answers like a local engine as far as HTTP
   allows.
-* `options`: How a server is asked: everything beside its address and the model's name.
-* `probe`: Finding out what a server can do, by some dozens of short requests about the weather etc.
-* `seed_check`: Whether a server that kept to seeds still does: the same is asked from time to time.
-* `server`: A named model behind servers: asks one question, or many at once, and counts what is
-  spent.
-* `spending`: What an audit of a server costs: requests and tokens, estimated, counted and bounded.
-* `tokenizer`: Turning texts into tokens, and tokens into text, for a model that is behind a server.
-* `wire`: Requests and answers of the OpenAI-compatible protocol, and the checks of an answer.
+* `options`: Options of a server under audit: everything except its address and the model's name.
+* `probe`: Probing what a served model can do, with a few dozen short requests about everyday
+  topics.
+* `seed_check`: Checks, by repeating a request from time to time, that a server still honours seeds.
+* `server`: A named model on one or more servers, to which requests are sent, alone or concurrently.
+* `spending`: The cost of auditing a server, in requests and tokens: estimated, counted and limited.
+* `tokenizer`: The tokenizer for a served model: its own, or the built-in one.
+* `wire`: Requests and responses of the OpenAI-compatible protocol, and the validation of responses.
 """

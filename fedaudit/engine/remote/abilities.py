@@ -1,4 +1,4 @@
-"""What a server can do, judged by its behaviour: not by its claims, and not by HTTP status 200."""
+"""What a server can do, judged by its behaviour and not by its claims or HTTP status 200."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,39 +11,39 @@ NO_TOKENIZER = "without endpoint.tokenizer, the model's own, no text can be scor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAbilities:
-    """What a model behind a server was seen to do."""
+    """The abilities that a model behind a server has shown in probes."""
 
     api: Api = "completions"
     greedy: bool = True
-    """Whether it says the same twice at temperature 0."""
+    """Whether it gives the same completion twice at temperature 0."""
     n: bool = True
-    """Whether one request gives several samples."""
+    """Whether one request can return several samples."""
     temperature: bool = True
-    """Whether it draws: whether samples of one prompt differ."""
+    """Whether it samples, so that completions of one prompt differ."""
     seed: bool = True
-    """Whether a seed gives the same sample again, and another seed another one."""
+    """Whether the same seed gives the same sample, and other seeds give other samples."""
     top_k: bool = True
     top_p: bool = True
     logprobs: bool = True
-    """Whether it gives the log-probabilities of the tokens that it writes."""
+    """Whether it returns the log-probabilities of the tokens that it generates."""
     token_ids: bool = True
-    """Whether a prompt may be tokens, and the tokenizer at hand is the model's."""
+    """Whether a prompt may be token ids, and the given tokenizer is the model's."""
     adds_start: bool = False
-    """Whether it puts a token of its own before a prompt that is text."""
+    """Whether it adds a token of its own before a prompt that is text."""
     scoring: Scoring = ""
-    """The field in which it gives the log-probabilities of a prompt's tokens; empty for none,
-    or where they are not those by which it writes."""
+    """The field in which it returns the log-probabilities of a prompt's tokens. Empty if there is
+    none, or if they differ from those with which it generates."""
     context: int = 0
-    """Tokens that it accepts for a prompt and its continuation together."""
+    """The maximum number of tokens in a prompt and its completion together."""
     why: Mapping[str, str] = field(default_factory=dict)
-    """Why something is lacking, where that is known."""
+    """The reason for each missing ability, where known."""
 
     def table(self) -> dict[str, Any]:
-        """Return what the report says."""
+        """Return the abilities as a table for the report."""
         return asdict(self)
 
     def intersect(self, other: "ServerAbilities") -> "ServerAbilities":
-        """Return what two models, the tuned one and its base, can both do."""
+        """Return the abilities that two models, the tuned one and its base, have in common."""
         yes = ("greedy", "n", "temperature", "seed", "top_k", "top_p", "logprobs", "token_ids")
         table = {name: getattr(self, name) and getattr(other, name) for name in yes}
         same = self.scoring == other.scoring
@@ -57,7 +57,7 @@ class ServerAbilities:
         )
 
     def lacks(self) -> dict[str, str]:
-        """Return the reason for each ability it lacks, named as in `fedaudit.api.abilities`."""
+        """Return the reason for each missing ability, named as in `fedaudit.api.abilities`."""
         explanation = "the model itself, which is behind a server, is needed"
         reasons = {"exact": explanation, "weights": explanation, "statistics": explanation}
         if not self.temperature:
@@ -73,7 +73,7 @@ class ServerAbilities:
         return reasons
 
     def caveats(self) -> list[str]:
-        """Return what a reader should know of answers that such a server gives."""
+        """Return what a reader should know about the answers of a server with these abilities."""
         caveats = []
         if self.api == "chat":
             caveats.append(

@@ -1,7 +1,7 @@
-"""Answers that a server gave before it failed in the middle of a piece of questions.
+"""Responses that a server gave before it failed in the middle of a chunk of requests.
 
-The journal keeps whole pieces. The answers of the piece in which a server failed are kept beside
-them, so that nothing that was paid for is asked again.
+The journal keeps whole chunks. The responses of the chunk in which a server failed are kept
+besides, so that no request is paid for twice.
 """
 
 import json
@@ -14,23 +14,23 @@ from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 
 
 class CacheBackend(Protocol):
-    """Keeps answers by name from one run of an audit to the next."""
+    """Stores responses by name from one run of an audit to the next."""
 
     def recall(self, name: str) -> Any | None:
-        """Return the answer that was kept; None where there is none."""
+        """Return the stored response, or None."""
 
     def keep(self, answers: Mapping[str, Any]) -> None:
-        """Keep answers, which may be any JSON values."""
+        """Store responses, which may be any JSON values."""
 
 
 class CompletionCache:
-    """Answers by what was asked."""
+    """Responses by request."""
 
     def __init__(self, backend: CacheBackend | None = None) -> None:
         self.backend = backend
 
     def recall(self, query: CompletionRequest) -> CompletionResponse | None:
-        """Return the stored answer to a query, or None; raises InputError for a malformed one."""
+        """Return the stored response to a request, or None; raises InputError if malformed."""
         row = self.backend.recall(_digest(query)) if self.backend else None
         if row is None:
             return None
@@ -40,7 +40,7 @@ class CompletionCache:
         return CompletionResponse(texts=tuple(texts), prompt=tuple(prompt), first=tuple(first))
 
     def keep(self, answers: list[tuple[CompletionRequest, CompletionResponse]]) -> None:
-        """Keep the answers of a piece that was not finished."""
+        """Store the responses of an unfinished chunk."""
         if self.backend:
             self.backend.keep({_digest(query): _row(answer) for query, answer in answers})
 
@@ -55,7 +55,7 @@ def _digest(query: CompletionRequest) -> str:
 
 
 def _is_answer(row: Any, query: CompletionRequest) -> bool:
-    """Tell whether what a journal holds is texts and numbers, as many as were asked for."""
+    """Tell whether a row of a journal is a response with as many texts as were requested."""
     if not isinstance(row, list) or [type(field) for field in row] != [list, list, list]:
         return False
     texts, prompt, first = row

@@ -1,4 +1,4 @@
-"""From addresses and names to an engine: estimate, budget, probes, and what must agree."""
+"""Connecting to a served model: cost estimate, budget, probes, and checks of consistency."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from fedaudit.engine.remote.wire import CompletionRequest, same_texts
 from fedaudit.system.http_client import JsonClient
 
 MOST_BYTES = 2**26
-"""Of one answer: the scores of a long prompt, with names of tokens, take megabytes."""
+"""The maximum size of one response in bytes; prompt log-probabilities can take megabytes."""
 
 RecordFact = Callable[[str, str], object]
-"""Notes the value of a name; raises InputError where another one was noted before."""
+"""Records a value under a name; raises InputError if another value was recorded before."""
 
 
 @dataclass
 class RemoteConnection:
-    """The connection to a served model, from the estimate before any request to the end."""
+    """The connection to a served model, from the estimate before the first request to its end."""
 
     served: ServedModel
     template: PromptTemplate | None
@@ -40,7 +40,7 @@ class RemoteConnection:
         self.engine: RemoteEngine | None = None
 
     def dry_run(self) -> DryRunEngine:
-        """Return an engine that sends no request; what it counts is the estimate."""
+        """Return an engine that sends no request and counts in `estimate` instead."""
         engine = DryRunEngine(self.tokenizer, self.served.options.context or DEFAULT_CONTEXT)
         self.estimate = engine.estimate
         return engine
@@ -48,12 +48,12 @@ class RemoteConnection:
     def open(
         self, cache: CacheBackend | None = None, record_fact: RecordFact | None = None
     ) -> RemoteEngine:
-        """Find out what the server can do, and return the engine.
+        """Probe the server and return the engine.
 
-        `record_fact` notes what must be the same when an audit is resumed.
+        `record_fact` records what must be the same when an audit is resumed.
 
-        Raises TargetError where it cannot be asked, or servers that should be the same are not,
-        and UsageError where the budget is too small with its abilities.
+        Raises TargetError if the server cannot be used, or if servers of one model differ, and
+        UsageError if the estimate exceeds the budget.
         """
         options = self.served.options
         self.estimate.check(options, multi_sample=True)
@@ -80,7 +80,7 @@ class RemoteConnection:
             client.close()
 
     def table(self) -> dict[str, Any]:
-        """Return what the report says of the servers; an API key is never part of it."""
+        """Return the report's table about the servers, which never contains an API key."""
         engine = self.engine
         if engine is None:
             return {}
@@ -124,7 +124,10 @@ class RemoteConnection:
         )
 
     def _check_alike(self, server: CompletionServer, urls: Sequence[str]) -> None:
-        """Raise TargetError where one of several servers has another model under the same name."""
+        """Raise TargetError if one of several servers serves another model under the same name.
+
+        A server is accepted if it answers any of the probe prompts as the first server does.
+        """
         if len(urls) < 2:
             return
         queries = [
@@ -145,7 +148,7 @@ class RemoteConnection:
 def _facts(
     tuned: CompletionServer, base: CompletionServer | None, abilities: ServerAbilities
 ) -> dict[str, str]:
-    """Return what must be the same when an audit is resumed, or answers would not compare."""
+    """Return the facts that must not change when an audit is resumed, or answers cannot compare."""
     return {
         "the server's model": tuned.model,
         "the server's base": base.model if base else "none",

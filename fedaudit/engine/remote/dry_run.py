@@ -1,4 +1,4 @@
-"""An engine that sends no request and counts what would be asked."""
+"""An engine that sends no request, and counts the requests and tokens of an audit instead."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
@@ -21,9 +21,9 @@ from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 
 
 class DryRunEngine:
-    """Answers with every string that is looked for with an adapter, and with nothing without.
+    """Answers as the worst case: the tuned model says every target string, the base says nothing.
 
-    So the requests that answers lead to are counted too: the count is the most that may be asked.
+    So the requests that follow from an answer are counted too, and the count is an upper bound.
     """
 
     def __init__(self, tokenizer: RemoteTokenizer, context: int) -> None:
@@ -39,7 +39,7 @@ class DryRunEngine:
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Count every prompt; with an adapter every string looked for comes out, else nothing."""
+        """Count every request; with an adapter, return the stop strings in turn, else nothing."""
         for request in batch.requests:
             count = request.samples if batch.decoding.temperature else 1
             requests = -(-count // SAMPLES)
@@ -52,7 +52,7 @@ class DryRunEngine:
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
-        """Count every text; a token has ln p = -1 with an adapter, and -2 without."""
+        """Count every text; each token has ln p = -1 with an adapter, and -2 without."""
         for sequence in sequences:
             self.estimate.add(len(sequence), 1, 1, 1)
         value = -2.0 if target.adapter is None else -1.0
@@ -71,7 +71,7 @@ class DryRunEngine:
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Score every sequence, and say that no token is the likeliest."""
+        """Score every sequence, with no token as the likeliest."""
         return [
             TokenStatistics(log_probability=row, mean=(), deviation=(), first=[False] * len(row))
             for row in self.score(target, sequences)
@@ -80,5 +80,5 @@ class DryRunEngine:
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Raise InputError: probabilities of strings need the model itself."""
+        """Raise InputError, since exact probabilities need the model itself."""
         raise InputError("No server computes exact probabilities.")

@@ -1,4 +1,4 @@
-"""The engine for a model behind a server: answers as a local engine, as far as HTTP allows."""
+"""The engine for a model behind a server; it answers like a local engine as far as HTTP allows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
@@ -24,14 +24,14 @@ from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 from fedaudit.system.http_client import ServerUnreachable
 
 SAMPLES = 128
-"""Samples that are asked for by one request, at most: OpenAI's own bound."""
+"""The maximum number of samples per request, which is OpenAI's own limit."""
 
 
 class RemoteEngine:
-    """Continues prompts and scores texts by a server, which may have the base under another name.
+    """Samples and scores with a served model, and with its base, served under another name.
 
-    A target with an adapter is the model under audit, one without is its base. What the server
-    cannot do is in `lacks`; asking for it all the same raises InputError.
+    A target with an adapter is the model under audit, one without is its base. `lacks` gives the
+    reason for each missing ability; requests that need one raise InputError.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RemoteEngine:
         self.tuned, self.base, self.tokenizer = tuned, base, tokenizer
         self.abilities, self.store = abilities, store
         self.lacks: Mapping[str, str] = abilities.lacks()
-        self.context_length = abilities.context - 1  # scoring generates one token more
+        self.context_length = abilities.context - 1  # a scoring request generates one token
         self.prompt_starts: Mapping[str, tuple[int, ...]] = (
             tokenizer.starts if abilities.token_ids else tokenizer.text_starts()
         )
@@ -54,13 +54,13 @@ class RemoteEngine:
             self.seed_check.check()
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise without special tokens; offsets are code points."""
+        """Tokenise without special tokens; offsets are in code points."""
         return self.tokenizer.tokenize(texts)
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue every prompt; texts are whole, even where the caller needs less of them."""
+        """Sample every request; stop strings are ignored, so that texts are whole."""
         server = self._server(target)
         self._check(decoding_abilities(batch.decoding))
         queries: list[CompletionRequest] = []
@@ -81,13 +81,13 @@ class RemoteEngine:
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
-        """Score every sequence."""
+        """Return ln p of every token but the first of each sequence."""
         return [list(values) for values, _ in self._score_texts(target, sequences, progress)]
 
     def token_statistics(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> list[TokenStatistics]:
-        """Return a server's statistics of every token, without those over the vocabulary."""
+        """Return each token's ln p and whether it is the likeliest, without mean and deviation."""
         return [
             TokenStatistics(log_probability=values, mean=(), deviation=(), first=first)
             for values, first in self._score_texts(target, sequences, progress)
@@ -108,12 +108,12 @@ class RemoteEngine:
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
-        """Raise InputError: probabilities of strings need the model itself."""
+        """Raise InputError, since exact probabilities need the model itself."""
         self._check({"exact"})
         raise InputError("No server computes exact probabilities.")
 
     def finish(self) -> None:
-        """Check the seeds once more, and close the connections to the servers."""
+        """Check the seeds a last time, and close the connections to the servers."""
         if self.seed_check:
             self.seed_check.check(last=True)
         self.close()
@@ -125,7 +125,7 @@ class RemoteEngine:
                 server.client.close()
 
     def caveats(self) -> list[str]:
-        """Return what a reader should know of the answers."""
+        """Return what a reader should know about the answers."""
         return [*self.abilities.caveats(), *(self.seed_check.caveats() if self.seed_check else ())]
 
     def _score_texts(
@@ -155,7 +155,10 @@ class RemoteEngine:
     def _align_scores(
         self, answer: CompletionResponse, size: int
     ) -> tuple[tuple[float, ...], tuple[bool, ...]]:
-        """Return the scores of a text's tokens; raises InputError where the server has others."""
+        """Return (ln p, is likeliest) of a text's tokens but the first.
+
+        Raises InputError if the server tokenises the text into another number of tokens.
+        """
         skip = int(self.abilities.adds_start and not self.abilities.token_ids)
         if len(answer.prompt) - skip not in (size - 1, size):
             raise InputError(
@@ -167,7 +170,7 @@ class RemoteEngine:
     def _queries(
         self, server: CompletionServer, request: GenerationRequest, seed: int, how: SamplingParams
     ) -> list[CompletionRequest]:
-        """Return the requests for one prompt, each for as many samples as the server gives."""
+        """Return the requests for one prompt, each for as many samples as the server allows."""
         count = request.samples if how.temperature else min(1, request.samples)
         width = SAMPLES if self.abilities.n else 1
         return [
@@ -186,7 +189,7 @@ class RemoteEngine:
         ]
 
     def _draws(self, how: SamplingParams) -> bool:
-        """Tell whether a seed is sent: not where nothing is drawn, nor where seeds are refused."""
+        """Tell whether to send a seed: not at temperature 0, nor if the server refuses seeds."""
         return how.temperature > 0 and "seed" not in self.abilities.why
 
     def _prompt(self, tokens: Sequence[int]) -> str | tuple[int, ...]:
@@ -198,7 +201,7 @@ class RemoteEngine:
     def _ask(
         self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
     ) -> list[CompletionResponse]:
-        """Return the answer to every query; answers from before a failure are kept."""
+        """Return the response to every request; if one fails, the responses so far are stored."""
         answers: list[CompletionResponse | None] = [self.store.recall(query) for query in queries]
         missing = [i for i, answer in enumerate(answers) if answer is None]
         fresh: list[tuple[CompletionRequest, CompletionResponse]] = []
@@ -239,16 +242,16 @@ class RemoteEngine:
 
 
 def query_seed(seed: int, prompt: Sequence[int], first: int) -> int:
-    """Return the seed of a request, from 0 to 2^31 - 1: another one for every prompt.
+    """Return the seed of a request, from 0 to 2^31 - 1, a hash of seed, prompt and `first`.
 
-    `first` is the number of the request's first sample.
+    `first` is the index of the request's first sample among all samples of the prompt.
     """
     text = f"{seed} {first} {','.join(map(str, prompt))}"
     return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
 
 
 def _spread(texts: list[list[str]], batch: GenerationBatch) -> list[list[str]]:
-    """Return as many texts as samples: at temperature 0 all samples are one."""
+    """Return as many texts as samples; at temperature 0 one completion stands for all of them."""
     if batch.decoding.temperature:
         return texts
     return [

@@ -1,4 +1,4 @@
-"""How a server is asked: everything beside its address and the model's name."""
+"""Options of a server under audit: everything except its address and the model's name."""
 
 from dataclasses import dataclass
 
@@ -7,33 +7,34 @@ from fedaudit.system.http_client import check_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointOptions:
-    """Options of a server under audit. Raises ValueError for what cannot be."""
+    """Options of a server under audit. Raises ValueError for invalid values."""
 
     base: str = ""
-    """The name by which the servers serve the base, to compare with; without it there is none."""
+    """The name under which the servers serve the base. Without it and `base_url`, the model is not
+    compared with its base."""
     base_url: str = ""
-    """Where the base is served, if not beside the model."""
+    """The address of a server of the base, if the model's servers do not serve it."""
     urls: tuple[str, ...] = ()
-    """Further servers of the same models, which are asked in turn."""
+    """Further servers of the same models; requests go to all of them in turn."""
     tokenizer: str = ""
-    """The model's own tokenizer, a folder or hub id; without it texts are cut by the built-in
-    one, and no text can be scored."""
+    """The model's own tokenizer, a folder or hub id. Without it, the built-in tokenizer is used,
+    and no text can be scored."""
     key_variable: str = ""
     """The environment variable that holds the API key, never the key itself; "" sends none."""
     concurrency: int = 4
-    """Requests that are under way at once."""
+    """The number of concurrent requests."""
     timeout: float = 120.0
-    """Seconds for one answer, from the connection to its last byte."""
+    """Seconds for one response, from the connection to its last byte."""
     retries: int = 5
-    """How often a request is sent again that a server was too busy for, or failed on."""
+    """How often a request is sent again if a server is too busy or fails."""
     scoring: bool = True
-    """Whether log-probabilities of prompts are asked for: some servers die of that."""
+    """Whether prompt log-probabilities are requested, which makes some servers crash."""
     context: int = 0
-    """Tokens that a prompt and its continuation may have together; 0 finds out."""
+    """The maximum number of tokens in a prompt and its completion together; 0 finds it out."""
     max_requests: int = 100_000
-    """No more requests than that are sent."""
+    """The maximum number of requests."""
     max_tokens: int = 50_000_000
-    """No more tokens than that, read or written, are asked for."""
+    """The maximum number of tokens, in prompts and completions together."""
 
     def __post_init__(self) -> None:
         for url in (*self.urls, *filter(None, [self.base_url])):
@@ -48,11 +49,11 @@ class EndpointOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model behind servers, and its base there. Raises ValueError for what cannot be."""
+    """A served model and its served base. Raises ValueError for an invalid address."""
 
     url: str
     model: str = ""
-    """The name by which it is asked; the only one that the server has without it."""
+    """The model's name on the server; if empty, the only model that the server lists."""
     options: EndpointOptions = EndpointOptions()
 
     def __post_init__(self) -> None:
@@ -61,27 +62,27 @@ class ServedModel:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All servers of the model."""
+        """The addresses of all servers of the model."""
         return tuple(dict.fromkeys(url.rstrip("/") for url in (self.url, *self.options.urls)))
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """All servers of the base."""
+        """The addresses of all servers of the base."""
         return (self.options.base_url.rstrip("/"),) if self.options.base_url else self.urls
 
     @property
     def has_base(self) -> bool:
-        """Whether there is a base to compare with."""
+        """Whether the base is served too."""
         return bool(self.options.base or self.options.base_url)
 
     @property
     def name(self) -> str:
-        """The model as a report calls it."""
+        """The model's name in reports."""
         return _model_label(self.model, self.url)
 
     @property
     def base_name(self) -> str:
-        """The base as a report calls it."""
+        """The base's name in reports."""
         return _model_label(self.options.base, self.base_urls[0])
 
 

@@ -1,4 +1,4 @@
-"""Finding out what a server can do, by some dozens of short requests about the weather etc."""
+"""Probing what a served model can do, with a few dozen short requests about everyday topics."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,18 +17,18 @@ PROMPTS = (
     "She opened the door and saw",
     "One of the most important questions is",
 )
-"""Nobody's records: a probe reveals nothing to a server."""
+"""Prompts that come from no record, so that probes reveal nothing to a server."""
 SAMPLING_TEMPERATURE = 1.5
-"""The temperature at which samples of almost any model differ."""
+"""A temperature at which the samples of almost any model differ."""
 NEW_TOKENS = 8
 SEEDS = (101, 101, 202, 303)
-"""Two are the same, so their samples must be the same too."""
+"""The first two are equal, so their samples must be equal too."""
 MIN_EQUAL_REPLIES = 3
-"""Of the four prompts so many must give equal answers for two settings to count as equal."""
+"""Two settings count as equal if at least so many of the four prompts get equal completions."""
 LOGPROB_TOLERANCE = 0.05
-"""Nats by which a token's log-probability may differ between writing and scoring it."""
+"""The tolerated difference, in nats, between a token's ln p when generated and when scored."""
 DEFAULT_CONTEXT = 2048
-"""Tokens of context that are assumed of a server that does not state any."""
+"""The context length, in tokens, assumed for a server that states none."""
 MIN_CONTEXT = 16
 DIED_OF_SCORING = (
     "That was when it was asked for the log-probabilities of a prompt: if it died of that, start "
@@ -44,10 +44,10 @@ def probe(
     longest: int,
     scoring: bool = True,
 ) -> ServerAbilities:
-    """Return what a model behind a server can do; raises TargetError where it cannot be asked.
+    """Return the abilities of a served model; raises TargetError if it cannot be used.
 
-    `context` is the one that the user states, or 0; `longest` is an audit's longest request;
-    without `scoring` it is not asked for the log-probabilities of prompts.
+    `context` is the context length that the user states, or 0; `longest` is the number of tokens in
+    the audit's longest request. Without `scoring`, no prompt log-probabilities are requested.
     """
     return _Probe(server, tokenizer).run(context, longest, may_score=scoring)
 
@@ -55,15 +55,15 @@ def probe(
 def find_scoring_problem(
     server: CompletionServer, tokenizer: RemoteTokenizer, abilities: ServerAbilities
 ) -> str:
-    """Return what is wrong with a model's scores of texts; empty for nothing.
+    """Return what is wrong with a model's scores of texts; empty if nothing is.
 
-    `abilities` are those of another model of the same server, which can score.
+    `abilities` are those of another model on the same server, which can score.
     """
     return _Probe(server, tokenizer).scoring_problem(abilities.scoring, abilities)
 
 
 class _Probe:
-    """The questions to one model."""
+    """The probes of one model."""
 
     def __init__(self, server: CompletionServer, tokenizer: RemoteTokenizer) -> None:
         self.server, self.tokenizer = server, tokenizer
@@ -102,7 +102,7 @@ class _Probe:
         return replace(query, **changes)
 
     def _find_api(self) -> None:
-        """Choose completions, or chat where only that exists."""
+        """Choose the completions API, or chat if there is no other."""
         if self.server.try_to(self._query(PROMPTS[0], max_tokens=1)) is not None:
             return
         self.server.api = "chat"
@@ -120,9 +120,9 @@ class _Probe:
         return self.server.try_to(self._query(PROMPTS[0], n=3, temperature=1.0)) is not None
 
     def _samples(self, **changes: Any) -> list[list[str]]:
-        """Return the samples of two prompts under each of the seeds, without refused requests.
+        """Return the samples of two prompts with each of the seeds, without refused requests.
 
-        They are sent at once, as an audit does: some servers keep to seeds only one by one.
+        Requests are concurrent, as in an audit: some servers honour seeds only one at a time.
         """
         queries = [
             self._query(prompt, temperature=SAMPLING_TEMPERATURE, seed=seed, **changes)
@@ -148,7 +148,7 @@ class _Probe:
         return differ, differ and same and any(len({texts[0], *texts[2:]}) > 1 for texts in samples)
 
     def _narrows(self, **changes: Any) -> bool:
-        """Tell whether samples are all the same where only the likeliest token may be drawn."""
+        """Tell whether all samples are equal if `changes` only allow the likeliest token."""
         samples = self._samples(**changes)
         return all(len(texts) == len(SEEDS) and len(set(texts)) == 1 for texts in samples)
 
@@ -157,9 +157,9 @@ class _Probe:
         return answer is not None and 0 < len(answer.log_probabilities) <= 2
 
     def _token_ids(self, texts: Sequence[CompletionResponse]) -> tuple[bool, bool]:
-        """Return whether prompts may be tokens, and whether text gets a start token before it.
+        """Return whether prompts may be token ids, and whether text gets a start token added.
 
-        They may where tokens, with a start token or without, are continued as the text is.
+        They may if token ids, with or without a start token, get the same completions as the text.
         """
         rows = [tokens.ids for tokens in self.tokenizer.tokenize(PROMPTS)]
         counts = [answer.prompt_tokens for answer in texts]
@@ -181,7 +181,7 @@ class _Probe:
         return False, starts
 
     def _scoring(self, abilities: ServerAbilities) -> Scoring:
-        """Return the field that gives a prompt's log-probabilities correctly; empty for none."""
+        """Return the field with correct prompt log-probabilities, or an empty string."""
         if not self.tokenizer.own:
             self.why["scoring"] = NO_TOKENIZER
             return ""
@@ -200,10 +200,10 @@ class _Probe:
         return ""
 
     def scoring_problem(self, field: Scoring, abilities: ServerAbilities) -> str:
-        """Return what is wrong with a way to score prompts; empty for nothing.
+        """Return what is wrong with a way to score prompts; empty if nothing is.
 
-        Of a prompt and the token that the model writes behind it, the last must be as likely as it
-        was when it was written; and other prompts must have other scores.
+        A prompt is scored together with the token that the model generates after it: that token's
+        ln p must be the same as when it was generated. Other prompts must have other scores.
         """
         checked, scores = 0, set[tuple[float, ...]]()
         for prompt in PROMPTS:
@@ -230,7 +230,11 @@ class _Probe:
         return "" if checked else "nothing tells whether they are those by which it writes"
 
     def _context(self, context: int, longest: int, *, ids: bool) -> int:
-        """Return a context that was tried: the stated one, or else the longest that is accepted."""
+        """Return the context length, after trying a request as long as the audit's longest.
+
+        If that is accepted, it is the stated one, the server's claim or DEFAULT_CONTEXT; if not, it
+        is close to the longest request that is accepted.
+        """
         claimed = self.server.list_models().get(self.server.model, 0)
         most = context or claimed or DEFAULT_CONTEXT
         size = min(most, max(longest, MIN_CONTEXT))
@@ -247,7 +251,7 @@ class _Probe:
         return low
 
     def _takes(self, size: int, *, ids: bool) -> bool:
-        """Tell whether a prompt of `size` tokens is accepted whole."""
+        """Tell whether the server accepts a request of `size` tokens without truncating it."""
         [tokens] = self.tokenizer.tokenize([" ".join(PROMPTS) + " "])
         row = (tokens.ids * (size // len(tokens.ids) + 1))[: size - 1]
         prompt = row if ids else self.tokenizer.decode(row)

@@ -1,4 +1,4 @@
-"""Whether a server that kept to seeds still does: the same is asked from time to time."""
+"""Checks, by repeating a request from time to time, that a server still honours seeds."""
 
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.probe import NEW_TOKENS, PROMPTS, SAMPLING_TEMPERATURE, SEEDS
@@ -6,22 +6,22 @@ from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.wire import CompletionRequest
 
 EVERY = 200
-"""Requests between two checks."""
+"""The number of requests between two checks."""
 
 
 class SeedCheck:
-    """Asks a seeded question again and compares; at a difference, the audit goes on and says so."""
+    """Repeats seeded requests and compares the samples; a difference becomes a caveat."""
 
     def __init__(self, server: CompletionServer) -> None:
         self.server = server
         self.checks = self.mismatches = 0
         self._first = ""
-        """How many requests had been sent when a difference was first seen, as text."""
+        """The number of requests sent when a difference was first seen, as text."""
         self._next = 0
         self._first_answers: list[str] | None = None
 
     def check(self, *, last: bool = False) -> None:
-        """Ask again, if it is time to; the first answers are what later ones are compared with."""
+        """Repeat the requests if a check is due, and compare the samples with the first ones."""
         sent = self.server.spending.requests
         if sent < self._next and not last:
             return
@@ -29,7 +29,7 @@ class SeedCheck:
         try:
             answers = self.server.try_all([self._query(prompt) for prompt in PROMPTS])
         except TargetError:
-            return  # the next request will raise it
+            return  # the next request will raise the error
         texts = [answer.texts[0] for answer in answers if answer is not None]
         if self._first_answers is None:
             self._first_answers = texts
@@ -40,7 +40,7 @@ class SeedCheck:
             self._first = self._first or f"{sent:,}"
 
     def caveats(self) -> list[str]:
-        """Return what was noticed, in words."""
+        """Return a caveat if seeds stopped working."""
         if not self.mismatches:
             return []
         return [

@@ -1,4 +1,4 @@
-"""A named model behind servers: asks one question, or many at once, and counts what is spent."""
+"""A named model on one or more servers, to which requests are sent, alone or concurrently."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -19,23 +19,23 @@ from fedaudit.report.redaction import make_visible
 from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnreachable
 
 TRIES = 3
-"""How often a query is sent while its answers are malformed."""
+"""How often a request is sent while its responses are malformed."""
 
 AnswerCallback = Callable[[int, CompletionResponse], None]
-"""Called with the index of a query and its answer, in the order in which answers arrive."""
+"""Called with the index of a request and its response, in the order of arrival."""
 
 
 class CompletionServer:
-    """A model behind one or more servers."""
+    """A model on one or more servers; all requests count towards the budget."""
 
     def __init__(self, client: JsonClient, model: str, spending: RequestBudget) -> None:
         self.client, self.model, self.spending = client, model, spending
         self.api: Api = "completions"
 
     def ask(self, query: CompletionRequest, *, patient: bool = True) -> CompletionResponse:
-        """Return the answer to one query; raises TargetError where there is none.
+        """Return the response to one request; raises TargetError if there is none.
 
-        A malformed answer is asked for again, a few times.
+        If a response is malformed, the request is repeated a few times, unless it is not `patient`.
         """
         problem = ""
         for _ in range(TRIES):
@@ -50,9 +50,9 @@ class CompletionServer:
         raise TargetError(self.client.failed(f"sent what {problem}"))
 
     def try_to(self, query: CompletionRequest) -> CompletionResponse | None:
-        """Return the answer to a query that a server may not understand; None for none.
+        """Return the response to a request that a server may not support, or None.
 
-        Raises ServerUnreachable where there is no server.
+        Raises ServerUnreachable if there is no server, HttpStatusError for status 401 or 403.
         """
         try:
             return self.ask(query, patient=False)
@@ -66,18 +66,18 @@ class CompletionServer:
             return None
 
     def try_all(self, queries: Sequence[CompletionRequest]) -> list[CompletionResponse | None]:
-        """Try several queries, as many at once as an audit asks; raises as `try_to` does."""
+        """Try several requests, with an audit's concurrency; raises as `try_to` does."""
         with ThreadPoolExecutor(max_workers=self.spending.options.concurrency) as pool:
             try:
                 return list(pool.map(self.try_to, queries))
             except KeyboardInterrupt:
-                self.client.close()  # or the pool would wait for all that is under way
+                self.client.close()  # otherwise the pool would wait for requests in flight
                 raise
 
     def ask_all(self, queries: Sequence[CompletionRequest], on_answer: AnswerCallback) -> None:
-        """Ask many queries, as many at once as the options say; calls `on_answer` for each answer.
+        """Send many requests, with the options' concurrency; call `on_answer` for each response.
 
-        Where one fails, the answers under way are still waited for; then its error is raised.
+        If one fails, no more are sent; once requests in flight have finished, its error is raised.
         """
         width = self.spending.options.concurrency
         waiting = iter(enumerate(queries))
@@ -93,7 +93,7 @@ class CompletionServer:
                 try:
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
                 except KeyboardInterrupt:
-                    self.client.close()  # or the pool would wait for all that is under way
+                    self.client.close()  # otherwise the pool would wait for requests in flight
                     raise
                 for future in done:
                     index = running.pop(future)
@@ -107,7 +107,7 @@ class CompletionServer:
             raise failed
 
     def list_models(self) -> dict[str, int]:
-        """Return the models that the server lists, with the context that it claims, 0 for none."""
+        """Return the context length of each model that the server lists, 0 if it states none."""
         try:
             rows = read_models(self.client.get("/models"))
         except (MalformedResponse, HttpStatusError):
@@ -115,7 +115,10 @@ class CompletionServer:
         return {row["id"]: _claimed_count(row.get("max_model_len")) for row in rows}
 
     def choose_model(self) -> None:
-        """Take the only model there is, where none was named; raises TargetError for several."""
+        """Choose the server's only model if none was named; raises TargetError if it lists several.
+
+        It is also raised if the server lists none.
+        """
         if self.model:
             return
         names = [make_visible(name)[:100] for name in self.list_models()]

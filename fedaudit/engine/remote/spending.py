@@ -1,4 +1,4 @@
-"""What an audit of a server costs: requests and tokens, estimated, counted and bounded."""
+"""The cost of auditing a server, in requests and tokens: estimated, counted and limited."""
 
 import threading
 from dataclasses import dataclass, field
@@ -10,19 +10,21 @@ from fedaudit.engine.remote.wire import CompletionRequest
 
 @dataclass(kw_only=True)
 class CostEstimate:
-    """The most that attacks ask: what they ask if everything that they look for comes out."""
+    """An upper bound on the cost of attacks, reached if they find everything they look for."""
 
     requests: int = 0
-    """Of a server that gives several samples to one request."""
+    """Requests to a server that returns several samples per request."""
     single: int = 0
-    """Of one that gives one sample a request."""
+    """Requests to a server that returns one sample per request."""
     tokens: int = 0
+    """Tokens for `requests` requests."""
     single_tokens: int = 0
+    """Tokens for `single` requests."""
     longest: int = 0
-    """Tokens of the longest prompt and its continuation."""
+    """Tokens of the longest prompt and its completion together."""
 
     def add(self, prompt: int, new: int, samples: int, requests: int) -> None:
-        """Count a prompt of so many tokens that is continued by `new` ones, so many times."""
+        """Count `samples` completions of `new` tokens each, for a prompt of `prompt` tokens."""
         self.requests += requests
         self.single += samples
         self.tokens += requests * prompt + samples * new
@@ -30,7 +32,7 @@ class CostEstimate:
         self.longest = max(self.longest, prompt + new)
 
     def needed(self, *, multi_sample: bool) -> tuple[int, int]:
-        """Return the requests and tokens, with or without several samples a request."""
+        """Return the requests and tokens, with several samples per request or one."""
         if multi_sample:
             return self.requests, self.tokens
         return self.single, self.single_tokens
@@ -45,7 +47,7 @@ class CostEstimate:
         )
 
     def check(self, options: EndpointOptions, *, multi_sample: bool) -> None:
-        """Raise UsageError where the estimate is more than the budget."""
+        """Raise UsageError if the estimate exceeds the budget."""
         for name, most, count in zip(
             ("max_requests", "max_tokens"),
             (options.max_requests, options.max_tokens),
@@ -62,7 +64,7 @@ class CostEstimate:
 
 @dataclass(kw_only=True)
 class RequestBudget:
-    """What was sent, by all threads together, up to a bound."""
+    """The requests and tokens spent by all threads together, with their limits."""
 
     options: EndpointOptions
     requests: int = 0
@@ -70,7 +72,7 @@ class RequestBudget:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, query: CompletionRequest) -> None:
-        """Count a request that is to be sent; raises Interrupted where the budget is spent."""
+        """Count a request before it is sent; raises Interrupted if the budget is spent."""
         with self._lock:
             for name, count in (
                 ("max_requests", self.requests + 1),

@@ -1,4 +1,4 @@
-"""Turning texts into tokens, and tokens into text, for a model that is behind a server."""
+"""The tokenizer for a served model: its own, or the built-in one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,18 +14,21 @@ from fedaudit.engine.loading.prompt_starts import prompt_starts
 FILES = ["tokenizer*", "*.model", "vocab*", "merges.txt", "special_tokens_map.json", "config.json",
          "chat_template*"]  # fmt: skip
 BROKEN = "\ufffd"
-"""What stands for a part of a character, where a text was cut within one."""
+"""The replacement for an incomplete character at the edge of a text."""
 
 
 class RemoteTokenizer:
-    """The model's own tokenizer, or the built-in one that only cuts texts into pieces."""
+    """The model's own tokenizer, or the built-in one, whose token ids mean nothing to the server.
+
+    Raises InputError if there is no fast tokenizer, TargetError if it cannot be fetched.
+    """
 
     def __init__(self, name: str, template: PromptTemplate | None) -> None:
         from transformers import AutoTokenizer
 
         loader.quiet()
         self.own = bool(name)
-        """Whether it is the model's: whether its tokens mean anything to the server."""
+        """Whether it is the model's own, so that its token ids mean something to the server."""
         path = _locate(name)
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(
@@ -41,18 +44,18 @@ class RemoteTokenizer:
         self._header = template.header() if template else ""
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise without special tokens; offsets are code points."""
+        """Tokenise without special tokens; offsets are in code points."""
         return loader.tokenize(self.tokenizer, texts)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of some tokens, without special ones and halves of characters."""
+        """Return the text of some tokens, without special tokens and incomplete characters."""
         text: str = self.tokenizer.decode(
             list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return text.strip(BROKEN)
 
     def text_starts(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the ways a prompt may begin where it is sent as text: special tokens are lost."""
+        """Return the starts of prompts that are sent as text, where special tokens are lost."""
         starts: dict[str, tuple[int, ...]] = {"bare": ()}
         if self._header:
             starts["template"] = self.tokenize([self._header])[0].ids
@@ -60,7 +63,7 @@ class RemoteTokenizer:
 
 
 def _locate(name: str) -> Path:
-    """Return the folder of a tokenizer; of a model on the hub nothing else is fetched."""
+    """Return the folder of a tokenizer; from the hub, only tokenizer files are fetched."""
     if not name or name == nano.BASE:
         return nano.folder()
     if (path := Path(name)).is_dir():

@@ -1,4 +1,4 @@
-"""Requests and answers of the OpenAI-compatible protocol, and the checks of an answer."""
+"""Requests and responses of the OpenAI-compatible protocol, and the validation of responses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,18 @@ Scoring = Literal["", "echo", "prompt_logprobs"]
 
 PATHS: Mapping[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 ROUNDING = 1e-3
-"""How far a log-probability may be above 0."""
+"""How far a log-probability may be above 0, and below the likeliest one of its position."""
 LONGEST_TOKEN = 256
-"""Characters that a token has at most: a longer answer is cut."""
+"""The maximum number of characters per token; longer texts are truncated."""
 
 
 class MalformedResponse(ValueError):
-    """A server's answer that does not fit its request; the text says what is wrong."""
+    """A server's response does not fit its request; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
-    """One request: a prompt as text or tokens, and how it is continued, or scored."""
+    """One request: a prompt as text or token ids, and how it is completed or scored."""
 
     model: str
     prompt: str | tuple[int, ...]
@@ -36,10 +36,10 @@ class CompletionRequest:
     logprobs: bool = False
     scoring: Scoring = ""
     size: int = 0
-    """Tokens of the prompt, as far as one can tell."""
+    """The number of tokens of the prompt, estimated if it is not known."""
 
     def body(self, api: Api) -> dict[str, Any]:
-        """Return the table that is sent, without any field that it does not need."""
+        """Return the JSON object to send, without optional fields that are not needed."""
         prompt = self.prompt if isinstance(self.prompt, str) else list(self.prompt)
         messages = {"messages": [{"role": "user", "content": prompt}]}
         table: dict[str, Any] = {
@@ -61,27 +61,27 @@ class CompletionRequest:
 
     @property
     def tokens(self) -> int:
-        """The most tokens that are read and written for it, as far as one can tell."""
+        """The maximum number of prompt and completion tokens, as far as `size` is known."""
         return self.size + self.n * self.max_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionResponse:
-    """What a server says to one request."""
+    """A server's response to one request."""
 
     texts: tuple[str, ...]
     log_probabilities: tuple[float, ...] = ()
-    """Of the tokens of the first text, where they were asked for."""
+    """ln p of the tokens of the first text, if requested."""
     prompt: tuple[float, ...] = ()
-    """Log-probabilities of all tokens but the first: the prompt's, then those that were written."""
+    """ln p of all tokens but the first, if requested: the prompt's, then any generated ones."""
     first: tuple[bool, ...] = ()
-    """Whether no other token is likelier there."""
+    """For each entry of `prompt`, whether no other token is likelier at its position."""
     prompt_tokens: int | None = None
-    """How many tokens the server says that the prompt has."""
+    """The number of tokens of the prompt, according to the server."""
 
 
 def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionResponse:
-    """Return a server's answer; raises MalformedResponse for one that cannot be believed."""
+    """Return a server's response; raises MalformedResponse if it does not fit the request."""
     try:
         table = json.loads(body)
         choices = _choices(table, query.n)
@@ -108,7 +108,7 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
 
 
 def read_models(body: bytes) -> list[Mapping[str, Any]]:
-    """Return the models that a server lists; raises MalformedResponse for no list."""
+    """Return the models that a server lists; raises MalformedResponse if it is no list."""
     try:
         rows = json.loads(body)["data"]
         models: list[Mapping[str, Any]] = [
@@ -120,7 +120,7 @@ def read_models(body: bytes) -> list[Mapping[str, Any]]:
 
 
 def _choices(table: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
-    """Return the choices in their order; there must be as many as were asked for."""
+    """Return the choices in order; raises MalformedResponse unless there are `n` of them."""
     choices = table["choices"]
     if not isinstance(choices, list) or len(choices) != n:
         count = len(choices) if isinstance(choices, list) else 0
@@ -137,7 +137,7 @@ def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
         return ""
     if not isinstance(text, str):
         raise MalformedResponse("has a choice without text")
-    # Half of a surrogate pair is no text.
+    # Replace lone surrogates, which are no valid text.
     return text[: max_tokens * LONGEST_TOKEN].encode("utf-8", "replace").decode()
 
 
@@ -150,9 +150,9 @@ def _read_logprobs(choice: Mapping[str, Any], api: Api) -> tuple[float, ...]:
 def _prompt(
     choice: Mapping[str, Any], table: Mapping[str, Any], query: CompletionRequest
 ) -> tuple[tuple[float, ...], tuple[bool, ...]]:
-    """Return the log-probability of each token but the first, and whether it is the likeliest.
+    """Return the ln p of each token but the first, and whether it is the likeliest there.
 
-    What was written behind the prompt comes last.
+    Generated tokens follow those of the prompt.
     """
     if query.scoring == "echo":
         rows = choice["logprobs"]["token_logprobs"]
@@ -174,7 +174,10 @@ def _prompt(
 
 
 def _at_position(position: Mapping[str, Any], token: int | None) -> tuple[float, bool]:
-    """Return (ln p, is the likeliest) of the token at a position, which vLLM's table has first."""
+    """Return (ln p, is likeliest) of `token` at a position; without it, of vLLM's first entry.
+
+    vLLM lists the prompt's own token first.
+    """
     key = next(iter(position)) if token is None else str(token)
     entry = position[key]
     return _number(entry["logprob"]), entry.get("rank", 1) == 1
@@ -187,5 +190,5 @@ def _number(value: Any) -> float:
 
 
 def same_texts(first: Sequence[CompletionResponse], second: Sequence[CompletionResponse]) -> int:
-    """Return how many answers say the same."""
+    """Return the number of positions at which both sequences of responses have the same texts."""
     return sum(a.texts == b.texts for a, b in zip(first, second, strict=True))
