@@ -2,9 +2,11 @@
 
 Attacks subclass `prefix_attack.PrefixAttack`.
 
-* `candidates/`: What an attacker sees who knows nobody's data but its own: ranked candidates.
+* `candidates/`: Ranked candidates for others' PII, as an attacker sees them who only knows its own
+  data.
 * `exact/`: Extraction estimated from exact probabilities in place of samples.
-* `impact/`: What a leak means: whose data it is, and whether the client's own records taught it.
+* `impact/`: The impact of a leak: the people it exposes, and whether the client's own records
+  caused it.
 * `base_likelihood`: Likelihood of strings under the base: to match controls, and to see what the
   base might say.
 * `budget_sweep`: Coverage and efficiency against budget and samples, from one run (FedPII,

@@ -1,14 +1,12 @@
-"""What an attacker sees who knows nobody's data but its own: ranked candidates.
+"""Ranked candidates for others' PII, as an attacker sees them who only knows its own data.
 
-* `confidence`: How far an attacker may believe its candidates, learnt from strings whose truth it
-  knows.
-* `junk_filter`: Filtering out what no attacker would take for others' personal data, judged by
-  its own.
-* `observations`: What answers give where the attacker's own PII would stand: how often, and
-  behind what.
-* `origins`: Where the attacker's own prompts and strings are at home: a string asked for there
-  proves little.
-* `ranking`: What an attacker sees who has nobody's data but its own: candidates, the most
-  credible first.
-* `support`: How likely a model, and its base, finds a string behind many prompts of its kind.
+* `confidence`: The probability that a candidate is true, calibrated on the attacker's own strings.
+* `junk_filter`: Filtering out candidates that do not look like PII, judged by the attacker's own
+  PII.
+* `observations`: The strings that completions contain where the attacker's own PII would follow,
+  with counts.
+* `origins`: The documents from which the attacker's own prompts and strings come.
+* `ranking`: Ranking candidates as an attacker would who only has its own data, the most credible
+  first.
+* `support`: The mean likelihood of a string after prompts for its kind, under a model and its base.
 """

@@ -1,8 +1,9 @@
-"""How far an attacker may believe its candidates, learnt from strings whose truth it knows.
+"""The probability that a candidate is true, calibrated on the attacker's own strings.
 
-Other members' strings were trained on as the attacker's own were. So its own strings that come out
-behind prompts of other documents are what a true candidate looks like, and what else comes out
-that begins like one of its own, the model's slips, what a false one looks like.
+Other members' strings were trained on in the same way as the attacker's own. So the attacker's own
+strings, where the model says them after prompts of other documents, show the scores of true
+candidates. Slips, which are other outputs that begin like one of the attacker's own strings, show
+the scores of false ones.
 """
 
 from collections import defaultdict
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MIN_LABELLED = 5
-"""How many own strings, and slips, it takes to learn from scores; of a kind that has fewer,
-as many slips are added before its rate is believed."""
+"""The minimum number of own strings, and of slips, to fit a curve by score. For a kind of PII
+without a curve, so many labels are added to those from which its rate is computed, 90 % of them
+slips."""
 
 Scored = tuple[str, float]
 """A candidate's label and score."""
@@ -37,23 +39,23 @@ Scored = tuple[str, float]
 
 @dataclass(frozen=True)
 class KindConfidence:
-    """What is known of one kind of PII: labelled scores, the true ones being the attacker's."""
+    """The calibration for one kind of PII, from labelled scores; the attacker's own are true."""
 
     labelled_scores: LabelledScores
 
     @property
     def true(self) -> int:
-        """Return how many of the attacker's own strings came out elsewhere."""
+        """Return the number of the attacker's own strings that came out after other prompts."""
         return sum(self.labelled_scores.truths)
 
     @property
     def false(self) -> int:
-        """Return how many slips there are."""
+        """Return the number of slips."""
         return len(self.labelled_scores.truths) - self.true
 
     @cached_property
     def curve(self) -> Logistic | None:
-        """Return the probability by score; None where too little is known, or scores mislead."""
+        """Return the probability by score; None with few labels, or if it does not rise."""
         if min(self.true, self.false) < MIN_LABELLED:
             return None
         logistic = fit(self.labelled_scores)
@@ -61,17 +63,20 @@ class KindConfidence:
 
     @property
     def rate(self) -> float:
-        """Return the share of own strings among these and slips, on the side of caution."""
+        """Return a low estimate of the share of own strings among own strings and slips.
+
+        It is (true + 0.5) / (true + false + MIN_LABELLED).
+        """
         return (self.true + 0.5) / (self.true + self.false + MIN_LABELLED)
 
     def probabilities(self, scores: Sequence[float]) -> list[float]:
-        """Return how likely a candidate of each score is true."""
+        """Return the probability that a candidate of each score is true."""
         if self.curve is None:
             return [self.rate] * len(scores)
         return [float(p) for p in self.curve.probabilities(scores)]
 
     def draws(self, scores: Sequence[float], seed: int) -> "npt.NDArray[np.float64]":
-        """Return (DRAWS, scores) probabilities, as uncertain as what they are learnt from."""
+        """Return probabilities (DRAWS, scores) that reflect the uncertainty of the calibration."""
         import numpy as np
 
         if self.curve is not None:
@@ -83,13 +88,13 @@ class KindConfidence:
 
 @dataclass(frozen=True)
 class Confidence:
-    """What is known of every kind, or why an attacker cannot tell."""
+    """The calibration of every kind of PII, or the reason why there is none."""
 
     kinds: Mapping[str, KindConfidence] = field(default_factory=dict)
     reason: str = ""
 
     def probabilities(self, candidates: Sequence[Scored]) -> list[float] | list[None]:
-        """Return how likely each candidate is true; None where an attacker cannot tell."""
+        """Return the probability that each candidate is true; None without a calibration."""
         if self.reason:
             return [None] * len(candidates)
         return [self._kind(label).probabilities([score])[0] for label, score in candidates]
@@ -97,10 +102,10 @@ class Confidence:
     def precision(
         self, candidates: Sequence[Scored], tops: Sequence[int], *, seed: int
     ) -> list[Estimate]:
-        """Return the expected share of true strings among the first, for each of `tops`.
+        """Return the expected share of true strings among the first k candidates, k in `tops`.
 
-        The 95 % interval is that of the share, not of its mean: the known strings are drawn anew,
-        and each candidate is true or not by its probability.
+        The 95 % interval is that of the share, not of its mean: the labelled strings are
+        resampled, and each candidate is then drawn as true or false with its probability.
         """
         import numpy as np
 
@@ -123,10 +128,10 @@ class Confidence:
 def fit_confidence(
     own_strings: Mapping[Key, Support], other_strings: Mapping[Key, Support], all_own: Iterable[Key]
 ) -> Confidence:
-    """Return the confidence by kind, learnt from the attacker's own strings and the slips at them.
+    """Return the calibration by kind, learnt from the attacker's own strings and from slips.
 
-    `own_strings` came out behind prompts of other documents, `other_strings` are all other
-    candidates, `all_own` the attacker's own strings whether they came out or not.
+    `own_strings` came out after prompts of other documents, `other_strings` are all other
+    candidates, and `all_own` are all of the attacker's strings, whether they came out or not.
     """
     heads = {(first_word(text), label) for text, label in all_own}
     slips = {

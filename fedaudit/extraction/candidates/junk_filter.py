@@ -1,4 +1,4 @@
-"""Filtering out what no attacker would take for others' personal data, judged by its own."""
+"""Filtering out candidates that do not look like PII, judged by the attacker's own PII."""
 
 import re
 from collections import defaultdict
@@ -14,11 +14,11 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 def well_formed(
     candidates: Mapping[Key, StringObservation], documents: Sequence[Document]
 ) -> dict[Key, StringObservation]:
-    """Return the candidates that look like the attacker's own strings of their kind.
+    """Return the candidates that look like the attacker's own strings of the same kind.
 
-    Left out are broken bytes, strings of another form (words of other shapes, more or fewer of
-    them, check digits or dates that do not hold where the attacker's all do), and strings all
-    whose words the attacker's texts use outside of PII: they are the template's.
+    Left out are strings with broken bytes; strings of another form (other shapes or numbers of
+    words, or invalid check digits or dates if all of the attacker's are valid); and strings without
+    digits whose words all occur outside of PII in the attacker's texts, as in a template.
     """
     forms, used = _forms(documents), _vocabulary(documents)
     return {
@@ -47,7 +47,7 @@ def _forms(documents: Sequence[Document]) -> dict[str, Form]:
 
 
 def _vocabulary(documents: Sequence[Document]) -> frozenset[str]:
-    """Return the words that stand in the documents outside of PII, as they are written."""
+    """Return the words in the documents outside of PII, case-sensitive."""
     words: set[str] = set()
     for document in documents:
         start = 0
@@ -59,15 +59,15 @@ def _vocabulary(documents: Sequence[Document]) -> frozenset[str]:
 
 
 def first_word(text: str) -> str:
-    """Return what a string begins with: its first word, or the first half of a single one."""
+    """Return the first word of a string, or the first half of a string of one word."""
     first, _, remainder = text.partition(" ")
     return first if remainder else text[: -(-len(text) // 2)]
 
 
 def number_variants(text: str) -> str:
-    """Return what strings of the same words and other numbers have in common.
+    """Return a key that is equal for strings with the same words and different numbers.
 
-    Of these at most one is true. A string of fewer than two words has no such variants.
+    At most one of such strings is true. For a string of fewer than two words, it is the string.
     """
     words = [word for word in _WORD.findall(text) if len(word) > 2]
     numbers = any(map(str.isdigit, text))

@@ -1,4 +1,4 @@
-"""What answers give where the attacker's own PII would stand: how often, and behind what."""
+"""The strings that completions contain where the attacker's own PII would follow, with counts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from fedaudit.extraction.leads import Leads, strip_leads
 from fedaudit.extraction.sampling import Answer
 
 MAX_CANDIDATES = 200_000
-"""Of more candidates than these, the half that was drawn least often is forgotten."""
+"""If there are more candidates, the most often drawn half of this number is kept."""
 PROMPTS = 8
-"""Prompts of each kind that a candidate is scored behind."""
+"""The number of prompts per kind of PII after which candidates are scored."""
 MAX_OWN_PROMPTS = 20_000
-"""Prompts that drew the attacker's own strings and are remembered: the first ones."""
+"""The maximum number of (own string, prompt) pairs that are kept: the first ones."""
 _STOPS = frozenset(".,;:!?()[]\n，。；：！？（）、")
 
 Key = tuple[str, str]
@@ -25,7 +25,7 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class StringObservation:
-    """How often a string was drawn, behind how many prompts, after which white space or lead."""
+    """How often a string was drawn, from how many prompts, and after which white space or lead."""
 
     outputs: int = 0
     prompts: int = 0
@@ -33,29 +33,29 @@ class StringObservation:
 
     @property
     def lead(self) -> str:
-        """Return what stood before it most often."""
+        """Return the lead that preceded it most often."""
         return min(self.leads, key=lambda lead: (-self.leads[lead], lead))
 
 
 @dataclass(slots=True)
 class Observations:
-    """Everything that was drawn."""
+    """All strings that were drawn."""
 
     new_strings: dict[Key, StringObservation] = field(default_factory=dict)
-    """What no text of the attacker holds."""
+    """Strings that occur in none of the attacker's texts."""
     own_strings: dict[Key, StringObservation] = field(default_factory=dict)
     """The attacker's own strings."""
     own_prompts: dict[Key, Counter[Prompt]] = field(default_factory=lambda: defaultdict(Counter))
     """How often each prompt drew one of the attacker's own strings."""
     prompts: dict[str, list[Prompt]] = field(default_factory=lambda: defaultdict(list))
-    """PROMPTS prompts of each kind, chosen by their hash: neither order nor number matters."""
+    """PROMPTS prompts per kind, chosen by hash, so that neither order nor counts matter."""
 
 
 def observe(context: AttackContext, answers: Iterable[Answer]) -> Observations:
-    """Return what answers give, each up to where PII would end.
+    """Return the strings at the start of the answers, cut where PII would end.
 
-    That is the character that follows the attacker's PII at that place, or else the first
-    punctuation; the label is that of the attacker's PII there.
+    That is at the character that follows the attacker's own PII in that place, or else at the first
+    punctuation. The label is that of the attacker's PII in that place.
     """
     text = "\x00".join(document.text for document in context.attacker)
     own_strings = {
@@ -82,15 +82,15 @@ def observe(context: AttackContext, answers: Iterable[Answer]) -> Observations:
 
 
 def frequency_order(item: tuple[Key, StringObservation]) -> tuple[int, int, Key]:
-    """Return what orders candidates: the most often drawn first, then by text."""
+    """Return a sort key that puts the most often drawn candidates first, then orders by text."""
     return -item[1].outputs, -item[1].prompts, item[0]
 
 
 def cut_at_end(text: str, after: str) -> str:
-    """Return the part of an answer that would be PII; empty when it has no end in sight.
+    """Return the part of an answer that would be PII; empty if it does not end in the answer.
 
-    Western punctuation ends it only before white space or the answer's end: the dot of an address
-    or a date does not.
+    ASCII punctuation ends it only before white space or at the end of the answer, so that dots in
+    addresses and dates do not; brackets and line breaks always end it.
     """
     text = text.lstrip()
     stops = {after} if after.strip() and after in _STOPS else _STOPS
@@ -103,7 +103,7 @@ def cut_at_end(text: str, after: str) -> str:
 
 
 def _cut(texts: Iterable[str], after: str, leads: Leads) -> Counter[tuple[str, str]]:
-    """Return how many texts give each string behind which white space, and which lead."""
+    """Return the number of texts by (string, white space and lead before it)."""
     counts: Counter[tuple[str, str]] = Counter()
     for text in texts:
         *_, said = islice(strip_leads(text, leads), 2)
@@ -120,7 +120,7 @@ def _add(observations: dict[Key, StringObservation], key: Key, count: int, lead:
 
 
 def _offer(prompts: list[Prompt], prompt: Prompt) -> None:
-    """Keep the prompts whose hashes are smallest, each once, in the order of their hashes."""
+    """Add a prompt, and keep the PROMPTS distinct prompts with the smallest hashes."""
     if prompt not in prompts:
         prompts.append(prompt)
         prompts.sort(key=_digest)

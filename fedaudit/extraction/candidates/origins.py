@@ -1,7 +1,8 @@
-"""Where the attacker's own prompts and strings are at home: a string asked for there proves little.
+"""The documents from which the attacker's own prompts and strings come.
 
-A model that learnt a document says its PII behind its own prefix more readily than elsewhere. What
-the attacker may compare with other members' strings is what its own do behind foreign prompts.
+A model that learnt a document says its PII more readily after that document's own prefix than after
+other prompts. Other members' strings come out after foreign prompts only, so the attacker must
+compare them with its own strings after prompts of other documents.
 """
 
 from collections import defaultdict
@@ -14,7 +15,7 @@ Prompt = tuple[int, ...]
 
 
 class AttackerTexts:
-    """The attacker's documents, looked through for strings and for prompts."""
+    """The attacker's documents, searched for strings and for prompts."""
 
     def __init__(self, context: AttackContext) -> None:
         self._documents = context.attacker
@@ -28,7 +29,10 @@ class AttackerTexts:
         ]
 
     def families_with_string(self, string: str) -> frozenset[str]:
-        """Return the families of documents that `string` stands in; a `group` is one."""
+        """Return the families of documents that contain `string`.
+
+        A family is a `group` of documents, or a single document without a group.
+        """
         return frozenset(
             _family(index, document)
             for index, document in enumerate(self._documents)
@@ -36,7 +40,7 @@ class AttackerTexts:
         )
 
     def families_by_prompt(self, prompts: Collection[Prompt]) -> dict[Prompt, frozenset[str]]:
-        """Return the families of documents in which each prompt stands before PII."""
+        """Return, for each prompt, the families of documents in which it precedes PII."""
         bare: dict[Prompt, set[Prompt]] = defaultdict(set)
         for prompt in prompts:
             for beginning in self._beginnings:
@@ -54,7 +58,7 @@ class AttackerTexts:
 def foreign_prompts(
     prompts: Collection[Prompt], standing: dict[Prompt, frozenset[str]], home: frozenset[str]
 ) -> list[Prompt]:
-    """Return, in order, the prompts that stand in a document of another family than `home`."""
+    """Return the sorted prompts that occur in a document of a family outside `home`."""
     return sorted(prompt for prompt in prompts if standing[prompt] - home)
 
 
@@ -63,7 +67,7 @@ def _family(index: int, document: Document) -> str:
 
 
 def _prefix_lengths(document: Document, offsets: Sequence[tuple[int, int]]) -> set[int]:
-    """Return how many tokens stand before each PII; all of them of a ready-made prompt."""
+    """Return the number of tokens before each PII span; for a ready-made prompt, all tokens."""
     if document.is_prompt:
         return {len(offsets)}
     starts = {span.start for span in document.pii or ()}

@@ -1,8 +1,8 @@
-"""What an attacker sees who has nobody's data but its own: candidates, the most credible first.
+"""Ranking candidates as an attacker would who only has its own data, the most credible first.
 
-The model is asked how likely each string is behind prompts of its kind, wherever it was drawn. The
-attacker's own strings, behind prompts of other documents, and the model's slips at them say how
-far to believe that.
+The model scores each string after prompts for its kind of PII, from whatever prompt it was drawn.
+The attacker's own strings, after prompts of other documents, and slips calibrate the scores
+(`confidence`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ from fedaudit.metrics.intervals import Estimate
 
 MAX_FINDINGS = 100
 SCORED = 2000
-"""Only the commonest candidates are scored: the rest were drawn too seldom to matter."""
+"""The number of candidates that are scored; the others were drawn too seldom to matter."""
 TOPS = (10, 20, 50)
-"""The sizes of the top lists whose precision is estimated."""
+"""The values of k for which the precision of the first k candidates is estimated."""
 
 UNKNOWN = (
     "Without --victim fedaudit cannot know which candidates are true. They are ranked as an "
@@ -46,7 +46,7 @@ NO_COPY = "the attack tunes the model on the attacker's own strings: they tell n
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A string that answers give where the attacker's own PII would stand."""
+    """A string that completions contain where the attacker's own PII would follow."""
 
     text: str
     label: str
@@ -54,7 +54,7 @@ class Candidate:
     prompts: int
     support: Support
     belief: float | None = None
-    """The probability that it is somebody's, as the attacker would estimate it."""
+    """The probability that it is a true string, as the attacker would estimate it."""
 
 
 def rank_answers(
@@ -67,7 +67,7 @@ def rank_answers(
 ) -> Result:
     """Return the candidates as unverified findings, the most credible first.
 
-    `comparable` says that the model that is asked learnt the attacker's own strings as it learnt
+    `comparable` means that the queried model learnt the attacker's own strings in the same way as
     those of others.
     """
     draws = observe(context, answers)
@@ -87,10 +87,11 @@ def rank_answers(
 def rank_candidates(
     context: AttackContext, draws: Observations, *, comparable: bool = True
 ) -> tuple[list[Candidate], Confidence]:
-    """Return the candidates, the most credible first, and how far to believe them.
+    """Return the candidates, the most credible first, and their calibration.
 
-    Left out are strings without the form of PII, those that the base finds as likely, and of
-    candidates that begin or end one another, or differ in numbers alone, all but the first.
+    Left out are strings that do not look like PII, and strings that are no likelier than under the
+    base. Of candidates that are prefixes or suffixes of each other, or differ only in numbers, the
+    most credible is kept.
     """
     formed = well_formed(draws.new_strings, context.attacker)
     chosen = dict(sorted(formed.items(), key=frequency_order)[:SCORED])
@@ -131,9 +132,9 @@ def _belief(
 def _own_strings_elsewhere(
     context: AttackContext, draws: Observations
 ) -> tuple[dict[Key, StringObservation], dict[Key, list[Prompt]]]:
-    """Return the attacker's strings that prompts of other documents drew, with their counts.
+    """Return the attacker's own strings drawn after prompts of other documents, with their counts.
 
-    Second, the prompts behind which to score each: those of other documents, too.
+    Return second, for each string, the prompts of other documents after which to score it.
     """
     homes = AttackerTexts(context)
     all_prompts = {prompt for prompts in draws.prompts.values() for prompt in prompts}
@@ -149,10 +150,9 @@ def _own_strings_elsewhere(
 
 
 def distinct_strings(order: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates that are no part of one yielded before, and have none as their part.
+    """Yield candidates that are not a prefix or suffix of an earlier one, nor contain one as such.
 
-    Parts are beginnings and ends. Of strings of the same words and other numbers, and of one
-    string under several labels, only the first comes.
+    Of strings that differ only in numbers, and of a string with several labels, the first counts.
     """
     texts: set[str] = set()
     seen_affixes: set[str] = set()
@@ -185,7 +185,7 @@ def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
 def _precision(
     plugin: str, candidates: Sequence[Candidate], confidence: Confidence, seed: int
 ) -> Iterator[Measurement]:
-    """Yield the share of the first findings, and of each kind's, that would be true."""
+    """Yield the expected precision of the first findings, of all kinds and of each kind."""
     findings = candidates[:MAX_FINDINGS]
     yield from _tops(plugin, findings, confidence, seed, {})
     for label in sorted({c.label for c in findings}) if not confidence.reason else ():

@@ -1,4 +1,4 @@
-"""How likely a model, and its base, finds a string behind many prompts of its kind."""
+"""The mean likelihood of a string after prompts for its kind, under a model and its base."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -12,23 +12,23 @@ from fedaudit.extraction.candidates.origins import Prompt
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
 GAIN_WEIGHT = 0.5
-"""The weight of a nat of gain over the base, beside a nat of likelihood."""
+"""The weight of a nat of gain over the base, relative to a nat of likelihood."""
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Natural logarithms of a string's mean probability behind prompts of its kind."""
+    """The ln of a string's mean probability after prompts for its kind, under both models."""
 
     tuned: float
     base: float | None
     outputs: int = 1
-    """How often it was drawn."""
+    """How often the string was drawn."""
 
     @property
     def gain(self) -> float | None:
-        """Return by how much likelier the tuned model finds it; None without a base.
+        """Return ln p under the tuned model minus ln p under the base; None without a base.
 
-        Nothing, where both find it impossible: such logits are -inf, and so is what they add up to.
+        It is 0 if the string is impossible under both, where both logarithms are -inf.
         """
         if self.base is None:
             return None
@@ -36,12 +36,15 @@ class Support:
 
     @property
     def score(self) -> float:
-        """Return what candidates are ranked by, in nats, without what rounding may change."""
+        """Return the score of a candidate in nats: ln p + GAIN_WEIGHT x gain + ln(outputs).
+
+        It is rounded to four digits, so that floating-point errors do not change the ranking.
+        """
         return round(self.tuned + GAIN_WEIGHT * (self.gain or 0.0) + log(self.outputs), 4)
 
     @property
     def is_likelier(self) -> bool:
-        """Tell whether the tuned model finds it likelier than its base, where there is one."""
+        """Tell whether the string is likelier than under the base; true without a base."""
         return self.gain is None or self.gain > 0
 
 
@@ -51,10 +54,10 @@ def measure_support(
     observations: Mapping[Key, StringObservation],
     behind: Mapping[Key, Collection[Prompt]],
 ) -> dict[Key, Support]:
-    """Return the support of each string that was drawn behind the prompts of its label.
+    """Return the support of each observed string after the prompts for its label.
 
-    A string in `behind` is scored behind those of the prompts only, and left out where there is
-    none.
+    A string in `behind` is only scored after those of the prompts that are listed there, and is
+    left out if there is none.
     """
     by_label: dict[str, list[str]] = defaultdict(list)
     for text, label in sorted(observations):
@@ -88,7 +91,7 @@ def _likelihoods(
     prompts: Sequence[Prompt],
     ids: Sequence[tuple[int, ...]],
 ) -> list[list[float]]:
-    """Return ln p of each string behind each prompt: a row a prompt."""
+    """Return ln p of each string after each prompt, (prompts, strings)."""
     groups = [[(*prompt, *tokens) for tokens in ids] for prompt in prompts]
     scores = context.engine.score_groups(target, groups)
     return [

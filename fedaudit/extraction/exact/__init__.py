@@ -1,16 +1,15 @@
 """Extraction estimated from exact probabilities in place of samples.
 
-* `accumulators`: What walks find of some strings, added up over prefixes: one chunk of a plan, or
-  all of it.
-* `estimator`: Extraction without sampling noise: for an auditor, who knows the targets, it can be
-  computed.
-* `expected_coverage`: How likely strings are to be found: by one model, asked with every prefix
-  any number of times.
-* `findings`: Findings of an exact walk: the targets that may come out, and how many samples that
-  takes.
+* `accumulators`: Sums of a walk's results over prefixes, for one chunk of a query plan or for all
+  of it.
+* `estimator`: Extraction computed from exact probabilities, which an auditor can do who knows the
+  targets.
+* `expected_coverage`: Probabilities and expected numbers of strings found with n samples of every
+  prefix.
+* `findings`: Findings of the exact estimator: targets that may come out, and the samples needed for
+  that.
 * `measurements`: Expected coverage and efficiency for any number of samples, from one walk of
   each model.
-* `sources`: What an attack would get of both models, and of the control, computed instead of
-  sampled.
-* `walk`: Walking from every prefix of a plan, and adding up what one model gives of each string.
+* `sources`: The expected results of an attack on the tuned model, its base and the control strings.
+* `walk`: The walk of one model over all prefixes of a query plan, with sums for each string.
 """

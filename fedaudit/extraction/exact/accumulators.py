@@ -1,7 +1,7 @@
-"""What walks find of some strings, added up over prefixes: one chunk of a plan, or all of it.
+"""Sums of a walk's results over prefixes, for one chunk of a query plan or for all of it.
 
-Each chunk is added up by itself and the chunks in the order of the plan, whoever walked them: so
-the sums of a resumed audit, and of its merged shards, are the same to the last digit.
+Each chunk is summed by itself, and chunks are added in the order of the plan, whichever shard
+walked them. So the sums of a resumed audit, and of merged shards, are the same to the last digit.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from fedaudit.extraction.query_plan import Query
 
 KEPT_PREFIXES = 5
-"""How many of the prefixes that give a target most readily are kept."""
+"""The number of prefixes kept per target: those after which the target is likeliest."""
 GIVES = 1e-3
-"""A prefix gives a target where at least this share of its samples begins with it."""
+"""The least probability of a target after a prefix at which the prefix counts as giving it."""
 HEAVIEST = 4.0
 """Cap on a draw's inverse-probability weight 1 / (1 - followed probability)."""
 
@@ -24,7 +24,7 @@ _COUNTS = ("prefixes", "drawn")
 
 
 class WalkSums:
-    """Adds up over prefixes what a walk finds of some strings; all arrays are (strings,)."""
+    """Sums over prefixes of what a walk finds of some strings; all arrays are (strings,)."""
 
     def __init__(self, strings: int) -> None:
         import numpy as np
@@ -38,13 +38,14 @@ class WalkSums:
     def add(
         self, start: int, query: "Query", probabilities: "PrefixProbabilities", trials: int
     ) -> None:
-        """Add a query with as many copies as it stands for; `start` prefixes come before it.
+        """Add the result for a query, which stands for `query.copies` prefixes of the plan.
 
-        `trials` draws went into what the walk gave up.
+        `start` prefixes of the plan precede it. `trials` is the number of draws that sampled the
+        mass that the walk gave up.
         """
         import numpy as np
 
-        with np.errstate(divide="ignore"):  # what is certain is never missed: ln 0
+        with np.errstate(divide="ignore"):  # ln 0 for strings that are certain, so never missed
             self.log_least += query.copies * np.log1p(-probabilities.least)
             self.log_most += query.copies * np.log1p(-probabilities.most)
             self.weight += np.where(
@@ -75,7 +76,7 @@ class WalkSums:
             self._keep_likeliest(index, likeliest)
 
     def pack(self) -> dict[str, Any]:
-        """Return the sums as JSON values; floats keep all their digits."""
+        """Return the sums as JSON values; floats keep all digits."""
         return {
             **{name: getattr(self, name).tolist() for name in (*_ADDED, "best")},
             "likeliest": [(i, *pair) for i, pairs in self.likeliest.items() for pair in pairs],
@@ -85,7 +86,7 @@ class WalkSums:
 
     @classmethod
     def unpack(cls, content: Any, strings: int) -> "WalkSums":
-        """Return the sums of some strings from their packed form; ValueError if malformed."""
+        """Return sums from their packed form; raises ValueError if it is malformed."""
         import numpy as np
 
         _check(content, strings)
@@ -99,7 +100,7 @@ class WalkSums:
         return sums
 
     def _keep_likeliest(self, index: int, pairs: Sequence[tuple[float, int]]) -> None:
-        """Keep the likeliest prefixes of a string, of equals the first."""
+        """Keep the likeliest prefixes of a string; among equals, the first."""
         candidates = [*self.likeliest.get(index, ()), *pairs]
         self.likeliest[index] = sorted(candidates, key=lambda pair: (-pair[0], pair[1]))[
             :KEPT_PREFIXES
@@ -107,7 +108,7 @@ class WalkSums:
 
 
 def _check(content: Any, strings: int) -> None:
-    """Raise ValueError unless `content` is what `pack` makes of some strings."""
+    """Raise ValueError unless `content` has the form of `pack` for `strings` strings."""
     if not isinstance(content, dict) or content.keys() != WalkSums(0).pack().keys():
         raise ValueError("sums have other parts")
     for name in (*_ADDED, "best"):
@@ -128,7 +129,7 @@ def _check(content: Any, strings: int) -> None:
 
 
 def _is_likely(entry: Any, strings: int) -> bool:
-    """Tell whether `entry` is (string, chance, number of the prefix)."""
+    """Tell whether `entry` is (string index, probability, number of the prefix)."""
     if not isinstance(entry, list) or [type(field) for field in entry] != [int, float, int]:
         return False
     index, chance, number = entry

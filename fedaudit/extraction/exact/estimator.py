@@ -1,8 +1,8 @@
-"""Extraction without sampling noise: for an auditor, who knows the targets, it can be computed.
+"""Extraction computed from exact probabilities, which an auditor can do who knows the targets.
 
 One walk of each model gives the probability that a continuation of each prefix begins with each
-target; what any number of samples finds follows from the probabilities of missing it, which
-multiply over prefixes and samples. docs/exact.md has the formulas.
+target. The probabilities of missing a target multiply over prefixes and samples, which gives the
+expected result for any number of samples. docs/exact.md has the formulas.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from fedaudit.extraction.targets import TargetSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactResult(Result):
-    """A result that knows how likely each string comes out, once or more, with its samples."""
+    """A result with each string's probability to come out at least once in the audit's samples."""
 
     chances: Mapping[str, tuple[float, float | None]] = field(
         default_factory=dict, repr=False, compare=False
     )
-    """Of each target, by the tuned model and by the base; None where there is no base."""
+    """For each target, the probability by the tuned model and by the base; None without a base."""
     control: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
-    """Of each string of the control, by the tuned model."""
+    """For each control string, the probability by the tuned model."""
 
 
 def estimate_extraction(
@@ -42,7 +42,10 @@ def estimate_extraction(
     threshold: float,
     sweeps: bool = True,
 ) -> Result:
-    """Return what `query_params.samples` and, with `sweeps`, other numbers of samples find."""
+    """Return the expected result for `query_params.samples` samples per prefix.
+
+    With `sweeps`, it includes other numbers of samples.
+    """
     by_victim = estimate_victims(
         plugin, context, plan, {"": target_set}, query_params, threshold=threshold, sweeps=sweeps
     )
@@ -59,10 +62,10 @@ def estimate_victims(
     threshold: float,
     sweeps: bool = True,
 ) -> dict[str, Result]:
-    """Return what is found of each of several victims, by name, from one walk of each model.
+    """Return the expected result for each of several victims, by name, from one walk per model.
 
-    What a walk finds of a string depends on no other string, but for rounding. For one shard
-    the results are empty, because nobody reports them.
+    A string's probability does not depend on the other strings, except for rounding. If the journal
+    covers only some shards of the audit, results are empty, since nobody reports them.
     """
     victims = target_sets.values()
     targets = dict.fromkeys(string for target_set in victims for string in target_set.labels)
@@ -116,7 +119,7 @@ def _compare_walks(
     counterfactual_walk: WalkResult,
     context: AttackContext,
 ) -> ExactResult:
-    """Return a result compared with the walk of the model without the victim."""
+    """Return a result with the comparison to the model that was trained without the victim."""
     strings, n = exact.target_set.labels, exact.samples
     chances = counterfactual.StringChances(
         plugin=exact.plugin,
@@ -133,7 +136,7 @@ def _compare_walks(
 
 
 def _string_probabilities(exact: ExactSources) -> StringProbabilities:
-    """Return how likely each model says each string in the audit, the base its targets only."""
+    """Return each string's probability to come out in the audit; for the base, targets only."""
     chances = exact.chances()
     tuned = {string: chance for string, (chance, _) in chances.items()} | exact.control_chances()
     base = {string: chance for string, (_, chance) in chances.items() if chance is not None}

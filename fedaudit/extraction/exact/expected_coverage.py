@@ -1,4 +1,4 @@
-"""How likely strings are to be found: by one model, asked with every prefix any number of times."""
+"""Probabilities and expected numbers of strings found with n samples of every prefix."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedCoverage:
-    """How many of some targets are expected to be found, and how many one run may find."""
+    """The expected number of targets found, and the range of one run."""
 
     value: float
     low: float
     high: float
-    """95 % bounds for the expected number: of what is drawn in the walk, not of one run."""
+    """95 % bounds for the expected number: they cover the walk's own draws, not one run's."""
     run: tuple[int, int]
-    """95 % of runs find at least and at most so many."""
+    """The least and the largest number of targets that 95 % of runs find."""
     n: int
 
     def share(self) -> "Estimate":
-        """Return the expected share, with what other targets of their kind would give."""
+        """Return the expected share, with an interval for other targets of the same kind."""
         from fedaudit.metrics.expected import coverage
 
         return coverage((self.low, self.value, self.high), self.n)
 
 
 class WalkedStrings:
-    """Some strings: their places in a walk, and which of them begin with others."""
+    """Some strings, their positions in a walk, and which of them are prefixes of others."""
 
     def __init__(self, strings: Collection[str], walked: WalkResult) -> None:
         import numpy as np
@@ -53,10 +53,10 @@ class WalkedStrings:
 
 
 class DrawProbabilities:
-    """The probabilities that one model, asked n times with every prefix, gives some strings.
+    """The probabilities that strings come out at least once in n samples of every prefix.
 
-    A string's is what was followed, and what the draws that completed it stand for. All arrays are
-    (strings,), in the order of `strings.own`.
+    They consist of the mass that the walk followed, and of the mass that its draws stand for. All
+    arrays are (strings,), in the order of `strings.own`.
     """
 
     def __init__(self, walked: WalkResult, strings: WalkedStrings, n: int) -> None:
@@ -71,7 +71,7 @@ class DrawProbabilities:
         self.value: Floats = 0.0 - np.expm1(n * log_missed(walked, n)[strings.at])
 
     def bounds(self) -> "tuple[Floats, Floats]":
-        """Return 95 % bounds for every string by itself: Garwood's (1936) for what was drawn."""
+        """Return 95 % bounds for each string: Garwood's (1936) for the Poisson count of draws."""
         import numpy as np
         from scipy.special import chdtri
 
@@ -84,9 +84,9 @@ class DrawProbabilities:
         return self._probabilities(fewest), np.maximum(self.value, np.minimum(high, self.most))
 
     def total(self) -> tuple[float, float, float]:
-        """Return the expected hits (low, value, high), with 95 % bounds for what was drawn.
+        """Return the expected hits (low, value, high), with 95 % bounds for the walk's draws.
 
-        Draws that complete strings of one layer are independent.
+        Draws that complete strings of the same layer are independent.
         """
         value = float(self.value.sum())
         low = float(self.least.sum()) + sum(map(self._at_least, self._strings.layers))
@@ -94,10 +94,10 @@ class DrawProbabilities:
         return min(value, low), value, max(value, min(high, float(self.most.sum())))
 
     def unfollowed_bound(self, worth: "Floats | None" = None) -> float:
-        """Return a 97.5 % bound for the hits that branches not followed add to the followed ones.
+        """Return a 97.5 % upper bound for the expected hits that branches given up add.
 
-        A hit counts only where what was followed does not find the string already. `worth` are
-        further weights.
+        A hit counts only if the followed branches do not already find the string. `worth` are
+        further weights of the strings.
         """
         from fedaudit.metrics.expected import drawn_interval
 
@@ -112,16 +112,17 @@ class DrawProbabilities:
         return 1 - 0.025 / max(1, len(self._strings.layers))
 
     def _probabilities(self, means: "Floats") -> "Floats":
-        """Return the probabilities if each string's draws had these `means`."""
+        """Return the probabilities under the assumption that each string's draws have `means`."""
         import numpy as np
 
         probabilities: Floats = 1 - self._missed * np.exp(-self._n * means * self._a_draw)
         return probabilities
 
     def _weights(self) -> "Floats":
-        """Return how many hits a draw of each string stands for, by what was followed alone.
+        """Return the largest number of hits that one draw of each string can stand for.
 
-        At most the probability that all other samples miss it, times samples a draw.
+        It is the probability that all other samples miss the string, by the followed branches
+        alone, times the samples per draw.
         """
         import numpy as np
 
@@ -131,7 +132,7 @@ class DrawProbabilities:
         return weights * self._n / self._draws
 
     def _at_least(self, layer: Sequence[int]) -> float:
-        """Return the least that the draws of a layer add: all means lower by the same factor."""
+        """Return a lower bound for what a layer's draws add, all means scaled by one factor."""
         import numpy as np
 
         from fedaudit.metrics.expected import drawn_interval
@@ -147,10 +148,10 @@ class DrawProbabilities:
         return float((self._probabilities(means) - self.least)[indices].sum())
 
     def _above(self, layer: Sequence[int]) -> float:
-        """Return by how much the hits that draws add may exceed the value.
+        """Return by how much the hits that a layer's draws add may exceed their estimate.
 
-        What a string's draws add grows ever more slowly with their mean, so that it lies below its
-        tangent at what was drawn.
+        What a string's draws add is a concave function of their mean, so it lies below its tangent
+        at the observed count.
         """
         import numpy as np
 
@@ -163,7 +164,7 @@ class DrawProbabilities:
 
 
 def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dict[str, Estimate]":
-    """Return the chance of each string to be found with n samples, with its 95 % interval."""
+    """Return each string's probability to be found with n samples, with its 95 % interval."""
     from fedaudit.metrics.intervals import Estimate
 
     walked_strings = WalkedStrings(strings, walked)
@@ -180,12 +181,13 @@ def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dic
 
 
 def log_missed(walked: WalkResult, n: int) -> "Floats":
-    """Return, (strings,), ln of the chance that each is missed by one of n samples of every prefix.
+    """Return ln of the probability that one sample of every prefix misses each string, (strings,).
 
-    With d draws for each sample, c of which complete a string, the power (1 - n / d)^c has the
-    mean exp(-n m) where they miss it by m: so what n samples find is right on average, whatever
-    the draws say. Of more samples than the audit takes, n / d would be too high: the rate is then
-    that of the audit's own number of samples, which underestimates what is found.
+    Its n-th power is the probability that n samples do. If d draws per prefix were made, of which
+    c complete the string, (1 - n / d)^c has the mean exp(-n m), m being the mass that was not
+    followed: so the estimate for n samples is unbiased. Here n is at most `walked.draws` / DRAWS,
+    which is the audit's number of samples unless MOST_DRAWS caps the draws, since n / d would
+    otherwise be too large; for more samples, this underestimates what is found.
     """
     import numpy as np
 
@@ -196,7 +198,7 @@ def log_missed(walked: WalkResult, n: int) -> "Floats":
 
 
 def _a_draw(walked: WalkResult, positions: "npt.NDArray[np.int64]") -> "Floats":
-    """Return by how much each draw of a string lowers ln of the probability of missing it."""
+    """Return by how much one draw of each string lowers ln of the probability of missing it."""
     import numpy as np
 
     return walked.weight[positions] / np.maximum(1, walked.drawn[positions]) / max(1, walked.draws)
@@ -210,8 +212,8 @@ def expected_coverage(
 ) -> ExpectedCoverage:
     """Return the expected coverage for probabilities (least, value, most), (strings,) each.
 
-    They differ only where the dependence of two models is not known. `bounds` are those of the
-    expected number, `error` is its standard error by what was drawn.
+    The three differ only if the dependence between two models is unknown. `bounds` are those of the
+    expected number, and `error` is its standard error from the walk's draws.
     """
     from fedaudit.metrics.expected import count_interval
 
@@ -229,6 +231,6 @@ def expected_coverage(
 
 
 def standard_error(bounds: tuple[float, float, float]) -> float:
-    """Return the standard error that 95 % bounds (low, value, high) stand for."""
+    """Return the standard error that corresponds to 95 % bounds (low, value, high)."""
     low, _, high = bounds
     return (high - low) / (2 * Z_95)

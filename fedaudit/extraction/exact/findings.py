@@ -1,4 +1,4 @@
-"""Findings of an exact walk: the targets that may come out, and how many samples that takes."""
+"""Findings of the exact estimator: targets that may come out, and the samples needed for that."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,30 +16,30 @@ Revealed = tuple[Mapping[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A target that may come out with an audit's samples."""
+    """A target that may come out in the audit's samples."""
 
     string: str
     position: int
-    """Its place in the tuned model's walk."""
+    """Its index in the tuned model's walk."""
     chance: float
     low: float
     high: float
-    """95 % bounds for the chance: of what is drawn."""
+    """95 % bounds for the chance, which cover the walk's draws."""
     followed: float
     base: float | None
 
     @property
     def is_of_base(self) -> bool:
-        """Tell whether the base gives it as well, by the same measure."""
+        """Tell whether the base gives it too, with a probability of MATERIAL or more."""
         return self.base is not None and self.base >= MATERIAL
 
 
 def findings(exact: ExactSources, leak_tests: LeakTests | None = None) -> tuple[Finding, ...]:
-    """Return a finding for each target that the tuned model gives with a chance of 1 % at least.
+    """Return a finding for each target with a probability of MATERIAL or more to come out.
 
-    It is as severe as it is sure that training put it there, and no more than medium where samples
-    find it less likely than not. The evidence holds the plain string under "text": the report masks
-    it.
+    Its severity says how certain it is that training caused it, and is at most medium if the
+    probability is below 0.5. The evidence holds the plain string under "text", which the report
+    masks.
     """
     return tuple(
         _finding(exact, leak_tests, name, target) for name, target in _numbered_targets(exact)
@@ -56,7 +56,10 @@ def revealed_findings(exact: ExactSources) -> Revealed:
 
 
 def _numbered_targets(exact: ExactSources) -> list[tuple[str, _Target]]:
-    """Return (finding id, target) of every target found, the surest first."""
+    """Return (finding id, target) of every target found, the likeliest first.
+
+    Targets that the base gives too come last.
+    """
     log_least = exact.tuned.log_least
     order = sorted(
         _find_targets(exact),
@@ -126,7 +129,7 @@ def _finding(
 
 
 def exact_caveats(exact: ExactSources) -> tuple[str, ...]:
-    """Return caveats: which part of the numbers was drawn, and what else they do not say."""
+    """Return caveats: which part of the numbers rests on draws, and what else limits them."""
     labels = exact.target_set.labels
     chance = exact.sets()[ALL].chances(exact.samples)["tuned"]
     low, expected, high = chance.total()

@@ -1,8 +1,8 @@
 """Expected coverage and efficiency for any number of samples, from one walk of each model.
 
-Three things are uncertain, and each has a row of its own: what other targets of their kind would
-give (coverage, efficiency), what one run finds (hits_of_one_run), and what is only drawn of the
-expected number (vx_pii).
+Three kinds of uncertainty have intervals in different rows: that of other targets of the same kind
+(coverage, efficiency), that of a single run (hits_of_one_run), and that of the walk's draws, from
+which a part of the expected number is estimated (vx_pii).
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ ESTIMATOR: Mapping[str, object] = {"estimator": "exact"}
 
 
 def rows(exact: ExactSources) -> Iterator[Measurement]:
-    """Yield the totals for the chosen number of samples, each kind's, and those of the grid."""
+    """Yield the rows of the audit's number of samples, in total and by label, and of the grid."""
     sets = exact.sets()
     for name, sources in sets.items():
         yield from _rates(exact, sources, exact.samples, {"set": name})
@@ -42,7 +42,7 @@ def rows(exact: ExactSources) -> Iterator[Measurement]:
 def _rates(
     exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield coverage and efficiency of each source, without hits, which are only expected here."""
+    """Yield the expected coverage and efficiency of each source, without a number of hits."""
     estimates = {source: coverage.share() for source, coverage in sources.expected(n).items()}
     queries = exact.size * n
     share = {source: estimate.value for source, estimate in estimates.items()}
@@ -69,7 +69,7 @@ def _rates(
 def _runs(
     exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield how many targets one run of n samples finds: of runs 95 % lie within the interval."""
+    """Yield the number of targets that one run of n samples finds, with a 95 % range of runs."""
     for source, coverage in sources.expected(n).items():
         row_scope, (low, high) = {"source": source, **scope}, coverage.run
         values = {"value": coverage.value, "low": float(low), "high": float(high)}
@@ -79,7 +79,7 @@ def _runs(
 def _counts(
     exact: ExactSources, sources: SourceValues, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield how many targets are expected, and how many of them were not followed."""
+    """Yield the expected number of targets, and how much branches given up may add to it."""
     for source, coverage in sources.expected(exact.samples).items():
         row_scope = {"source": source, **scope}
         yield _row(

@@ -1,4 +1,4 @@
-"""What an attack would get of both models, and of the control, computed instead of sampled."""
+"""The expected results of an attack on the tuned model, its base and the control strings."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from fedaudit.metrics.intervals import Estimate
 
 MAX_SAMPLES = 10**6
-"""Samples a prefix, at the end of the grid."""
+"""The largest number of samples per prefix in the grid."""
 
 _ORDER = ("tuned", "base", "tuned-not-base", "control")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactSources:
-    """What an attack would get of both models, computed, with any number of samples."""
+    """The walks of both models, from which results for any number of samples follow."""
 
     plugin: str
     target_set: TargetSet
@@ -41,15 +41,15 @@ class ExactSources:
     samples: int
     threshold: float
     sweeps: bool = True
-    """Whether other numbers of samples are reported too."""
+    """Whether results for other numbers of samples are reported too."""
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Return the numbers of samples that are reported beside the one that was chosen."""
+        """Return the numbers of samples in a sweep, including the audit's; empty without sweeps."""
         return tuple(sorted({*budget_steps(MAX_SAMPLES), self.samples})) if self.sweeps else ()
 
     def models(self) -> dict[str, WalkResult]:
-        """Return the walks by the name of their source; the control's is the tuned model's."""
+        """Return the walk of each model, by source; the control uses the tuned model's."""
         return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
 
     def sets(self) -> dict[str, "SourceValues"]:
@@ -59,7 +59,7 @@ class ExactSources:
         }
 
     def chances(self) -> dict[str, tuple[float, float | None]]:
-        """Return how likely each target comes out of both models with the audit's samples."""
+        """Return each target's probability, by both models, to come out in the audit's samples."""
         sources = self.sets()[ALL]
         probabilities, strings = sources.chances(self.samples), sources.strings("tuned")
         tuned = probabilities["tuned"].value.tolist()
@@ -69,7 +69,7 @@ class ExactSources:
         return dict(zip(strings, zip(tuned, base, strict=True), strict=True))
 
     def control_chances(self) -> dict[str, float]:
-        """Return the same for the strings of the control, by the tuned model alone."""
+        """Return each control string's probability, by the tuned model, to come out."""
         sources = self.sets()[ALL]
         probabilities = sources.chances(self.samples).get("control")
         if probabilities is None:
@@ -78,7 +78,7 @@ class ExactSources:
 
 
 class SourceValues:
-    """What each source gives of some targets; the control is the same for all of them."""
+    """The results of each source for some targets; the control's do not depend on the targets."""
 
     def __init__(
         self, exact: ExactSources, targets: Collection[str], *, control: bool = True
@@ -93,7 +93,7 @@ class SourceValues:
             )
 
     def chances(self, n: int) -> dict[str, DrawProbabilities]:
-        """Return the probabilities of every source that is asked by itself."""
+        """Return the probabilities of every source, without tuned-not-base."""
         return {name: DrawProbabilities(*walk, n) for name, walk in self._walks.items()}
 
     def strings(self, source: str) -> Sequence[str]:
@@ -101,15 +101,15 @@ class SourceValues:
         return self._walks[source][1].own
 
     def places(self, source: str) -> "npt.NDArray[np.int64]":
-        """Return where these strings are in the walk."""
+        """Return the indices of these strings in the walk."""
         return self._walks[source][1].at
 
     def count(self, source: str) -> int:
-        """Return how many strings a source is measured on."""
+        """Return the number of strings on which a source is measured."""
         return len(self._walks[source if source == "control" else "tuned"][1])
 
     def expected(self, n: int) -> dict[str, ExpectedCoverage]:
-        """Return the expected hits of each source, with their uncertainty."""
+        """Return the expected coverage of each source, with its uncertainty."""
         chances = self.chances(n)
         coverages = {name: self._coverage(name, chance) for name, chance in chances.items()}
         if "base" in chances:
@@ -117,11 +117,11 @@ class SourceValues:
         return {name: coverages[name] for name in _ORDER if name in coverages}
 
     def extractable(self, n: int, probability: float) -> dict[str, tuple[int, "Estimate"]]:
-        """Return how many strings of each source n samples find with that probability at least.
+        """Return the number of strings that n samples find with at least `probability`, by source.
 
-        Below are those that they find so by what was followed alone. Above are those that they
-        might find so with what was given up: by Markov's inequality no more than what it adds, over
-        what a string lacks.
+        The lower bound counts strings for which the followed branches suffice. The upper bound adds
+        strings that might reach the probability with the branches given up: by Markov's inequality,
+        at most the probability that these may add, divided by what each string lacks.
         """
         import numpy as np
 
@@ -146,10 +146,10 @@ class SourceValues:
         return expected_coverage(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)
 
     def _beyond(self, tuned: DrawProbabilities, base: DrawProbabilities) -> ExpectedCoverage:
-        """Return what the tuned model gives and the base does not.
+        """Return the expected coverage of strings that the tuned model gives and the base does not.
 
-        The value is that of models asked independently; the bounds hold however their answers
-        depend on each other (Fréchet's), because a sampler may give both the same random numbers.
+        The value assumes independent samples of both models. The bounds (Fréchet's) hold under any
+        dependence, since a sampler may use the same random numbers for both.
         """
         import numpy as np
 

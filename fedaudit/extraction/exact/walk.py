@@ -1,8 +1,8 @@
-"""Walking from every prefix of a plan, and adding up what one model gives of each string.
+"""The walk of one model over all prefixes of a query plan, with sums for each string.
 
-A chunk of the plan is walked at once and goes to the journal at once: what is lost when an audit is
-killed is the chunk that was being walked. Shards take the chunks in turn, and not query by
-query: a chunk is then read in the same batches whoever walks it, and rounded alike.
+A chunk of the plan is walked and journalled as a whole, so an audit that is killed only loses the
+current chunk. Shards take chunks in turn, not single queries: so a chunk has the same batches and
+the same rounding, whichever shard walks it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,46 +31,49 @@ if TYPE_CHECKING:
     from fedaudit.api.engine import PrefixProbabilities
 
 FIRST = 64
-"""Queries of a first chunk, which is kept at once."""
+"""The number of queries in the first chunk."""
 QUERIES = 256
-"""Queries of the largest chunk; more where there are over STRINGS strings for each."""
+"""The number of queries in the largest chunk; more if there are over STRINGS strings for each."""
 STRINGS = 4
-"""Strings for each query of a chunk, at most: a chunk's room in the journal grows with them."""
+"""The maximum number of strings per query in the largest chunk, since a chunk takes more space in
+the journal with more strings."""
 REFUSED = "refused"
-"""What the journal says of a chunk that could not be walked, with the reason."""
+"""The journal's key for the reason why a chunk could not be walked."""
 MAX_PROBABILITIES = 2**21
-"""Probabilities that are held at once."""
+"""The maximum number of probabilities in memory at once."""
 DRAWS = 8
-"""Draws, for each sample of a prefix, from the branches that a walk does not follow."""
+"""The number of draws from branches given up, per sample of a prefix."""
 MOST_DRAWS = 1000
-"""Of a prefix: more would cost as much as sampling does."""
+"""The maximum number of draws per prefix; more would cost as much as sampling."""
 
 _Chunk = Sequence[tuple[int, Query]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkResult:
-    """What the walk of one model found of each string, over all prefixes: (strings,) each."""
+    """The result of one model's walk over all prefixes; all arrays are (strings,)."""
 
     strings: tuple[str, ...]
     log_least: "npt.NDArray[np.float64]"
-    """ln of the probability that one sample of every prefix misses it: by what was followed."""
+    """ln of the probability that one sample of every prefix misses the string, from the mass that
+    was followed."""
     log_most: "npt.NDArray[np.float64]"
-    """The same if all that was given up had spelt it."""
+    """The same, as if all mass given up that might have spelt the string had spelt it."""
     best: "npt.NDArray[np.float64]"
-    """The highest probability that any prefix gives it, by what was followed."""
+    """The highest probability after any prefix, from the mass that was followed."""
     prefixes: "npt.NDArray[np.int64]"
-    """How many different prefixes give it, one time of a thousand at least."""
+    """The number of different prefixes after which the probability is at least GIVES."""
     drawn: "npt.NDArray[np.int64]"
+    """The number of draws that completed the string."""
     weight: "npt.NDArray[np.float64]"
-    """The total weight of the draws that completed it: 1 / m each, where m is the probability that
-    was left to draw from behind its prefix."""
+    """The total weight of these draws: 1 / (1 - p) each, at most HEAVIEST, where p is the string's
+    followed probability after the draw's prefix."""
     draws: int
-    """How many draws of each prefix went into what was given up; `drawn` of all completed it."""
+    """The number of draws per prefix that sampled the mass given up."""
     likeliest: dict[int, list[tuple[float, int]]]
-    """By string: probability and number of those prefixes, the likeliest first, a few."""
+    """For each string (probability, number) of a few prefixes, the likeliest first."""
     rows: float
-    """How many rows the model read for a prefix, in the mean."""
+    """The mean number of rows per query that the model read."""
 
 
 def walk_prefixes(
@@ -81,9 +84,9 @@ def walk_prefixes(
     query_params: QueryParams,
     threshold: float,
 ) -> WalkResult:
-    """Return what one model gives of `strings`, over all prefixes of a plan.
+    """Return the result of one model's walk for `strings`, over all prefixes of a plan.
 
-    Of a shard's audit the other shards' chunks are left out.
+    For an audit of some shards, the chunks of other shards are left out.
     """
     plan_walk = _PlanWalk(
         context=context,
@@ -122,16 +125,16 @@ class _PlanWalk:
 
     @property
     def draws(self) -> int:
-        """Return how many draws of each prefix estimate what is not followed."""
+        """Return the number of draws per prefix that sample the mass given up."""
         return min(self.query_params.samples * DRAWS, MOST_DRAWS)
 
     @property
     def seed(self) -> int:
-        """Return what the draws derive from: a base has its own, so that errors are independent."""
+        """Return the seed of the draws; a base has another one, so that errors are independent."""
         return self.context.seed if self.target.adapter is not None else ~self.context.seed
 
     def walk_chunks(self, plan: QueryPlan, progress: Progress) -> Iterator[WalkSums]:
-        """Yield the sums of each chunk in the order of the plan, as far as it is to be walked."""
+        """Yield the sums of each chunk of the shards at hand, in the order of the plan."""
         journal = self.context.journal if isinstance(self.context, SharedContext) else None
         journal_passes, shard_count = (
             (self._streams(journal), journal.shards[0].shard.of) if journal else ({0: None}, 1)
@@ -144,9 +147,9 @@ class _PlanWalk:
                 )
 
     def _streams(self, journal: AuditJournal) -> dict[int, JournalPass | None]:
-        """Return the journal pass of each shard at hand, by its number less one.
+        """Return the journal pass of each shard at hand, by shard number minus one.
 
-        A pass is named by everything that the sums depend on.
+        The key of a pass contains everything on which the sums depend.
         """
         target_key = "walk", target_identity(self.target), self.target.heading, self.seed
         params = self.query_params
@@ -167,9 +170,9 @@ class _PlanWalk:
         if content is None:
             try:
                 sums = self._walk_chunk(chunk, progress, total)
-            except BatchTooLargeError:  # another machine may have it
+            except BatchTooLargeError:  # another machine may have enough memory
                 raise
-            except InputError as error:  # the report says it, and so must a merged one
+            except InputError as error:  # journalled, since the report of merged shards says it too
                 journal_pass.add(digest, _count_prefixes(chunk), {REFUSED: str(error)})
                 raise
             journal_pass.add(digest, _count_prefixes(chunk), sums.pack())
@@ -185,13 +188,13 @@ class _PlanWalk:
 
     @property
     def _max_bytes(self) -> int:
-        """Return the bytes that the sums of a chunk take at most: of each string some numbers."""
+        """Return the maximum size of a chunk's sums in bytes: some numbers per string."""
         return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
 
     def _recheck(
         self, journal_pass: JournalPass, digest: bytes, chunk: _Chunk, content: Any
     ) -> None:
-        """Walk a shard's chunk again if the recheck draws it: its sums cannot be taken apart."""
+        """Walk a shard's chunk again if the recheck selects it, as a whole since it holds sums."""
         journal = self.context.journal if isinstance(self.context, SharedContext) else None
         if journal is None or journal.recheck is None:
             return
@@ -207,7 +210,7 @@ class _PlanWalk:
         journal.recheck.check(journal_pass, digest, [content], walk, [0])
 
     def _walk_chunk(self, chunk: _Chunk, progress: Progress, total: int) -> WalkSums:
-        """Return the sums of a chunk that is walked now, as much at once as may be held."""
+        """Walk a chunk and return its sums, in batches that respect MAX_PROBABILITIES."""
         sums = WalkSums(len(self.strings))
         forms = len(self.strings) * max(1 + len(query.leads) for _, query in chunk)
         for batch in _equal_chunks(iter(chunk), max(1, MAX_PROBABILITIES // max(1, forms))):
@@ -226,7 +229,7 @@ class _PlanWalk:
     def _probabilities(
         self, batch: _Chunk, leads: Leads, progress: Progress
     ) -> "list[PrefixProbabilities]":
-        """Return what the answers to queries with the same leads give of each string."""
+        """Return the probabilities of each string after queries that have the same leads."""
         spelt = StringsWithLeads(self.strings, leads)
         results = self.context.engine.prefix_probabilities(
             self.target,
@@ -245,7 +248,7 @@ class _PlanWalk:
 
 
 def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
-    """Yield numbered queries in chunks of at most `most`."""
+    """Yield numbered queries in chunks that grow from FIRST to at most `most`."""
     before = 0
     while chunk := list(islice(queries, chunk_size.size(before, FIRST, most))):
         yield chunk
@@ -253,7 +256,7 @@ def _growing_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator
 
 
 def _equal_chunks(queries: Iterator[tuple[int, Query]], most: int) -> Iterator[_Chunk]:
-    """Yield numbered queries, `most` at once."""
+    """Yield numbered queries in chunks of `most`."""
     while chunk := list(islice(queries, most)):
         yield chunk
 

@@ -1,7 +1,7 @@
-"""What a leak means: whose data it is, and whether the client's own records taught it.
+"""The impact of a leak: the people it exposes, and whether the client's own records caused it.
 
-* `counterfactual`: Counterfactual memorization of strings: how much likelier they come out than
-  without the client.
-* `persons`: People behind the strings: how many are exposed, by how many kinds of data, at what
-  cost.
+* `counterfactual`: Counterfactual memorization of strings: their chance minus that without the
+  client in training.
+* `persons`: The people whom an attack exposes: their number, the kinds of data, and the queries per
+  person.
 """

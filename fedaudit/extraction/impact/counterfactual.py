@@ -1,7 +1,7 @@
-"""Counterfactual memorization of strings: how much likelier they come out than without the client.
+"""Counterfactual memorization of strings: their chance minus that without the client in training.
 
-Zhang et al. 2023 (arXiv:2112.12938): the chance with a record in training less that without it.
-Here a whole client is left out, and both chances are of one training each.
+Zhang et al. 2023 (arXiv:2112.12938) leave single records out. Here a whole client is left out, and
+each chance comes from one training.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ NONE = Estimate(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StringChances:
-    """How likely an audit draws each string once or more, from each of the models."""
+    """The probability that an audit draws each string at least once, for each of the models."""
 
     plugin: str
     target_set: TargetSet
@@ -36,12 +36,12 @@ class StringChances:
     counterfactual: Chances
     base: Chances | None
     control: Mapping[str, float] = field(default_factory=dict)
-    """By the tuned model, of strings that nobody has."""
+    """By the tuned model, for strings that nobody has."""
     sampled: bool = True
     seed: int = 0
 
     def memorization(self, string: str) -> Estimate:
-        """Return a string's chance with the client less that without it."""
+        """Return a string's chance with the client minus its chance without it."""
         with_client, without_client = (
             self.tuned.get(string, NONE),
             self.counterfactual.get(string, NONE),
@@ -50,14 +50,14 @@ class StringChances:
 
 
 def drawn_chances(counts: Mapping[str, int], strings: Iterable[str]) -> dict[str, Estimate]:
-    """Return the chance of each string from how often an audit drew it."""
+    """Return the estimated chance of each string from the number of times an audit drew it."""
     return {string: drawn_chance(counts.get(string, 0)) for string in strings}
 
 
 def with_counterfactual(result: R, audit: StringChances) -> R:
-    """Return a result with the rows of the counterfactual, and what it says of each finding.
+    """Return a result with the counterfactual's rows and caveats, and its evidence on each finding.
 
-    Findings and their plain text (`revealed`) stand in one order.
+    The order of the findings does not change, so `revealed` still matches it.
     """
     strings = [str(finding.evidence.get("text", "")) for finding in result.findings]
     findings = [
@@ -73,7 +73,7 @@ def with_counterfactual(result: R, audit: StringChances) -> R:
 
 
 def rows(audit: StringChances) -> Iterator[Measurement]:
-    """Yield the mean over all strings, over those that only the victim has, and by label."""
+    """Yield the rows for all strings, for those that only the victim has, and for each label."""
     target_set = audit.target_set
     sets: dict[str, Collection[str]] = {
         ALL: target_set.labels.keys(),
@@ -127,7 +127,7 @@ def _memorization_row(
 def _mcnemar(
     audit: StringChances, strings: Sequence[str], scope: Mapping[str, object]
 ) -> Measurement:
-    """Return the p value of strings that one model alone gave (McNemar, exact, one-sided)."""
+    """Return the p value of McNemar's exact one-sided test on strings that one model alone gave."""
     gained = sum(_has(audit.tuned, s) and not _has(audit.counterfactual, s) for s in strings)
     lost = sum(_has(audit.counterfactual, s) and not _has(audit.tuned, s) for s in strings)
     return Measurement(
@@ -146,7 +146,7 @@ def _has(chances: Chances, string: str) -> bool:
 
 
 def _mean(audit: StringChances, chances: Chances, strings: Sequence[str]) -> Estimate:
-    """Return the mean chance, with what other strings of their kind would give."""
+    """Return the mean chance, with an interval for other strings of the same kind."""
     values = [min(1.0, max(0.0, chances.get(string, NONE).value)) for string in strings]
     groups = [audit.target_set.groups.get(string, "") for string in strings]
     return share_estimate(values, groups, audit.seed)
@@ -176,7 +176,7 @@ def _add_evidence(finding: Finding, audit: StringChances, string: str) -> Findin
 
 
 def _limits(audit: StringChances) -> Iterator[str]:
-    """Yield by how much the cheap controls and the counterfactual differ, in words."""
+    """Yield caveats that say how far the cheap controls are from the counterfactual."""
     gaps = {
         str(row.scope["control"]): row
         for row in rows(audit)

@@ -1,7 +1,7 @@
-"""People behind the strings: how many are exposed, by how many kinds of data, at what cost.
+"""The people whom an attack exposes: their number, the kinds of data, and the queries per person.
 
 A person is a group of records (a case file, a patient). Records without groups do not say whose
-they are, and have no such rows.
+they are, so there are no such rows for them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ SOURCES = ("tuned", "base", "tuned-not-base")
 
 
 def sampled_rows(extraction: "ExtractionResult") -> Iterator[Measurement]:
-    """Yield how many people a sampling audit exposed, and its first prefixes alone."""
+    """Yield the number of people that a sampling audit exposed, in total and by budget."""
     if not (subjects := extraction.target_set.subjects):
         return
     labels, queries = extraction.target_set.labels, extraction.size * extraction.samples
@@ -38,7 +38,7 @@ def sampled_rows(extraction: "ExtractionResult") -> Iterator[Measurement]:
 
 
 def expected_rows(exact: "ExactSources") -> Iterator[Measurement]:
-    """Yield how many people are expected to be exposed, by any number of samples."""
+    """Yield the expected number of exposed people, for each number of samples."""
     if not (subjects := exact.target_set.subjects):
         return
     people = len({subjects[string] for string in exact.target_set.labels if string in subjects})
@@ -86,7 +86,7 @@ def _rows(
 
 
 def _persons(plugin: str, persons: ExposedPersons, scope: Mapping[str, object]) -> Measurement:
-    """Return how many of the people are exposed, as a number with Wilson's interval."""
+    """Return the number of exposed people, with Wilson's interval for the share scaled to it."""
     from fedaudit.api.estimates import Estimate, wilson
 
     share, n = wilson(len(persons.kinds), persons.people), persons.people
