@@ -1,10 +1,9 @@
 """One audit from a request to a report.
 
-* `epsilon/`: A claimed epsilon, held against canaries whose coins were committed to before
-  training.
-* `exposure/`: Exposure of canaries: how far training moved planted secrets up among all of their
+* `epsilon/`: A claimed epsilon, tested on canaries whose coins were committed to before training.
+* `exposure/`: Exposure of canaries: the rank of planted secrets, by likelihood, among all of their
   kind.
-* `inputs/`: What an audit reads: documents, clients, held-out records, other members' strings.
+* `inputs/`: The inputs of an audit: documents, clients, held-out records, other models and members.
 * `memorization/`: Cross-client memorization: whose text the global model continues.
 * `preflight/`: Checks of a target before anything is asked.
 * `verification/`: Reports checked against their measurements and files.

@@ -1,10 +1,11 @@
-"""A claimed epsilon, held against canaries whose coins were committed to before training.
+"""A claimed epsilon, tested on canaries whose coins were committed to before training.
 
-* `claim`: What is claimed, and whether the canaries were planted as their coins fell.
-* `gradients`: How much of each canary's own gradient is in a client's updates, as the server sees
-  them.
-* `measurements`: The rows of a report: what could be proved, what is, and both controls.
+* `claim`: The claimed epsilon, and the check that canaries were planted as their coins fell.
+* `gradients`: The weight of each canary's gradient in a client's updates, as the server sees them.
+* `measurements`: The report's rows on epsilon: the highest possible bound, the bounds, and both
+  controls.
 * `pipeline`: `fedaudit dp audit`, from a file of coins to a report.
-* `request`: What `fedaudit dp audit` is asked to do.
-* `scoring`: How much more a model knows of each canary, from where an attacker stands.
+* `request`: The settings of `fedaudit dp audit`.
+* `scoring`: Scores of canaries: the gain in ln p between the models that an attacker's position
+  sees.
 """

@@ -1,4 +1,4 @@
-"""What is claimed, and whether the canaries were planted as their coins fell."""
+"""The claimed epsilon, and the check that canaries were planted as their coins fell."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ REPORT = "report.json"
 
 
 def claimed_epsilon(epsilon: float | None, audited: AuditTarget, coins: CoinSet) -> float:
-    """Return the epsilon that is claimed: the one asked about, or that of the simulation's report.
+    """Return the claimed epsilon: the given one, or that of the simulation's report.
 
-    Raises UsageError where nobody says, InputError where it is claimed at a larger delta.
+    Raises UsageError if there is none, InputError if it is claimed at a larger delta.
     """
     if epsilon is not None:
         return epsilon
@@ -40,10 +40,10 @@ def claimed_epsilon(epsilon: float | None, audited: AuditTarget, coins: CoinSet)
 
 
 def check_planted(federation: Federation, coins: CoinSet) -> bool:
-    """Tell whether the federation's records are there and hold the canaries as the coins fell.
+    """Return whether the federation keeps records, after checking them against the coins.
 
-    Raises InputError where they hold others, where the client is none of the federation's, or
-    where another client has some of them.
+    Raises InputError if the client's records do not hold its canaries as the coins fell, if the
+    client is not in the federation, or if another client has some of the canaries.
     """
     clients = {client.id: federation.path / client.data for client in federation.manifest.clients}
     if coins.client not in clients:
@@ -70,9 +70,10 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
 
 
 def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federation:
-    """Return the federation that was trained without noise, on the very same records.
+    """Return the federation in `path`, trained without noise with the same canaries.
 
-    Raises InputError for one on another base or with other records, or that is not complete.
+    Raises InputError if it has another base, holds other canaries, is not complete, or is the
+    audited federation itself; UsageError if no federation is audited.
     """
     if audited.federation is None:
         raise UsageError("--noiseless goes with a federation as --target.")
@@ -90,7 +91,7 @@ def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federati
 
 
 def client_texts(federation: Federation, coins: CoinSet) -> list[str]:
-    """Return the records of the canaries' client but for the canaries; none that are not there."""
+    """Return the records of the canaries' client without the canaries, as far as they are kept."""
     canaries = {canary.text for canary in coins.canaries}
     return [
         text

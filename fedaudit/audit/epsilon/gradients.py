@@ -1,8 +1,8 @@
-"""How much of each canary's own gradient is in a client's updates, as the server sees them.
+"""The weight of each canary's gradient in a client's updates, as the server sees them.
 
-Every round the client's update is set beside gradients at the model that the round began from:
-those of all canaries, in and out, and of the client's records where they are at hand. One
-regression a round tells what each of them adds that the others do not explain.
+For every round, the client's update is regressed on gradients at the model from which the round
+began: those of all canaries, included and excluded, and of the client's records if they are at
+hand. A canary's weight is what its gradient adds that the others do not explain.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ def score(
     records: Sequence[str],
     progress: Progress,
 ) -> list[float]:
-    """Return the weight of each canary's gradient in the updates, added up.
+    """Return the weight of each canary's gradient, summed over the updates.
 
-    `updates` are the folders of a client's adapter and of the one that it began from; `records`
-    are the client's others, which are read as far as the longest canary. Raises InputError where
-    gradients cannot be had, and for an update that changes nothing.
+    `updates` are pairs of folders: a client's adapter and the adapter from which it began.
+    `records` are the client's other records, truncated to the length of the longest canary. Raises
+    InputError if gradients cannot be computed, and for an update that changes nothing.
     """
     tokenizer = engine.base.tokenizer
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
@@ -46,7 +46,7 @@ def score(
             progress(first + done, len(updates) * total)
 
         directions = unit_gradients(engine, Target(name="before", adapter=before), sequences, watch)
-        # Against the gradient is where training goes.
+        # Training moves against the gradient.
         change = flattened(Path(str(before))) - flattened(Path(str(after)))
         if not change.norm():
             raise InputError(f"{after} is no update: nothing changed in it.")

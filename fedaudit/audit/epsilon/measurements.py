@@ -1,7 +1,7 @@
-"""The rows of a report: what could be proved, what is, and both controls.
+"""The report's rows on epsilon: the highest possible bound, the bounds, and both controls.
 
-Of scope, `source` is "tuned", the federation under audit; "noiseless", the same without noise; or
-"shuffled", with coins that were tossed anew. `judged` says whether the verdict goes by the row.
+In scope, `source` is "tuned" for the audited federation, "noiseless" for the one trained without
+noise, or "shuffled" for coins tossed anew. `judged` says whether the verdict rests on the row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from fedaudit.metrics.privacy.roc import auc
 KIND, PLUGIN = "epsilon", "dp_audit"
 TUNED, NOISELESS, SHUFFLED = "tuned", "noiseless", "shuffled"
 DRAWS = 19
-"""Coins are tossed anew so often; the median of the bounds must be 0."""
+"""How often coins are tossed anew; the median of the bounds must be 0."""
 UNIT, NEIGHBOURS = "one document of one client", "add or remove one"
 PUBLIC = "the number of records and every setting of the training"
 HYPOTHESES = {
@@ -26,12 +26,12 @@ HYPOTHESES = {
     "one_run": "any mechanism of the claimed epsilon and delta",
 }
 Scores = Mapping[str, Sequence[float]]
-"""Of each canary, by position."""
+"""The scores of the canaries, by the attacker's position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedClaim:
-    """A claim, and what models say of the canaries, by scope.source and position."""
+    """A claim, and the scores of the canaries, by scope.source and position."""
 
     coins: CoinSet
     epsilon: float
@@ -40,12 +40,12 @@ class AuditedClaim:
 
     @property
     def level(self) -> float:
-        """The level of one position: all together have the file's."""
+        """The significance level of one position; all positions together have the file's level."""
         return self.coins.level / len(self.coins.positions)
 
 
 def rows(claim: AuditedClaim) -> Iterator[Measurement]:
-    """Yield the power first, then the bounds of every source, position and test."""
+    """Yield the highest possible bounds, then the bounds of every source, position and test."""
     for estimator, test in epsilon_audit.ESTIMATORS.items():
         yield _row(claim, "epsilon_cap", cap(claim, test), _scope(claim, estimator))
     for source, scores in claim.scores.items():
@@ -54,7 +54,7 @@ def rows(claim: AuditedClaim) -> Iterator[Measurement]:
 
 
 def cap(claim: AuditedClaim, test: ClaimTest) -> float:
-    """Return what so many canaries prove at most, where every guess is right."""
+    """Return the highest bound that so many canaries can prove, if every guess is right."""
     coins = claim.coins
     return epsilon_audit.highest_bound(
         len(coins.canaries), shares=coins.shares, delta=coins.delta, level=claim.level, test=test
@@ -98,7 +98,7 @@ def _of_position(
 
 
 def _scope(claim: AuditedClaim, estimator: str) -> dict[str, object]:
-    """Return what a bound is of: the claim's unit and neighbours, the test and its rule."""
+    """Return the scope of a bound: the claim's unit and neighbours, the test and its rule."""
     coins = claim.coins
     shares = " or ".join(f"{share:g}" for share in coins.shares)
     return {

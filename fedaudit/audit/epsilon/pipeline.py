@@ -36,11 +36,11 @@ UNCHECKED = (
 
 
 def check(request: EpsilonRequest) -> AuditTarget:
-    """Return what is audited, after every check that needs no model.
+    """Return the audited target, after every check that needs no model.
 
-    Raises InputError for a file of coins that is none, or not the one that was committed to, for
-    records that do not hold the canaries as the coins fell, and for a control of other records;
-    UsageError for a claim that nobody makes and for a target without an adapter.
+    Raises InputError for an invalid coin file or one that does not match the commitment, for
+    records that do not hold the canaries as the coins fell, and for a noiseless federation that
+    does not fit; UsageError without a claimed epsilon or an adapter.
     """
     audited = pipeline.check(request)
     coins = coin_file.read(request.coins)
@@ -64,13 +64,13 @@ def check(request: EpsilonRequest) -> AuditTarget:
 
 @dataclass(kw_only=True)
 class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
-    """Tests a claimed epsilon by what the model reveals of the coins."""
+    """Tests a claimed epsilon by what the models reveal about the coins."""
 
     check = staticmethod(check)
     _coins: CoinSet = field(init=False)
 
     def read_inputs(self) -> Sequence[InputFile]:
-        """Read the file of coins."""
+        """Read the coin file."""
         self._coins = coin_file.read(self.request.coins)
         return [InputFile(path=self.request.coins, documents=self._documents, annotation=None)]
 
@@ -80,7 +80,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         return [Document(id=str(index), text=canary.text, pii=()) for index, canary in every]
 
     def config(self) -> dict[str, Any]:
-        """Return the settings, and what was committed to."""
+        """Return the settings, the commitment, and the coin file's rules."""
         coins = self._coins
         return {
             **super().config(),
@@ -94,7 +94,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         }
 
     def measure(self, engine: Engine) -> AuditResults:
-        """Score every canary under every model that a position sees."""
+        """Score every canary under every model that the attacker's positions see."""
         audited = self.audited
         tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")
         changed = adapter_effect.measure(engine, tuned, base, self._documents)
@@ -128,7 +128,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         )
 
     def _runs(self) -> Iterator[tuple[str, AuditTarget]]:
-        """Yield the federation under audit, and the one without noise, by scope.source."""
+        """Yield the audited federation, and the one without noise, each with its scope.source."""
         yield TUNED, self.audited
         if self.request.noiseless:
             federation = claim.open_noiseless(self.request.noiseless, self.audited, self._coins)
@@ -160,7 +160,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
     def _gradients(
         self, engine: Engine, audited: AuditTarget, source: str
     ) -> Mapping[str, list[float]]:
-        """Return the canaries' weights in the client's updates."""
+        """Return the weights of the canaries' gradients in the client's updates."""
         from fedaudit.audit.epsilon import gradients
         from fedaudit.engine.local import LocalEngine
 
@@ -178,7 +178,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         }
 
     def _limits(self, audited_claim: AuditedClaim) -> Iterator[str]:
-        """Yield what the numbers leave open."""
+        """Yield the caveats that apply to this audit."""
         if not self.request.commitment:
             yield NO_COMMITMENT
         federation = self.audited.federation
@@ -194,7 +194,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
             yield "No --noiseless federation was given: nothing shows that this audit has power."
 
     def caveats(self) -> list[str]:
-        """Return what every reader should know of such an audit."""
+        """Return the caveats of every audit of epsilon."""
         return [
             "The bound is for one document of one client, added or removed, while the number of "
             "records and all settings are public. An audit refutes claims and confirms none: one "
@@ -203,6 +203,6 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
 
 
 def _beginnings(engine: Engine, coins: CoinSet) -> list[PiiOccurrence]:
-    """Return the canaries' first words, which choose how prompts begin without any coin."""
+    """Return the canaries' prefixes, from which the prompt start is chosen regardless of coins."""
     texts = dict.fromkeys(canary.prefix for canary in coins.canaries)
     return first_token_occurrences(tokens.ids for tokens in engine.tokenize(list(texts)))

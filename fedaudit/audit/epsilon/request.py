@@ -1,4 +1,4 @@
-"""What `fedaudit dp audit` is asked to do."""
+"""The settings of `fedaudit dp audit`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fedaudit.audit.request import AuditRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonRequest(AuditRequest):
-    """What `fedaudit dp audit` was asked to do."""
+    """The settings of one `fedaudit dp audit`."""
 
     kind: ClassVar[str] = "dp"
     command: ClassVar[str] = "dp"
@@ -20,11 +20,11 @@ class EpsilonRequest(AuditRequest):
     attacks: tuple[str, ...] = ()
     coins: Path
     epsilon: float | None = None
-    """What is claimed at the file's delta; None: what the federation's report says."""
+    """The epsilon claimed at the coin file's delta; None takes it from the federation's report."""
     noiseless: Path | None = None
-    """The same federation trained without noise: the positive control."""
+    """The same federation trained without noise, as a positive control."""
     commitment: str = ""
-    """What was published of the file before training; empty where nobody says."""
+    """The commitment to the coin file that was published before training; empty if unknown."""
 
     def __post_init__(self) -> None:
         # Without `super()`: slots make another class of this one.
@@ -34,5 +34,5 @@ class EpsilonRequest(AuditRequest):
 
     @property
     def input_path(self) -> Path:
-        """The file of coins."""
+        """The coin file."""
         return self.coins

@@ -1,8 +1,8 @@
-"""How much more a model knows of each canary, from where an attacker stands.
+"""Scores of canaries: the gain in ln p between the models that an attacker's position sees.
 
-* outsider: the model that is audited against its base.
-* client: every round's global model against the base, summed up.
-* server: every update of the client against the global model that it began from, summed up.
+* outsider: the audited model compared with its base.
+* client: every round's global model compared with the base, summed.
+* server: every update of the client compared with the global model it began from, summed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from fedaudit.canaries.coin_file import CoinCanary, CoinSet, Position
 from fedaudit.federation.folder import Federation
 
 Pair = tuple[str | None, str | None]
-"""The adapter folders of a model and of the one that it is compared with; None is the base."""
+"""The adapter folders of a model and of the model it is compared with; None is the base."""
 
 
 def compared_models(audited: AuditTarget, coins: CoinSet, position: Position) -> list[Pair]:
-    """Return the models that an attacker compares; UsageError where they are not there."""
+    """Return the models that an attacker compares; raises UsageError if they are not kept."""
     federation, number = audited.federation, audited.round
     if position == "outsider":
         return [(str(audited.adapter), None)]
@@ -55,9 +55,9 @@ def score(
     begin: Sequence[int],
     progress: Progress,
 ) -> list[float]:
-    """Return how much likelier each canary's suffix is, in nats, summed over the models.
+    """Return the gain in ln p of each canary's suffix, in nats, summed over pairs of models.
 
-    Every model reads each canary once, however many of the others it is compared with.
+    Every model scores each canary once, however many pairs it is in.
     """
     sequences, starts = _sequences(engine, canaries, begin)
     folders = dict.fromkeys(folder for pair in pairs for folder in pair)
@@ -81,7 +81,7 @@ def score(
 def _sequences(
     engine: Engine, canaries: Sequence[CoinCanary], begin: Sequence[int]
 ) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Return every canary as the model reads it, and where its suffix begins."""
+    """Return the token sequence of every canary, and the index at which its suffix begins."""
     tokenized = engine.tokenize([canary.text for canary in canaries])
     sequences, starts = [], []
     for canary, tokens in zip(canaries, tokenized, strict=True):

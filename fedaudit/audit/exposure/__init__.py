@@ -1,8 +1,10 @@
-"""Exposure of canaries: how far training moved planted secrets up among all of their kind.
+"""Exposure of canaries: the rank of planted secrets, by likelihood, among all of their kind.
 
-* `canary_copies`: Whether clients' records hold the canaries that a file says they were given.
-* `findings`: The secrets that training gave away, as findings.
-* `measurements`: The rows of a report: exposure by multiplicity, and what chance gives.
+* `canary_copies`: The check that clients' records hold the canaries that the canary file gives
+  them.
+* `findings`: Findings: planted secrets whose rank is too high for chance.
+* `measurements`: The report's rows on exposure in bits, by multiplicity, with the exposure due to
+  chance.
 * `pipeline`: `fedaudit canary measure`, from a file of canaries to a report.
-* `request`: What `fedaudit canary measure` is asked to do.
+* `request`: The settings of `fedaudit canary measure`.
 """

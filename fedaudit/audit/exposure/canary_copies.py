@@ -1,4 +1,4 @@
-"""Whether clients' records hold the canaries that a file says they were given."""
+"""The check that clients' records hold the canaries that the canary file gives them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from fedaudit.metrics.document_frequency import document_frequency
 
 @dataclass(frozen=True, slots=True)
 class CanaryCopies:
-    """How many of its canaries each client's records hold, and whose records are not at hand."""
+    """The number of canaries that each client was given, and the number that its records hold."""
 
     given: Mapping[str, int]
     found: Mapping[str, int]
-    """Of the clients whose records are at hand: the canaries of which all copies are there."""
+    """By client whose records are at hand, the number of canaries with all their copies."""
 
     def check(self, folder: object) -> None:
-        """Raise InputError where a client's records lack some of its canaries."""
+        """Raise InputError if a client's records lack copies of its canaries."""
         for client, count in self.found.items():
             if count < self.given[client]:
                 raise InputError(
@@ -30,7 +30,7 @@ class CanaryCopies:
                 )
 
     def caveats(self) -> Iterator[str]:
-        """Yield whose records are not at hand."""
+        """Yield a caveat about clients whose records are not at hand."""
         unknown = sorted(self.given.keys() - self.found.keys())
         if unknown:
             yield (
@@ -40,7 +40,7 @@ class CanaryCopies:
 
 
 def count_canary_copies(federation: Federation | None, canaries: CanarySet) -> CanaryCopies:
-    """Return how many canaries the records of a federation's clients hold, as far as there are."""
+    """Return the number of canaries in the records of a federation's clients, if they are kept."""
     given: dict[str, int] = {}
     for canary in canaries.planted:
         given[canary.client] = given.get(canary.client, 0) + 1

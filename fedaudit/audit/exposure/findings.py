@@ -1,4 +1,4 @@
-"""The secrets that training gave away, as findings."""
+"""Findings: planted secrets whose rank is too high for chance."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -9,15 +9,15 @@ from fedaudit.canaries.ranking import ScoredCanary
 
 LABEL = "CANARY"
 LISTED, LEVEL = 0.01, 0.05
-"""The p value up to which a secret is listed, and that of all together up to which it is sure."""
+"""The p value up to which a secret is listed, and the family-wise level of significance."""
 
 
 def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mapping[str, str]]]:
-    """Return planted secrets that stand too high for chance, and what --reveal writes of them.
+    """Return findings for planted secrets with a high rank, and what --reveal writes about them.
 
-    A secret that nobody trained on stands among the first k of n with the probability k / n. That
-    is its p value: where it is above LEVEL over the number of planted secrets (Bonferroni), chance
-    may have put it there, and the finding is "unverified".
+    A secret that nobody trained on ranks among the first k of n with probability k / n, which is
+    its p value. If that exceeds LEVEL divided by the number of planted secrets (Bonferroni), the
+    rank may be due to chance, and the finding is "unverified".
     """
     planted = [s for s in scored if s.canary.times]
     listed_findings: list[Finding] = []

@@ -1,8 +1,8 @@
-"""The rows of a report: exposure by multiplicity, and what chance gives.
+"""The report's rows on exposure in bits, by multiplicity, with the exposure due to chance.
 
-Exposure is in bits. Of scope, `times` is how many copies a client was given of each secret (0: the
-controls, which nobody was given), `space` among how many secrets each is ranked, itself included,
-and `estimator` "exact", where these are all, "sampled", or "extrapolated" from a sample.
+In scope, `times` is the number of copies of each secret that a client was given (0 for controls,
+which nobody was given); `space` is the number of secrets among which each is ranked, including
+itself; `estimator` is "exact" if these are all secrets, "sampled", or "extrapolated" from a sample.
 """
 
 import math
@@ -24,10 +24,10 @@ Scored = Mapping[str, Sequence[ScoredCanary]]
 
 
 def rows(scored: Scored, *, is_exact: bool, bits: float, seed: int) -> list[Measurement]:
-    """Return the measurements of every model, the base's first, separately by multiplicity.
+    """Return the measurements of every model in `scored`, separately by multiplicity.
 
-    `is_exact` says whether the references are the whole space, which has 2 ** `bits` secrets;
-    `seed` is that of the bootstrap.
+    `is_exact` says whether the references are the whole space, which has 2 ** `bits` secrets.
+    `seed` seeds the bootstrap.
     """
     return [
         row
@@ -38,25 +38,25 @@ def rows(scored: Scored, *, is_exact: bool, bits: float, seed: int) -> list[Meas
 
 
 def exposure(canary: ScoredCanary) -> float:
-    """Return a canary's exposure in bits: the log of the share that is at least as likely."""
+    """Return a canary's exposure in bits, -log2 of the share of secrets at least as likely."""
     return canary_exposure.exact(canary.score, (*canary.references, canary.score))
 
 
 def is_maximal(canary: ScoredCanary) -> bool:
-    """Tell whether a canary is likelier than everything that it is ranked among."""
+    """Tell whether a canary is likelier than all its references."""
     return canary.score > max(canary.references)
 
 
 def chance_exposure(size: int) -> float:
-    """Return the mean exposure in bits of a secret whose rank among `size` is drawn uniformly.
+    """Return the mean exposure in bits of a secret whose rank among n = `size` is uniform.
 
-    That is log2(n) - log2(n!) / n: 0 for one secret, and less than log2(e) for any number.
+    That is log2(n) - log2(n!) / n, which is 0 for n = 1 and less than log2(e) for any n.
     """
     return math.log2(size) - math.lgamma(size + 1) / (size * math.log(2))
 
 
 def refuted_fits(scored: Iterable[ScoredCanary], level: float) -> int:
-    """Return the number of canaries whose references do not follow the fitted law."""
+    """Return the number of canaries whose references do not follow the fitted distribution."""
     return sum(canary_exposure.fit_p_value(canary.references) <= level for canary in scored)
 
 
@@ -104,7 +104,7 @@ def _filter_times(canaries: Sequence[ScoredCanary], times: int) -> list[ScoredCa
 
 
 def _extrapolated(canary: ScoredCanary, bits: float) -> float:
-    """Return the exposure by the references' fitted law, which ends at the space's size."""
+    """Return the exposure by the references' fitted distribution, at most `bits`."""
     return min(canary_exposure.fitted_exposure(canary.score, sorted(canary.references)), bits)
 
 
@@ -115,7 +115,7 @@ def _mean(
     scope: Mapping[str, object],
     seed: int,
 ) -> Measurement:
-    """Return the row of a mean exposure; of a single secret it has no interval."""
+    """Return the row of a mean exposure; it has no interval for a single secret."""
     estimate: Estimate = bootstrap_mean(values, seed=seed)
     is_single = len(values) < 2
     return Measurement(

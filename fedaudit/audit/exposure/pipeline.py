@@ -24,17 +24,17 @@ from fedaudit.extraction.prefixes import PiiOccurrence, first_token_occurrences
 from fedaudit.journal.caching_engine import CachingEngine
 
 LEVEL = 0.01
-"""The p value up to which a fitted law is refuted."""
+"""The p value up to which a fitted distribution is rejected."""
 NO_COMMITMENT = (
     "No --commitment was given: nobody vouches that the canaries were chosen before training."
 )
 
 
 def check(request: ExposureRequest) -> AuditTarget:
-    """Return what is audited, after every check that needs no model.
+    """Return the audited target, after every check that needs no model.
 
-    Raises InputError for a file of canaries that is none, or not the one that was committed to, and
-    for records of a client that lack its canaries; UsageError for a deployed defence, and for more
+    Raises InputError for an invalid canary file or one that does not match the commitment, and for
+    records that lack their client's canaries; UsageError for a deployed defence, and for more
     references than there are secrets.
     """
     audited = pipeline.check(request)
@@ -58,13 +58,13 @@ def check(request: ExposureRequest) -> AuditTarget:
 
 @dataclass(kw_only=True)
 class ExposurePipeline(AuditPipeline[ExposureRequest]):
-    """How far every planted secret moved up among all of its kind."""
+    """Measures the exposure of every planted secret."""
 
     check = staticmethod(check)
     _canaries: CanarySet = field(init=False)
 
     def read_inputs(self) -> Sequence[InputFile]:
-        """Read the file of canaries."""
+        """Read the canary file."""
         self._canaries = canary_file.read(self.request.canaries)
         return [InputFile(path=self.request.canaries, documents=self._documents, annotation=None)]
 
@@ -83,7 +83,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         return ranking.is_enumerable(self._canaries, self.request.space_limit)
 
     def config(self) -> dict[str, Any]:
-        """Return the settings, and what the canaries are."""
+        """Return the settings, and a description of the canaries."""
         canaries = self._canaries
         return {
             **super().config(),
@@ -150,7 +150,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         )
 
     def _limits(self, scored: Scored) -> Iterator[str]:
-        """Yield what the numbers leave open."""
+        """Yield the caveats that apply to this audit."""
         if not self.request.commitment:
             yield NO_COMMITMENT
         yield from count_canary_copies(self.audited.federation, self._canaries).caveats()
@@ -173,7 +173,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             )
 
     def caveats(self) -> list[str]:
-        """Return what every reader should know of canaries."""
+        """Return the caveats of every audit with canaries."""
         return [
             "Canaries tell what training does to secrets of this kind in such sentences, not which "
             "of the real records it gives away."
@@ -181,6 +181,6 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
 
 
 def _sentences(engine: Engine, canaries: CanarySet, heading: str) -> list[PiiOccurrence]:
-    """Return the words before the secrets, which choose the beginning without them."""
+    """Return the texts before the secrets, from which the prompt start is chosen."""
     texts = dict.fromkeys(heading + canary.prefix for canary in canaries.planted)
     return first_token_occurrences(tokens.ids for tokens in engine.tokenize(list(texts)))

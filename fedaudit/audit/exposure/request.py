@@ -1,4 +1,4 @@
-"""What `fedaudit canary measure` is asked to do."""
+"""The settings of `fedaudit canary measure`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fedaudit.audit.request import AuditRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureRequest(AuditRequest):
-    """What `fedaudit canary measure` was asked to do."""
+    """The settings of one `fedaudit canary measure`."""
 
     kind: ClassVar[str] = "canary"
     command: ClassVar[str] = "canary"
@@ -20,13 +20,13 @@ class ExposureRequest(AuditRequest):
     attacks: tuple[str, ...] = ()
     canaries: Path
     space_limit: int = 10_000
-    """A space of so many secrets at most is scored as a whole."""
+    """The size up to which all secrets of the space are scored."""
     references: int = 1_000
-    """Secrets drawn at random from a larger one, for each sentence."""
+    """The number of secrets drawn at random from a larger space, for each sentence."""
     commitment: str = ""
-    """What was published of the file before training; empty where nobody says."""
+    """The commitment to the canary file that was published before training; empty if unknown."""
 
     @property
     def input_path(self) -> Path:
-        """The file of canaries."""
+        """The canary file."""
         return self.canaries

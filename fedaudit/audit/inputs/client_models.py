@@ -1,4 +1,4 @@
-"""The clients' own models in a round, which the server sees, and the records they are of."""
+"""The clients' own models in a round, which the server sees, and the clients' records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFiles:
-    """Where a client's model and its records are."""
+    """The paths of a client's model and of its records."""
 
     adapter: Path
     records: Path
 
 
 def find(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles]:
-    """Return the files of every client of which model and records are at hand, by its name.
+    """Return the files of every client whose model and records are at hand, by client.
 
-    Records are those that the federation's folder keeps, or a file that was named and is called
-    as the client is. Empty where no attack asks for them. Raises UsageError where there are no
-    two such clients to tell apart.
+    Records are those in the federation's folder, or else a given file with the client's name.
+    Empty if no attack reads clients' models. Raises UsageError without a federation's round, and
+    InputError if there are fewer than two such clients.
     """
     if not any(map(_reads_clients, request.attacks)):
         return {}

@@ -1,4 +1,4 @@
-"""Who takes part in a federation whose clients' documents are at hand."""
+"""The clients of a federation, with the files of their documents."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class ClientData:
 
 
 def list_clients(target: str | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
-    """Return the clients: of `files`, or of the federation that `target` names or that is latest.
+    """Return the clients of `files`, or else of the federation `target`, or else of the latest one.
 
-    Raises UsageError without a federation, and InputError for one that keeps no documents, for a
-    file twice and for fewer than two clients.
+    Raises UsageError without a federation, and InputError for a federation that keeps no documents,
+    for a file that is given twice, and for fewer than two clients.
     """
     named = {path.stem: path for path in files} if files else _of_federation(target)
     if files and len(named) < len(files):
@@ -36,15 +36,15 @@ def list_clients(target: str | None, files: Sequence[Path]) -> tuple[ClientData,
 
 
 def check_count(clients: Collection[object]) -> None:
-    """Raise InputError unless there is somebody to attack for every client."""
+    """Raise InputError for fewer than two clients, since each one attacks the others."""
     if len(clients) < 2:
         raise InputError("A matrix needs two clients or more: with one there is nobody to attack.")
 
 
 def read_clients(files: Sequence[tuple[str, Path]]) -> tuple[ClientData, ...]:
-    """Return the clients of named files, with what the files hold now.
+    """Return the clients of named files, with the files' current SHA-256.
 
-    Raises InputError for a file that is none.
+    Raises InputError for a file that does not exist.
     """
     for _, path in files:
         corpus.existing_file(path)

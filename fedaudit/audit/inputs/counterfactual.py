@@ -1,4 +1,4 @@
-"""The federation that was trained without the victim: what the model would know without them."""
+"""The counterfactual federation, which was trained without the victim."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterfactualRun:
-    """A federation trained without some clients, at the round that is audited."""
+    """A federation trained without some clients, at the audited round."""
 
     path: Path
     without: tuple[str, ...]
     adapter: Path
     discovered: bool = False
-    """Whether nobody named it: it lay beside the federation."""
+    """Whether it was found beside the federation, and not given by the user."""
 
     def add_to(self, context: AttackContext) -> AttackContext:
-        """Return `context` with this model to compare with."""
+        """Return `context` with this model as its counterfactual."""
         names = "+".join(self.without)
         target = Target(name=f"without {names}", adapter=str(self.adapter))
         return replace(context, counterfactual=target, without=names)
@@ -38,9 +38,9 @@ class CounterfactualRun:
     def check(
         self, documents: Sequence[Document], audited: AuditTarget, form: PromptTemplate
     ) -> int:
-        """Return how many of the tried records are of no client that was left out.
+        """Return the number of tried records that are not known to belong to a client left out.
 
-        Raises InputError where all of them are.
+        Raises InputError if that is all of them, and the left-out clients' records are at hand.
         """
         excluded_texts = {record.text for record in self._records(audited, form)}
         texts = {document.text for document in documents if not document.is_prompt}
@@ -52,7 +52,7 @@ class CounterfactualRun:
         return len(texts - excluded_texts) if excluded_texts else len(texts)
 
     def caveats(self, strangers: int) -> Iterator[str]:
-        """Yield its caveats; `strangers` is the number of records of nobody left out."""
+        """Yield its caveats; `strangers` is what `check` returned."""
         names = ", ".join(self.without)
         how = "lay beside the federation" if self.discovered else "was named"
         yield (
@@ -75,10 +75,10 @@ class CounterfactualRun:
 
 
 def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | None:
-    """Return the counterfactual that was named, or the one beside the federation; None for none.
+    """Return the counterfactual that was given, or the one beside the federation, or None.
 
-    Raises UsageError where what is audited can have none, and InputError for a federation that
-    is the counterfactual of another one, or that has not finished the round.
+    Raises UsageError if the target cannot have one, and InputError for a counterfactual of another
+    federation, or one that has not finished the round.
     """
     named = request.counterfactual_path
     if named is None:
@@ -105,10 +105,10 @@ def _find_counterpart(request: "AuditRequest", audited: AuditTarget) -> Counterf
 
 
 def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, CounterfactualRun]:
-    """Return the counterfactuals beside the federation of single clients that take part, by name.
+    """Return, by client, the counterfactual beside the federation that leaves this client out.
 
-    Empty where the request compares with none. Left out are clients whose files are not those that
-    the federation trained on, and counterfactuals that are not finished.
+    Empty if the request compares with none. Clients whose files are not those that the federation
+    trained on are left out, as are unfinished counterfactuals.
     """
     if not request.compares_every_counterfactual:
         return {}
@@ -135,7 +135,7 @@ def _run(federation: Federation, counterpart: Federation, number: int) -> Counte
 
 
 def _owner(records: Path, federation: Federation) -> str:
-    """Return the client whose records a file holds; empty for none."""
+    """Return the client whose records a file holds, by SHA-256; empty if there is none."""
     files = {client.id: client.data for client in federation.manifest.clients if client.data}
     digest = sha256(records)
     hashes = federation.manifest.files

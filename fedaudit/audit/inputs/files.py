@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """One file of documents, annotated, and what annotated it."""
+    """A file of annotated documents, and the detector that annotated it, if any."""
 
     path: Path
     documents: Sequence[Document]
     annotation: str | None
     unread: Mapping[str, int] = field(default_factory=dict)
-    """In how many records a field stands that means nothing here, by its name."""
+    """For each field that fedaudit does not read, the number of records that have it."""
 
     def row(self) -> dict[str, Any]:
         """Return the report's row for this file."""
@@ -38,7 +38,7 @@ class InputFile:
 
 
 def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile:
-    """Return a file's documents; the detector annotates those that nobody has annotated."""
+    """Return a file's documents; the detector annotates those without annotations."""
     options = request.options.get(request.detector)
     unread: Counter[str] = Counter()
     documents, annotator = annotate(
@@ -50,10 +50,10 @@ def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile
 def label_rows(
     files: Sequence[InputFile], request: "AuditRequest", measurements: Sequence[Measurement]
 ) -> list[Measurement]:
-    """Return a row with the labels that the detector can give to what was tried, if it marked it.
+    """Return a row with the labels that the detector can give, if it annotated what was tried.
 
-    That is the victim's file, or any file without a victim. Nothing where no strings were looked
-    for, and where the records came annotated.
+    These are in the victim's file, or in any file without a victim. There is no row if no strings
+    were searched for, or if the records had annotations.
     """
     tried = [f for f in files if request.victim_path is None or f.path == request.victim_path]
     searched = any(row.metric in ("coverage", "extraction_recall") for row in measurements)
@@ -74,7 +74,7 @@ def label_rows(
 
 
 def reading_caveats(files: Sequence[InputFile]) -> list[str]:
-    """Return the limits of how files were read: PII that a detector found, fields left unread."""
+    """Return caveats about reading the files: PII found by a detector, and unread fields."""
     template = "{} was not annotated; PII in it was found by {}"
     limits = [template.format(file.path.name, file.annotation) for file in files if file.annotation]
     return [

@@ -1,4 +1,4 @@
-"""Records like the victim's that nobody trained on: what a model's skill alone gives away."""
+"""Held-out records, which are like the victim's but were not trained on."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ RELATED = (
 )
 
 FILE = "data/held_out.jsonl"
-"""Where a simulation keeps the records that no client was given."""
+"""The file of a simulation's records that no client was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,14 @@ class HeldOut:
 
 
 def check(request: "AuditRequest") -> None:
-    """Refuse --held-out where no attack compares with such records, or asks their requests."""
+    """Raise UsageError for --held-out if no attack compares with such records or queries them."""
     if request.held_out_path is not None and not _needs_held_out(request):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _uses(name)))
         raise UsageError(f"--held-out goes with an attack that uses such records: {names}.")
 
 
 def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
-    """Return the file of held-out records: the one named, or the simulation's own for a victim."""
+    """Return the file of held-out records: the given one, or, with a victim, the simulation's."""
     if request.held_out_path is not None:
         return request.held_out_path
     if request.victim_path is None or audited.federation is None or not _needs_held_out(request):
@@ -65,13 +65,13 @@ def read(
     input_files: Sequence[InputFile],
     members: Sequence[InputFile] = (),
 ) -> HeldOut | None:
-    """Return the held-out records; None where there are none to compare with.
+    """Return the held-out records, or None if there is no file of them.
 
-    Leaves out records whose text some client trained on, as far as the files at hand tell and
-    whatever its case, white space or Unicode form, and records of the same groups (people) as the
-    last of `input_files`, whose records are tried. `members` are files of other members. Raises
-    InputError where nothing is left of a file, unless it is the federation's own, which nobody
-    chose: attacks that need such records then say so each for itself.
+    Records are left out if a client trained on their text, as far as the files at hand show
+    (ignoring case, white space and Unicode form), or if they have the same group (person) as a
+    tried record, which are those of the last of `input_files`. `members` are files of other
+    members. Raises InputError if no record is left, except for the federation's own file, which
+    the user did not choose: attacks that need such records then report it.
     """
     path = held_out_path(request, audited)
     if path is None:
@@ -126,7 +126,7 @@ def _attack(name: str) -> type[Attack] | None:
 
 
 def _clients(audited: AuditTarget, form: PromptTemplate) -> Iterable[Document]:
-    """Yield what the clients of a simulation were given."""
+    """Yield the records that the clients of a simulation were given."""
     if audited.federation is None:
         return
     for client in audited.federation.manifest.clients:

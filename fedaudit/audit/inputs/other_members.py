@@ -1,4 +1,4 @@
-"""What other members of the federation have: strings that they share are not the victim's alone."""
+"""Other members' records, whose strings do not count as exclusive to the victim."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ NO_MEMBERS_CAVEAT = (
 
 
 def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Path]:
-    """Return the files of members beside attacker and victim, by name.
+    """Return the files of members other than attacker and victim, by name.
 
-    They are those that were named, or else those that the federation's folder keeps. Nobody needs
-    them without a victim.
+    They are those given by the user, or else those in the federation's folder. There are none
+    without a victim.
     """
     if request.victim_path is None:
         return {}
@@ -35,10 +35,10 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
 
 
 def victim_copies(victim: "InputFile | None", members: Mapping[str, "InputFile"]) -> list[str]:
-    """Return who has most of the victim's records, or of whose own records the victim has most.
+    """Return the members that share more than half of the victim's, or of their own, records.
 
-    That is the victim itself: its records may have been named from another place than the
-    federation's folder, in part, with later ones, or written in other white space or Unicode forms.
+    They are the victim itself: its records may have been given as another file than the
+    federation's, in part, with later ones, or with other white space or Unicode forms.
     """
     texts = _texts(victim) if victim else set[str]()
     return [name for name, file in members.items() if _is_most(texts, _texts(file))]
@@ -49,12 +49,12 @@ def _texts(file: "InputFile") -> set[str]:
 
 
 def _is_most(texts: set[str], other_texts: set[str]) -> bool:
-    """Tell whether two sets share more than half of the smaller one."""
+    """Tell whether two sets share more than half of the smaller set."""
     return 2 * len(texts & other_texts) > min(len(texts), len(other_texts))
 
 
 def victim_copies_caveat(names: Sequence[str]) -> str:
-    """Return a line that says who was taken for the victim."""
+    """Return the caveat that says which members were taken for the victim."""
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (
         f"{listed} of the federation's folder {'share' if names[1:] else 'shares'} most records "
@@ -64,7 +64,7 @@ def victim_copies_caveat(names: Sequence[str]) -> str:
 
 
 def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") -> list[str]:
-    """Return a line that says how many of the victim's records the attacker has; none for none."""
+    """Return a caveat with the number of the victim's records that the attacker has, if any."""
     if victim is None:
         return []
     known = _texts(attacker)
@@ -78,7 +78,7 @@ def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") ->
 
 
 def check_files(request: "AuditRequest") -> None:
-    """Raise InputError for a file that was named and cannot be read as one."""
+    """Raise InputError for a given file that does not exist or is no file."""
     for path in (*request.members, *([request.control] if request.control else [])):
         corpus.existing_file(path)
 

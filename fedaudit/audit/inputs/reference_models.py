@@ -1,4 +1,4 @@
-"""Reference federations: trained alike on other records, to see what training on one does."""
+"""Reference federations, trained like the target on other records, for membership inference."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class ReferenceRun:
     records: tuple[Path, ...]
 
     def model(self, form: PromptTemplate) -> ReferenceModel:
-        """Return the model and the texts that it was trained on."""
+        """Return the model, with the texts on which it was trained."""
         every = (document for path in self.records for document in corpus.read(path, form))
         texts = frozenset(document.text for document in every if not document.is_prompt)
         return ReferenceModel(
@@ -38,7 +38,7 @@ class ReferenceRun:
 
 
 def check(request: "AuditRequest") -> None:
-    """Refuse --reference where no attack reads such models, and a folder named twice."""
+    """Raise UsageError if no attack reads reference models, and for a folder given twice."""
     named = request.reference_paths
     if not named:
         return
@@ -53,10 +53,10 @@ def check(request: "AuditRequest") -> None:
 
 
 def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
-    """Return the reference federations that were named.
+    """Return the reference federations that the user gave.
 
-    Raises UsageError where no adapter is audited, and InputError for a folder that is no complete
-    federation of the same base with its clients' records, or that is what is audited.
+    Raises UsageError if no adapter is audited, and InputError for a folder that is no complete
+    federation on the same base with its clients' records, or that is the audited one.
     """
     if not request.reference_paths:
         return []
@@ -74,7 +74,7 @@ def hashes(runs: Sequence[ReferenceRun]) -> dict[str, str]:
 
 
 def caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
-    """Yield the caveats about them."""
+    """Yield the caveats about reference federations, if there are any."""
     if runs:
         yield (
             f"references: {len(runs):,} federations were compared with. Whether a record was in "
@@ -99,7 +99,7 @@ def _open_reference(path: Path, audited: AuditTarget, audited_fingerprint: str) 
 
 
 def _records(federation: Federation) -> Iterator[Path]:
-    """Yield the records of every client; InputError where some are missing."""
+    """Yield the file of every client's records; raises InputError if one is missing."""
     for client in federation.manifest.clients:
         path = federation.path / client.data
         if not client.data or not path.is_file():
@@ -111,12 +111,12 @@ def _records(federation: Federation) -> Iterator[Path]:
 
 
 def models(runs: Sequence[ReferenceRun], form: PromptTemplate) -> tuple[ReferenceModel, ...]:
-    """Return the models with what each was trained on."""
+    """Return the reference models, each with the texts on which it was trained."""
     return tuple(run.model(form) for run in runs)
 
 
 def facts(runs: Sequence[ReferenceRun]) -> Mapping[str, object]:
-    """Return what of them identifies a run; nothing where there are none."""
+    """Return the facts about references that identify a run; empty without references."""
     return {"references' SHA-256": hashes(runs)} if runs else {}
 
 

@@ -1,4 +1,4 @@
-"""The global models of the rounds before the one that is audited, where an attack reads them."""
+"""The global models of the rounds before the audited one, for attacks that read them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find(request: "AuditRequest", audited: AuditTarget) -> dict[int, Path]:
-    """Return the adapter after each earlier round of training; empty where no attack reads it."""
+    """Return the adapter after each earlier round; empty if no attack reads them."""
     attacks = (
         registry.create("attack", name, request.options.get(name)) for name in request.attacks
     )
@@ -28,7 +28,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> dict[int, Path]:
 
 
 def targets(adapter_paths: Mapping[int, Path]) -> dict[int, Target]:
-    """Return the models of these rounds."""
+    """Return a target for the model of each round."""
     return {n: Target(name=f"round {n}", adapter=str(path)) for n, path in adapter_paths.items()}
 
 
