@@ -5,8 +5,9 @@
   kind.
 * `inputs/`: The inputs of an audit: documents, clients, held-out records, other models and members.
 * `memorization/`: Cross-client memorization: whose text the global model continues.
-* `preflight/`: Checks of a target before anything is asked.
-* `verification/`: Reports checked against their measurements and files.
+* `preflight/`: Measurements on a target before any attack: the adapter's effect, and the prompt
+  start.
+* `verification/`: Verifying reports against their own measurements and the files that they name.
 * `access`: The engine for the audited model, and the ways to ask: directly, or as deployed under a
   key.
 * `attack_pipeline`: `fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one

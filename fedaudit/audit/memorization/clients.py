@@ -1,4 +1,4 @@
-"""Whose texts are looked for: the clients of a federation, or a file each."""
+"""The clients whose texts are searched for: those of a federation, or one per file."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from fedaudit.system.files import existing_path
 
 
 def client_files(folder: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
-    """Return the clients, by name: of `files`, or of the federation `folder` or the latest one.
+    """Return the clients of `files`, or else of the federation in `folder`, or else of the latest.
 
-    A file's client is called like it, without `.jsonl`. Raises UsageError without a federation,
-    InputError for one that keeps no documents, and for a file that is named twice.
+    A file's client has the file's name without `.jsonl`. Raises UsageError without a federation,
+    InputError for a federation that keeps no documents, and for a file that is given twice.
     """
     named = [(path.stem, path) for path in files] if files else _of_federation(folder)
     for _, path in named:
-        existing_path(path, "file")  # samefile would say it in other words
+        existing_path(path, "file")  # its message is clearer than samefile's
     for name, path in named:
         if sum(path.samefile(p) for _, p in named) > 1:
             raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
@@ -54,7 +54,7 @@ def _of_federation(folder: Path | None) -> list[tuple[str, Path]]:
 
 
 def read(party: ClientData, form: PromptTemplate) -> InputFile:
-    """Return a client's documents; an empty file is a client without any."""
+    """Return a client's documents; an empty file stands for a client without documents."""
     path, unread = Path(party.path), Counter[str]()
     documents = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
     return InputFile(path=path, documents=documents, annotation=None, unread=unread)

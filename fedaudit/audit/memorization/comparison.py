@@ -1,4 +1,4 @@
-"""Comparing many continuations with many suffixes, in processes, each suffix prepared once."""
+"""Comparing many continuations with many suffixes, in parallel processes."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -14,13 +14,13 @@ from fedaudit.metrics.overlap import (
 from fedaudit.system.processes import processes
 
 MIN_PARALLEL_PAIRS = 4000
-"""So many pairs are compared before other processes have started."""
+"""The number of pairs that one process compares in the time that others need to start."""
 
 CHUNK = 2000
-"""Pairs that a process is given at once, about."""
+"""The approximate number of pairs in a chunk."""
 
 REMEMBERED = 1 << 13
-"""Texts that a process keeps prepared."""
+"""The maximum number of prepared texts in a process's cache."""
 
 _READY: dict[OverlapSettings, dict[str, PreparedText]] = {}
 
@@ -40,10 +40,10 @@ def compare_all(
     workers: int = 0,
     progress: Progress = no_progress,
 ) -> dict[Pair, Overlap]:
-    """Return the overlaps of continuations and suffixes, without pairs that share nothing.
+    """Return the overlap of each pair, without pairs whose verdict is "none".
 
-    The result does not depend on the number of processes, nor on the order of the pairs; 0
-    workers are as many as there are cores.
+    The result depends neither on the number of processes nor on the order of the pairs. 0 workers
+    means one per core.
     """
     chunks = list(_chunks(pairs))
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
@@ -60,7 +60,7 @@ def compare_all(
 
 
 def _chunks(pairs: Collection[Pair]) -> Iterator[list[Row]]:
-    """Yield all pairs, suffix by suffix."""
+    """Yield all pairs in chunks, grouped by suffix."""
     by_suffix: dict[str, list[str]] = {}
     for suffix, text in sorted(pairs):
         by_suffix.setdefault(suffix, []).append(text)
@@ -77,7 +77,7 @@ def _chunks(pairs: Collection[Pair]) -> Iterator[list[Row]]:
 
 
 ChunkOverlaps = list[list[tuple[int, Overlap]]]
-"""For each suffix of a chunk, which of its continuations have something of it."""
+"""For each suffix of a chunk, the indices of the continuations that overlap with it, and how."""
 
 
 def _compare_chunks(
@@ -93,7 +93,7 @@ def _compare_chunks(
 
 
 def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> ChunkOverlaps:
-    """Compare a chunk; this is what runs in a process."""
+    """Compare the pairs of a chunk; this runs in a worker process."""
     ready = _prepare_texts({text for suffix, texts in chunk for text in (suffix, *texts)}, settings)
     rows: ChunkOverlaps = []
     for suffix, texts in chunk:
@@ -104,7 +104,7 @@ def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> ChunkOverlaps:
 
 
 def _prepare_texts(texts: Collection[str], settings: OverlapSettings) -> dict[str, PreparedText]:
-    """Return texts, prepared all at once; a continuation comes again in the next chunk."""
+    """Return prepared texts, cached since continuations occur again in the next chunk."""
     ready = _READY.setdefault(settings, {})
     if len(ready) + len(texts) > REMEMBERED:
         ready.clear()

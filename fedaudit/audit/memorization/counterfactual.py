@@ -1,8 +1,8 @@
-"""What prefixes draw because a client took part: with it in training, less without it.
+"""Counterfactual memorization across clients: hits with a client in training, minus without it.
 
-Zhang et al. 2023 (arXiv:2112.12938), with a client in place of a record: of the prefixes of each
-client, the share that draws a text of the one left out, less the share of the same prefixes that
-draws one from the model trained without it.
+Zhang et al. 2023 (arXiv:2112.12938), with a client in place of a record: the share of a client's
+prefixes that draw a text of the left-out client from the audited model, minus the share of the same
+prefixes that draw one from the model trained without that client.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ def rows(
     without: Mapping[str, ModelMatches],
     clients: Clients,
 ) -> Iterator[Measurement]:
-    """Yield what each client that was left out of a run gave away, to each client's prefixes.
+    """Yield the counterfactual memorization of each left-out client, for each client's prefixes.
 
-    `without` are the models trained without a client, by its name. Prefixes count that both models
-    continued without repeating themselves.
+    `without` are the models trained without a client, by client. Only prefixes count whose
+    continuations are not repetitive in either model.
     """
     for victim, matches in without.items():
         if not clients[victim].splits:
@@ -107,7 +107,7 @@ def _row(metric: str, estimate: Estimate, n: int, scope: Mapping[str, object]) -
 
 
 def suffixes(without: Mapping[str, ModelMatches]) -> dict[str, set[str]]:
-    """Return the texts of each client left out that the model trained without it draws as well."""
+    """Return, by left-out client, its texts that the model trained without it gives as well."""
     return {
         victim: {
             hit.split.suffix

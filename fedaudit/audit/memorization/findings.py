@@ -1,4 +1,4 @@
-"""The suffixes that were drawn, as findings: masked, with a picture of where the match lies."""
+"""The drawn suffixes as findings: masked, with an outline of where the match lies."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,37 +10,37 @@ from fedaudit.audit.memorization.matching import Match, MatchedContinuation
 from fedaudit.audit.memorization.measurements import PLUGIN
 
 MAX_EXAMPLES = 100
-"""Examples that a report lists; the measurements count all."""
+"""The maximum number of examples in a report; the measurements count all."""
 
 LABEL = "TEXT"
 
 SAFE = ("document", "victim", "attacker", "category", "training", "generated")
-"""Fields that stay unmasked: they name a text and its clients or outline it, but quote nothing."""
+"""Evidence fields that are not masked: they name or outline a text, but quote nothing."""
 
 CELLS = 20
-"""How wide the picture of a text is."""
+"""The width of a text's outline, in characters."""
 
 ORDER = ("verbatim", "idea", "paraphrase_high", "paraphrase_low")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnSuffix:
-    """A suffix that was drawn: by whom, how often, and the best instance of it."""
+    """A suffix that was drawn, with its worst match and the number of prefixes that drew it."""
 
     answer: MatchedContinuation
     hit: Match
     prefixes: int
-    """Prefixes that drew it."""
+    """The number of prefixes that drew it."""
     other_prefixes: int
-    """Prefixes of other clients among these."""
+    """The number of these that are other clients' prefixes."""
     base: bool
-    """Whether prefixes of the same kind (own, or others') drew it from the base, too."""
+    """Whether prefixes of the same kind (own, or others') drew it from the base too."""
 
 
 def examples(
     tuned: Sequence[MatchedContinuation], base: Sequence[MatchedContinuation] | None
 ) -> list[DrawnSuffix]:
-    """Return the suffixes that were drawn, the worst first: other clients', word for word."""
+    """Return the drawn suffixes, the worst first: those drawn by others, then verbatim ones."""
     pairs_by_suffix: dict[tuple[str, str], list[tuple[MatchedContinuation, Match]]] = {}
     for answer in tuned:
         for hit in answer.hits:
@@ -58,7 +58,7 @@ def _example(
     pairs: Sequence[tuple[MatchedContinuation, Match]], explained: set[tuple[str, str, bool]]
 ) -> DrawnSuffix:
     answer, hit = min(pairs, key=lambda pair: (*_rank(*pair), pair[0].continued.text))
-    # Copies of a text in one client are one text: a prefix counts once.
+    # Copies of a text in one client are one text, so a prefix counts once.
     prefixes = {(a.continued.client, a.continued.split.document) for a, _ in pairs}
     return DrawnSuffix(
         answer=answer,
@@ -99,11 +99,10 @@ def findings(
     compared: bool,
     without: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[list[Finding], list[Mapping[str, str]]]:
-    """Return the first examples as findings, and what --reveal writes of them.
+    """Return the first examples as findings, and what --reveal writes about them.
 
-    The evidence still has the text that is to be masked. `compared` says whether there was a base
-    to compare with; `without` holds, by client, which of its texts come out of the model that was
-    trained without it.
+    The evidence holds the text, which the report masks. `compared` says whether there was a base
+    to compare with. `without` holds, by client, its texts that the model trained without it gives.
     """
     listed_findings: list[Finding] = []
     plain: list[Mapping[str, str]] = []
@@ -126,14 +125,14 @@ def findings(
 def _drawn_without(
     example: DrawnSuffix, without: Mapping[str, Collection[str]]
 ) -> dict[str, object]:
-    """Return whether the text comes out of the model without its client; nothing without one."""
+    """Return whether the model trained without the client gives the text; {} if there is none."""
     if example.hit.victim not in without:
         return {}
     return {"drawn_without": example.hit.split.suffix in without[example.hit.victim]}
 
 
 def _severity(example: DrawnSuffix) -> Literal["high", "medium", "low"]:
-    """Return how bad it is: another client's text is harmful, one's own is only exposed."""
+    """Return the severity: low for a text that only its own client's prefixes draw, else more."""
     if not example.other_prefixes:
         return "low"
     return "high" if example.hit.categories[0] == "verbatim" else "medium"
@@ -197,7 +196,7 @@ def _example_texts(name: str, example: DrawnSuffix) -> dict[str, str]:
 
 
 def bracket_matches(spans: Sequence[tuple[int, int]], text: str) -> str:
-    """Return a text with double brackets around what matches; passages that overlap are one."""
+    """Return a text with double brackets around matches; overlapping passages are joined."""
     inside = [False] * (len(text) + 1)
     for start, end in spans:
         inside[start:end] = [True] * (end - start)

@@ -1,4 +1,4 @@
-"""What a model's continuations have of the clients' suffixes."""
+"""Continuing the clients' prefixes, and matching the continuations with the clients' suffixes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Clients = Mapping[str, ClientSample]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
-    """A prefix of a client, and how the model went on."""
+    """A prefix of a client, and the model's continuation of it."""
 
     client: str
     split: PrefixSuffix
@@ -27,7 +27,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContinuations:
-    """One model's continuations: those that count, and how many of each client do not."""
+    """One model's continuations that count, and each client's number of repetitive ones."""
 
     source: str
     texts: tuple[Continuation, ...]
@@ -36,11 +36,11 @@ class ModelContinuations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """A continuation that has something of a client's suffix."""
+    """A match of a continuation with a client's suffix."""
 
     victim: str
     split: PrefixSuffix
-    """Of the suffix."""
+    """The split text to which the suffix belongs."""
     overlap: Overlap
     categories: tuple[Category, ...]
 
@@ -53,7 +53,7 @@ class MatchedContinuation:
     hits: tuple[Match, ...]
 
     def prefix_hits(self) -> PrefixHits:
-        """Return what the ratios count."""
+        """Return the (victim, category) pairs that the ratios count."""
         pairs = {(hit.victim, name): None for hit in self.hits for name in hit.categories}
         return PrefixHits(self.continued.client, tuple(pairs))
 
@@ -68,10 +68,10 @@ def continue_prefixes(
     seed: int,
     progress: Progress = no_progress,
 ) -> ModelContinuations:
-    """Let a model continue every prefix once; repetitive continuations are set apart (App. E.5).
+    """Sample one continuation of every prefix; repetitive ones do not count (App. E.5).
 
-    Texts of one prefix get a sample each, in the order of their suffixes; a text that several
-    clients have gets the same one. So neither the clients' names nor their order matter.
+    Texts with the same prefix get a sample each, in the order of their suffixes; a text that
+    several clients have gets the same sample. So neither the clients' names nor their order matter.
     """
     client_splits = [(name, split) for name, sample in clients.items() for split in sample.splits]
     suffixes: dict[tuple[int, ...], set[str]] = {}
@@ -105,7 +105,7 @@ def _sample_texts(
     seed: int,
     progress: Progress,
 ) -> dict[tuple[tuple[int, ...], str], str]:
-    """Return a continuation for each prompt and suffix; greedily, all suffixes have the same."""
+    """Return a continuation by (prompt, suffix); with greedy decoding, all suffixes share one."""
     prompts = sorted(suffixes)
     new = new_token_count(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
     greedy = protocol.decoding == "greedy"
@@ -136,7 +136,7 @@ def continue_all(
     seed: int,
     watch: Callable[[str], Progress],
 ) -> list[ModelContinuations]:
-    """Let every model continue every prefix."""
+    """Return every model's continuations of every prefix."""
     return [
         continue_prefixes(
             engine,
@@ -152,7 +152,10 @@ def continue_all(
 
 
 def new_token_count(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:
-    """Return how many tokens are written: as many as asked for, or as the context has room for."""
+    """Return the number of new tokens: the protocol's, or as many as fit into the context.
+
+    Raises InputError if a prefix fills the context.
+    """
     longest = max(lengths, default=0)
     if longest >= engine.context_length:
         raise InputError(
@@ -170,8 +173,8 @@ def candidate_pairs(
 ) -> list[list[tuple[str, PrefixSuffix]]]:
     """Return for each continuation the (client, suffix) pairs that it is compared with.
 
-    A text that the prefix's own client has as well, or that ends like one of its own, is not looked
-    for in another client: a shared text is no secret, and counts as the own client's.
+    Another client's text is not compared if the prefix's client has it too, or has one with the
+    same suffix: a shared text is no secret, and counts as the prefix's client's own.
     """
     candidates: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in continuations.texts]
     names = [name for name, sample in clients.items() if sample.splits]
@@ -194,7 +197,7 @@ def candidate_pairs(
 
 
 def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
-    """Return the suffixes of `owner` that a prefix of `asker` may draw, in one fixed order."""
+    """Return the suffixes of `owner` that a prefix of `asker` can hit, in a fixed order."""
     splits = sorted(clients[owner].splits, key=lambda split: (split.suffix, split.document))
     if asker == owner:
         return splits
@@ -206,7 +209,7 @@ def _retrieval_limit(protocol: Protocol) -> int | None:
 
 
 def shared_text_caveats(clients: Clients) -> Iterator[str]:
-    """Yield what the report says of texts that two clients have."""
+    """Yield the caveats about texts that two clients share."""
     names = sorted(clients)
     for index, left in enumerate(names):
         for right in names[index + 1 :]:
@@ -228,7 +231,7 @@ def match_continuations(
     overlaps: Mapping[tuple[str, str], Overlap],
     named: Mapping[tuple[str, str], tuple[Category, ...]],
 ) -> list[MatchedContinuation]:
-    """Return the answers: each continuation with its hits, `named` by (suffix, continuation)."""
+    """Return each continuation with its matches; `named` gives categories by (suffix, text)."""
     answers = []
     for continuation, candidates in zip(continuations.texts, compared_with, strict=True):
         hits = (

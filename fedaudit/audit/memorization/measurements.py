@@ -1,4 +1,4 @@
-"""The measurements of cross-client memorization: ratios, lengths, and what was hit most."""
+"""The measurements of cross-client memorization: ratios, lengths, and the texts hit most."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PLUGIN = "memorize"
 ALL = "all"
 MOST_HIT = 10
 PREFIX_SHARE_METRICS = {"mr_total", "mr_pair"}
-"""Ratios that are shares of prefixes; the others are weighted means."""
+"""Metrics that are shares of prefixes; the other ratios are weighted means."""
 
 SINGLE_CLIENT_REASON = (
     "one client only has texts that are long enough, so nobody else's can be drawn"
@@ -37,7 +37,7 @@ class ModelMatches:
 def rows(
     matches: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> list[Measurement]:
-    """Return every measurement, of the tuned model first; it is set beside the base."""
+    """Return all measurements of all models; the base's values are the others' baselines."""
     measured: dict[tuple[str, str], Ratios] = {}
     for model in matches:
         for category in (ALL, *protocol.categories()):
@@ -54,7 +54,7 @@ def rows(
 
 
 def missing_rows(protocol: Protocol) -> list[Measurement]:
-    """Return the rows that say why nothing was measured: no client has a text to ask with."""
+    """Return rows without values, which say that no client has a text that is long enough."""
     scope = {"source": "tuned", "category": ALL, **protocol.scope()}
     why = f"no client has a text of at least {protocol.min_tokens} tokens"
     names = ("mr_total", "mr_intra", "mr_inter")
@@ -62,7 +62,7 @@ def missing_rows(protocol: Protocol) -> list[Measurement]:
 
 
 def _ratios(model: ModelMatches, clients: Clients, category: str) -> Ratios:
-    """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
+    """Return a model's ratios; clients without usable texts are neither attackers nor victims."""
     sizes = {name: sample.documents for name, sample in clients.items() if sample.splits}
     prefix_hits = [answer.prefix_hits() for answer in model.answers]
     return ratios(prefix_hits, sizes, None if category == ALL else (category,))
@@ -101,9 +101,9 @@ def _unheard(ratio: Ratios) -> str:
 def _ratio(
     metric: str, rate: Rate, base: Rate | None, scope: Mapping[str, object], why: str
 ) -> Measurement:
-    """Return the row of a ratio beside the base's; without an estimate it says why.
+    """Return the row of a ratio with the base's as baseline; without an estimate, the reason.
 
-    A weighted mean is no count of hits: only the number of prefixes behind it is given.
+    Weighted means have no number of hits, only the number of prefixes behind them.
     """
     if rate.estimate is None:
         return Measurement.missing(
@@ -124,7 +124,7 @@ def _ratio(
 def _left_out(
     continuations: ModelContinuations, clients: Clients, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
-    """Yield the share of all continuations, and of each client's, that repeat themselves."""
+    """Yield the share of repetitive continuations, of all clients together and of each."""
     for client in _all_and_each(clients):
         names = [name for name, s in clients.items() if s.splits and client in (name, ALL)]
         hits, n = (
@@ -143,7 +143,7 @@ def _left_out(
 
 
 def _all_and_each(clients: Clients) -> tuple[str, ...]:
-    """Return all clients together, then each of several."""
+    """Return "all", followed by each client if there are several."""
     return (ALL, *(clients if len(clients) > 1 else ()))
 
 
@@ -152,11 +152,11 @@ def _attacker_scope(name: str) -> dict[str, str]:
 
 
 def _hit_most(model: ModelMatches, scope: Mapping[str, object]) -> Iterator[Measurement]:
-    """Yield how many prefixes drew the suffixes that most of them drew."""
+    """Yield the suffixes drawn by the most prefixes, with the number of these prefixes."""
     drawn_sets = (
         {(hit.victim, hit.split.document) for hit in answer.hits} for answer in model.answers
     )
-    # The measure counts suffixes by number; here their documents' names stand for them.
+    # `most_hit` takes numbers; here a number stands for a document's name.
     pairs = [pair for drawn_set in drawn_sets for pair in drawn_set]
     names = sorted({document for _, document in pairs})
     number = {document: index for index, document in enumerate(names)}
@@ -174,7 +174,10 @@ def _hit_most(model: ModelMatches, scope: Mapping[str, object]) -> Iterator[Meas
 def _lengths(
     matches: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> Iterator[Measurement]:
-    """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
+    """Yield median lengths, in tokens, of inputs, outputs and continuations; then too_short rows.
+
+    All are of all clients together and of each.
+    """
     for name in _all_and_each(clients):
         splits = [p for k, sample in clients.items() if name in (k, ALL) for p in sample.splits]
         for text, sizes in (
@@ -199,9 +202,9 @@ def _lengths(
 
 
 def too_short(text: str, protocol: Protocol) -> bool:
-    """Tell whether the detector can find nothing in a text for its length alone.
+    """Tell whether a text is too short for the detector to find anything in it.
 
-    It asks for 50 characters; a Chinese one counts for 2.5, but for 1 in the published program.
+    It needs 50 characters; a Chinese character counts as 2.5, or as 1 in the published program.
     """
     settings = ORIGINAL if protocol.compat else DEFAULT
     chinese = sum(map(has_han, text)) if has_han(text) else 0
@@ -209,7 +212,7 @@ def too_short(text: str, protocol: Protocol) -> bool:
 
 
 def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:
-    """Return how many tokens each text has, without holding all of them."""
+    """Return the number of tokens of each text, without holding all tokens in memory."""
     return [
         len(tokens.ids)
         for first in range(0, len(texts), BATCH)

@@ -1,4 +1,4 @@
-"""How cross-client memorization is measured: the options of `memorize` and of a study's variant."""
+"""Options of cross-client memorization, for `memorize` and for the variants of a study."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,40 +7,42 @@ from typing import Any, Literal
 from fedaudit.api.records import SamplingParams
 
 MIN_SUFFIX_TOKENS = 20
-"""Tokens that a text needs beyond its prefix; shorter ones are left out."""
+"""The number of tokens that a text needs after its prefix; shorter texts are left out."""
 
 DecodingMode = Literal["top-k", "top-p", "temperature", "greedy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """What is sampled, how it is continued, and what it is compared with (the paper's defaults)."""
+    """Sampling of texts, decoding, and comparison; the defaults are the paper's."""
 
     sample: int = 4000
-    """Texts of each client whose prefixes are asked and whose suffixes are looked for."""
+    """The maximum number of texts per client, whose prefixes and suffixes are used."""
     prefix_length: int = 30
-    """Tokens of a text that the model is given."""
+    """The number of a text's tokens that are its prefix."""
     retrieved: int = 10
-    """The suffixes of each client, most like the continuation first, that it is compared with."""
+    """The number of suffixes of each client, most similar first, to compare a continuation with."""
     decoding: DecodingMode = "top-k"
     top_k: int = 40
     top_p: float = 0.8
     temperature: float = 1.0
     new_tokens: int = 256
-    """Tokens that the model writes at most."""
+    """The maximum number of new tokens."""
     prompt: Literal["record", "header"] = "record"
-    """"record": all that stands before the input in the training text goes before the prefix, the
-    instruction too; "header": only what every record begins with, as in the published program."""
+    """What precedes the prefix in a prompt. "record": everything before the input in the training
+    text, including the instruction; "header": only what every record begins with, as in the
+    published program."""
     all_pairs: bool = False
-    """Compare with every sampled suffix in place of the retrieved ones."""
+    """Whether to compare with every sampled suffix instead of the retrieved ones."""
     compat: bool = False
-    """Use the published detector's rules, its defects included, and count its p <= 0.5 pairs."""
+    """Whether to use the published detector's rules, with its defects, and to count sentence pairs
+    with p <= 0.5."""
     central: bool = False
-    """Also measure the model that the simulation trained on everybody's data at one place."""
+    """Whether to measure also the model that the simulation trained centrally on all data."""
     paraphraser: str = ""
-    """The plugin that scores paraphrases; without one that stage is off."""
+    """The plugin that scores paraphrases; without one, the paraphrase stage is off."""
     scoring: Mapping[str, Any] = field(default_factory=dict)
-    """Its options."""
+    """The options of the paraphraser."""
 
     def __post_init__(self) -> None:
         counts = (self.sample, self.prefix_length, self.retrieved, self.new_tokens, self.top_k)
@@ -54,11 +56,11 @@ class Protocol:
 
     @property
     def min_tokens(self) -> int:
-        """The tokens that a text must have to be asked with."""
+        """The minimum number of tokens of a usable text."""
         return self.prefix_length + MIN_SUFFIX_TOKENS
 
     def sampling_params(self) -> SamplingParams:
-        """Return how tokens are drawn; only what the chosen way names is used."""
+        """Return the sampling params; only the option that `decoding` names is used."""
         return {
             "top-k": SamplingParams(top_k=self.top_k),
             "top-p": SamplingParams(top_p=self.top_p),
@@ -67,11 +69,11 @@ class Protocol:
         }[self.decoding]
 
     def scope(self) -> dict[str, object]:
-        """Return what goes into the scope of every measurement."""
+        """Return the fields that go into the scope of every measurement."""
         return {"decoding": self.decoding, "prefix_length": self.prefix_length}
 
     def categories(self) -> tuple[str, ...]:
-        """Return the categories of memorization that are looked for."""
+        """Return the categories of memorization that are measured."""
         high = ("paraphrase_high",) if self.paraphraser else ()
         low = ("paraphrase_low",) if self.paraphraser and self.compat else ()
         return ("verbatim", "idea", *high, *low)

@@ -1,4 +1,4 @@
-"""The paraphrase stage: candidates are judged by a scorer of sentences and a finder of entities."""
+"""The paraphrase stage, in which a sentence scorer and an entity finder judge candidates."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ OFF = (
 
 @dataclass(frozen=True)
 class Entities:
-    """The strings that a detector finds, as a finder of entities; what was found is remembered."""
+    """An entity finder that returns the strings a PII detector finds, with a cache."""
 
     detector: PiiDetector
     cache: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def pair_categories(
     *,
     compat: bool,
 ) -> dict[tuple[str, str], tuple[Category, ...]]:
-    """Return the categories that each pair counts for; pairs that count for none are left out."""
+    """Return the categories of each (suffix, continuation) pair, without pairs that have none."""
     if scorer is None:
         categories = {pair: hit_categories(overlap) for pair, overlap in overlaps.items()}
         return {pair: names for pair, names in categories.items() if names}
@@ -66,7 +66,7 @@ def pair_categories(
 
 
 def paraphrase_caveats(scorer: Paraphraser | None, detector: Callable[[], PiiDetector]) -> str:
-    """Return what the report says of the stage."""
+    """Return the report's caveat about this stage."""
     if scorer is None:
         return OFF
     return (

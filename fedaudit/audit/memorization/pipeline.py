@@ -1,8 +1,8 @@
-"""Cross-client memorization: who can draw whose text out of the global model.
+"""`fedaudit memorize`: which clients' prefixes draw which clients' texts from the global model.
 
-A prefix of client j induces memorization on client k if what the model makes of it is like some
-suffix of k (Udsa et al. 2025, "Exploring cross-client memorization of training data in large
-language models for federated learning"). `fedaudit.metrics.overlap` says what is like what.
+A prefix of client j induces memorization on client k if the model's continuation of it overlaps
+with a suffix of client k (Udsa et al. 2025, "Exploring cross-client memorization of training data
+in large language models for federated learning"). `fedaudit.metrics.overlap` defines overlap.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,18 +43,18 @@ from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 
 KNOWN_TOKENS = 32
-"""Tokens of a known text by which the prompts' beginning is chosen."""
+"""The number of tokens of a known text by which the prompt start is chosen."""
 
 NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
 TOO_SHORT_SHARE = 0.5
-"""The share of continuations too short for the detector from which the report says so."""
+"""The share of too short continuations from which on the report has a caveat about them."""
 
 
 def check(request: MemorizationRequest) -> AuditTarget:
-    """Return what is audited, after every check that needs no model.
+    """Return the audited target, after every check that needs no model.
 
-    Raises UsageError for unknown plugins and options, and for a deployed defence: the measure is
-    of the global model; InputError where there is no central model that is to be measured too.
+    Raises UsageError without clients, for unknown plugins and options, and for a deployed defence,
+    since the global model is measured; InputError if a central model is requested but missing.
     """
     if not request.clients:
         raise UsageError("There is no client: name the clients' files with --clients FILE FILE.")
@@ -73,7 +73,7 @@ def check(request: MemorizationRequest) -> AuditTarget:
 
 @dataclass(kw_only=True)
 class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
-    """Whose texts the model continues, of all clients together."""
+    """Measures cross-client memorization among all clients."""
 
     check = staticmethod(check)
     _files: dict[str, InputFile] = field(init=False)
@@ -85,12 +85,12 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         return list(self._files.values())
 
     def config(self) -> dict[str, Any]:
-        """Return the settings, the prefix as long as it was chosen to be."""
+        """Return the settings, with the prefix length that was chosen."""
         protocol = asdict(self.request.protocol)
         return {**super().config(), "protocol": protocol, "sentences": splitter()}
 
     def measure(self, engine: Engine) -> AuditResults:
-        """Let the models continue every prefix, and compare with the clients' texts."""
+        """Let the models continue every prefix, and compare the results with the clients' texts."""
         if why := why_lacking(engine, decoding_abilities(self.request.protocol.sampling_params())):
             raise TargetError(f"{why.capitalize()}: choose another --decoding, such as greedy.")
         texts = {client: file.documents for client, file in self._files.items()}
@@ -146,7 +146,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         notes: Sequence[str],
         without: Mapping[str, Collection[str]],
     ) -> Result:
-        """Return what was measured, the texts that were drawn, and what is to be said of both."""
+        """Return the measurements, the drawn texts as findings, and the caveats."""
         answers = {m.continuations.source: m.answers for m in matches}
         examples = findings.examples(answers["tuned"], answers.get("base"))
         leaks, revealed = findings.findings(examples, compared="base" in answers, without=without)
@@ -159,12 +159,12 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         )
 
     def caveats(self) -> list[str]:
-        """Return what reading the clients' files leaves open."""
+        """Return the caveats about reading the clients' files."""
         return reading_caveats(list(self._files.values()))
 
 
 def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
-    """Return the models to measure: the tuned one first, its base, and the central one."""
+    """Return the models to measure: the tuned one, its base, and the central one, if they exist."""
     tuned = replace(audited.tuned, name="tuned")
     base = [audited.untuned] if audited.untuned else []
     has_central = request.protocol.central
@@ -178,7 +178,7 @@ def _counterfactual_target(client: str, run: counterfactual_runs.CounterfactualR
 
 
 def _central(audited: AuditTarget) -> Path:
-    """Return the adapter that the simulation trained on everybody's data, after the same round."""
+    """Return the adapter that the simulation trained centrally on all data up to the same round."""
     if audited.federation is None or audited.round is None:
         raise UsageError("--central needs a federation's folder as the target, without --adapter.")
     folder = audited.federation.path / f"central/{audited.round:03d}"
@@ -196,7 +196,7 @@ def _match_all(
     request: MemorizationRequest,
     watch: Watcher,
 ) -> tuple[list[ModelMatches], list[str]]:
-    """Return each model's matches with clients' texts; all models are compared together."""
+    """Return each model's matches with the clients' texts, and caveats; all models run together."""
     protocol, scorer = request.protocol, _scorer(request)
     beside = [
         matching.candidate_pairs(
@@ -228,7 +228,7 @@ def _pairs(
     continuations: Sequence[ModelContinuations],
     beside: Sequence[Sequence[Sequence[tuple[str, splits.PrefixSuffix]]]],
 ) -> set[tuple[str, str]]:
-    """Return every (suffix, continuation) to be compared, once."""
+    """Return the distinct (suffix, continuation) pairs to compare."""
     return {
         (split.suffix, continuation.text)
         for model, rows in zip(continuations, beside, strict=True)
@@ -252,14 +252,14 @@ def _detector(request: MemorizationRequest) -> PiiDetector:
 
 
 def _known_occurrences(clients: Clients) -> list[PiiOccurrence]:
-    """Return known texts from their first token on, by which the beginning is chosen."""
+    """Return the first tokens of known texts, by which the prompt start is chosen."""
     return first_token_occurrences(
         split.prompt[: 1 + KNOWN_TOKENS] for sample in clients.values() for split in sample.splits
     )
 
 
 def _count_queries(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
-    """Return how many continuations the tuned model was asked for, and of how many prompts."""
+    """Return the number of continuations sampled from each model, and the number of prompts."""
     client_splits = [split for sample in clients.values() for split in sample.splits]
     prompts = {split.prompt for split in client_splits}
     texts = {(split.prompt, split.suffix) for split in client_splits}
@@ -270,7 +270,7 @@ def _count_queries(clients: Clients, protocol: Protocol) -> dict[str, int | None
 def _limits(
     clients: Clients, request: MemorizationRequest, rows: Sequence[Measurement], examples: int
 ) -> Iterator[str]:
-    """Yield what the measure cannot tell, or did not look at."""
+    """Yield caveats: what the measurement cannot show, and what it left out."""
     yield from splits.unused_text_caveats(clients, request.protocol)
     yield from matching.shared_text_caveats(clients)
     if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):

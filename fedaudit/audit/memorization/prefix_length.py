@@ -1,4 +1,4 @@
-"""How long the prefixes of `memorize` are where nobody said it: as long as the texts allow."""
+"""The prefix length of `memorize` for short texts, if the user gave none."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,9 +21,9 @@ def choose_prefix_length(
     engine: Engine,
     form: PromptTemplate,
 ) -> tuple["MemorizationRequest", list[str]]:
-    """Return the request with a shorter prefix where one is to be chosen, and what is said of it.
+    """Return the request, with a shorter prefix if it allows that and texts need it, and a caveat.
 
-    Half of the clients' different texts are long enough for it. Where that leaves no token at all,
+    The prefix is as long as half of the clients' different texts allow. If that leaves no token,
     nothing is changed.
     """
     protocol = request.protocol
@@ -41,7 +41,7 @@ def choose_prefix_length(
 def too_short(
     files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate, protocol: Protocol
 ) -> str:
-    """Return why nothing can be asked, and the longest prefix with which something can be."""
+    """Return the message that no text is long enough, with the longest possible prefix."""
     none = (
         f"No client has a text of at least {protocol.min_tokens:,} tokens: there is nothing to ask."
     )
@@ -56,6 +56,6 @@ def too_short(
 def text_lengths(
     files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate
 ) -> list[int]:
-    """Return how many tokens the different input texts of each client have."""
+    """Return the numbers of tokens of the different input texts of each client."""
     corpora = ([d for d in documents if not d.is_prompt] for documents in files)
     return [size for corpus in corpora for size in splits.text_sizes(corpus, engine, form)]

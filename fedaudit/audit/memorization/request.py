@@ -1,4 +1,4 @@
-"""What `fedaudit memorize` is asked to do."""
+"""The settings of `fedaudit memorize`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from fedaudit.audit.request import AuditRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorizationRequest(AuditRequest):
-    """What `fedaudit memorize` was asked to do."""
+    """The settings of one `fedaudit memorize`."""
 
     kind: ClassVar[str] = "memorize"
     command: ClassVar[str] = "memorize"
@@ -24,16 +24,16 @@ class MemorizationRequest(AuditRequest):
     clients: tuple[ClientData, ...]
     protocol: Protocol = field(default_factory=Protocol)
     shorter: bool = False
-    """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
+    """Whether prefixes may be shorter than the protocol says if most texts are too short."""
     workers: int = 0
-    """Processes that compare texts; 0: as many as there are cores."""
+    """The number of processes that compare texts; 0 means one per core."""
 
     @property
     def input_path(self) -> Path:
-        """The documents of the first client, by which the federation is found."""
+        """The first client's file, by which the federation is found."""
         return Path(self.clients[0].path)
 
     @property
     def participants(self) -> tuple[ClientData, ...]:
-        """All clients whose texts are looked for."""
+        """The clients whose texts are searched for."""
         return self.clients

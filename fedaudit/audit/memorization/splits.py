@@ -1,4 +1,4 @@
-"""Prefixes and suffixes: the clients' texts, drawn, cut in two and without copies."""
+"""Prefixes and suffixes: a sample of each client's distinct texts, each cut in two."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,53 +10,53 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.memorization.options import MIN_SUFFIX_TOKENS, Protocol
 
 BATCH = 1024
-"""Texts that are tokenised together: the offsets of a whole corpus would not fit in memory."""
+"""Texts per tokenizer call: the offsets of a whole corpus would not fit in memory."""
 
 MARK = "\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixSuffix:
-    """A text cut in two: what the model is given, and what it may know."""
+    """A text cut in two: the prefix for the prompt, and the suffix that may be memorized."""
 
     document: str
     prompt: tuple[int, ...]
     suffix: str
     input_tokens: int
-    """Tokens of the whole input text."""
+    """The number of tokens of the whole input text."""
     output_tokens: int
-    """Tokens that the model was trained to answer it with, the template's own left out."""
+    """The number of tokens of the record's output, without the template's own."""
     text_digest: bytes = b""
-    """What equal texts have in common, wherever they are cut."""
+    """A hash of the whole text, equal for copies wherever they are cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSample:
-    """What is used of one client's documents, and what is not."""
+    """The sample of one client's documents, and counts of what was left out."""
 
     documents: int
-    """How many there are: its weight."""
+    """The number of training documents, which is the client's weight."""
     splits: tuple[PrefixSuffix, ...]
     long_enough: int
     too_short: int
     copies: int
-    """Documents whose input text another one has too."""
+    """The number of documents whose input text an earlier one has."""
     prompts: int
-    """Lines that are ready-made prompts, which nobody was trained on."""
+    """The number of ready-made prompts, which are not trained on."""
     suffixes: frozenset[str] = field(repr=False)
-    """Every suffix of its documents by `normalize_copy`, those not drawn too."""
+    """All suffixes of the client, sampled or not, by `normalize_copy`."""
     text_digests: frozenset[bytes] = field(repr=False)
-    """The same of its whole texts."""
+    """The hashes of all its texts that are long enough, sampled or not."""
 
     def has(self, split: PrefixSuffix) -> bool:
-        """Tell whether the client has a text, or one that ends alike, in any of its documents."""
+        """Tell whether the client has the same text, or one with the same suffix."""
         return (
             split.text_digest in self.text_digests or normalize_copy(split.suffix) in self.suffixes
         )
 
 
 def normalize_copy(text: str) -> str:
-    """Return `text` so that copies are equal: white space does not count."""
+    """Return `text` with white space normalised, so that copies are equal."""
     return " ".join(text.split())
 
 
@@ -68,10 +68,10 @@ def sample_splits(
     *,
     seed: int,
 ) -> ClientSample:
-    """Return the parts of at most `protocol.sample` texts, drawn without replacement.
+    """Return at most `protocol.sample` split texts, drawn without replacement.
 
-    Which texts are drawn follows from the seed and the texts alone: neither their order nor whose
-    they are matters. Copies count once, and texts of fewer than prefix + 20 tokens not at all.
+    The draw depends on the seed and the texts alone, not on their order or owner. Copies count
+    once, and texts of fewer than prefix + 20 tokens do not count.
     """
     training_documents = [document for document in documents if not document.is_prompt]
     unique_documents = _distinct(training_documents, form, seed)
@@ -98,7 +98,7 @@ def sample_splits(
 
 
 def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) -> list[Document]:
-    """Return one document for each input text, in the order in which they are drawn."""
+    """Return one document per distinct input text, in the order of the draw."""
     first: dict[str, Document] = {}
     for document in sorted(documents, key=lambda d: d.id):
         start, end = input_span(document, form)
@@ -112,9 +112,9 @@ def _digest(text: str) -> bytes:
 
 
 def input_span(document: Document, form: PromptTemplate) -> tuple[int, int]:
-    """Return where the input stands in a record's text; of a plain text, all of it.
+    """Return the span of the input in a record's text; the whole text if there is none.
 
-    The input is what the record is about (App. E.3); of a record without one, its instruction.
+    The input is what the record is about (App. E.3), or the instruction of a record without input.
     """
     text, input_text = document.text, document.input or document.instruction
     if not input_text:
@@ -128,7 +128,7 @@ def input_span(document: Document, form: PromptTemplate) -> tuple[int, int]:
 def _cut(
     documents: Sequence[Document], engine: Engine, form: PromptTemplate, protocol: Protocol
 ) -> Iterator[PrefixSuffix]:
-    """Yield the parts of the texts that are long enough, in order."""
+    """Yield the split texts of documents that are long enough, in order."""
     header = form.header() if protocol.prompt == "header" else ""
     [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
     for document, tokens in _tokenize(documents, engine):
@@ -142,7 +142,7 @@ def _cut(
 
 
 def _tokenize(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
-    """Yield each document with its tokens, without holding those of all."""
+    """Yield each document with its tokens, without holding all tokens in memory."""
     for first in range(0, len(documents), BATCH):
         batch = documents[first : first + BATCH]
         yield from zip(batch, engine.tokenize([document.text for document in batch]), strict=True)
@@ -151,7 +151,7 @@ def _tokenize(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[D
 def text_sizes(
     documents: Sequence[Document], engine: Engine, form: PromptTemplate
 ) -> Iterator[int]:
-    """Yield how many tokens each different input text has."""
+    """Yield the number of tokens of each distinct input text."""
     training_documents = [document for document in documents if not document.is_prompt]
     for document, tokens in _tokenize(_distinct(training_documents, form, seed=0), engine):
         begin, after = _input(tokens, input_span(document, form))
@@ -159,7 +159,7 @@ def text_sizes(
 
 
 def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
-    """Return the first token of an input and the first behind it.
+    """Return the range [begin, after) of an input's tokens.
 
     A token that reaches into the input belongs to it.
     """
@@ -172,9 +172,9 @@ def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
 def _split_document(
     document: Document, tokens: Tokens, where: tuple[int, int], length: int
 ) -> tuple[PrefixSuffix, int] | None:
-    """Return a text's part and the token with which its input begins; None if it is too short.
+    """Return the split text and the index of its input's first token; None if it is too short.
 
-    A character that lies in several tokens is not cut: the prefix then has a token or two more.
+    A character that spans several tokens is not cut: the prefix then has a token or two more.
     """
     (start, end), offsets = where, tokens.offsets
     begin, after = _input(tokens, where)
@@ -196,9 +196,9 @@ def _split_document(
 
 
 def _count_output_tokens(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
-    """Return how many of the tokens behind a record's input are of its output.
+    """Return the number of tokens after a record's input that belong to its output.
 
-    What the template puts between the two is neither; a token that reaches into the output is.
+    Tokens of the template between them do not count; a token that reaches into the output does.
     """
     begin = document.text.rfind(document.output) if document.output else -1
     end = begin + len(document.output)
@@ -206,12 +206,12 @@ def _count_output_tokens(document: Document, offsets: Sequence[tuple[int, int]])
 
 
 def _after(split: PrefixSuffix, header: tuple[int, ...], begin: int) -> PrefixSuffix:
-    """Return a part whose prefix stands behind the header alone."""
+    """Return the split text with only the header before its prefix."""
     return replace(split, prompt=(*header, *split.prompt[begin:]))
 
 
 def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol) -> Iterator[str]:
-    """Yield what the report says of texts that were not used, client by client."""
+    """Yield caveats about texts that were not used, client by client."""
     for name, sample in clients.items():
         if not sample.documents:
             yield f"{name} has no documents: nothing is asked with its prefixes, or looked for."

@@ -1,6 +1,6 @@
-"""Checks of a target before anything is asked.
+"""Measurements on a target before any attack: the adapter's effect, and the prompt start.
 
-* `adapter_effect`: Does the adapter change the base at all? An audit of a dead adapter audits the
-  base.
-* `prompt_start`: How a prompt should begin, measured on text that the auditor knows.
+* `adapter_effect`: The check that the adapter changes the base, since the audit would otherwise be
+  of the base.
+* `prompt_start`: Choosing how prompts begin, from the likelihood of text that the auditor knows.
 """

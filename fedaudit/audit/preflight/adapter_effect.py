@@ -1,4 +1,4 @@
-"""Does the adapter change the base at all? An audit of a dead adapter audits the base."""
+"""The check that the adapter changes the base, since the audit would otherwise be of the base."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,49 +10,50 @@ from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Ta
 
 TEXTS, TOKENS = 32, 128
 MIN_CHANGE_NATS = 1e-3
-"""A change of log-probability, in nats, below which an adapter has done nothing."""
+"""The change of ln p, in nats, below which an adapter has no effect."""
 NOISE_FACTOR = 2.0
-"""For an engine outside this process a change must be this many times as large as the difference
-between two answers of the same model."""
+"""For a model behind a server, the change must be at least this many times as large as the
+difference between two scores of the base."""
 PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 16, 24, 16
-"""Prompts, tokens of each, and tokens of an answer, where answers are all that can be compared."""
+"""The number of prompts, tokens per prompt and new tokens, if only completions can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterEffect:
-    """What the adapter changes on the auditor's own texts, in nats a token."""
+    """The adapter's change of ln p on the auditor's own texts, in nats per token."""
 
     texts: int
     mean_gain: float
-    """How much likelier the tuned model finds the texts than the base does."""
+    """The mean of ln p under the tuned model minus ln p under the base."""
     largest_change: float
+    """The largest absolute change of a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerEffect:
-    """What the adapter changes of greedy answers, where no text can be scored."""
+    """The adapter's change of greedy completions, for a model that cannot score texts."""
 
     prompts: int
     changed: int
-    """Prompts that the tuned model continues otherwise than the base."""
+    """The number of prompts that the tuned model and the base continue differently."""
     unsteady: int
-    """Prompts that the base continues otherwise when it is asked again."""
+    """The number of prompts that the base continues differently the second time."""
 
 
 def measure(
     engine: Engine, tuned: Target, base: Target, documents: Sequence[Document]
 ) -> AdapterEffect | AnswerEffect:
-    """Return the adapter's effect; raises NoEffectError when there is none."""
+    """Return the adapter's effect; raises NoEffectError if there is none."""
     texts = sorted({d.text for d in documents})[:TEXTS]
     if why_lacking(engine, {"score"}):
         return _of_answers(engine, tuned, base, texts)
     begin = text_start(engine)
     rows = [(*begin, *t.ids[:TOKENS]) for t in engine.tokenize(texts)]
-    # One by one, in the way in which the attacks will ask them.
+    # One model after the other, as the attacks will score them.
     with_, without = engine.score(tuned, rows), engine.score(base, rows)
     changes = _differences(with_, without)
     largest, least = max(map(abs, changes), default=0.0), MIN_CHANGE_NATS
-    if missing_abilities(engine):  # a server, whose answers may differ from one time to another
+    if missing_abilities(engine):  # a server, whose scores may vary from call to call
         again = _differences(engine.score(base, rows), without)
         least = max(MIN_CHANGE_NATS, NOISE_FACTOR * max(map(abs, again), default=0.0))
     if largest < least:
@@ -75,7 +76,7 @@ def _differences(left: LogProbabilities, right: LogProbabilities) -> list[float]
 
 
 def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str]) -> AnswerEffect:
-    """Return how many greedy answers differ, and how many differ when the base is asked again."""
+    """Return the numbers of greedy completions that differ between models, and within the base."""
     prompts = {t.ids[:PROMPT_TOKENS] for t in engine.tokenize(texts[:PROMPTS]) if t.ids}
     batch = GenerationBatch(
         [
@@ -98,5 +99,5 @@ def _of_answers(engine: Engine, tuned: Target, base: Target, texts: Sequence[str
 
 
 def table(effect: AdapterEffect | AnswerEffect | None) -> dict[str, object]:
-    """Return what the report says of an effect; empty when there is no adapter."""
+    """Return the report's table about an effect; empty without an adapter."""
     return asdict(effect) if effect else {}

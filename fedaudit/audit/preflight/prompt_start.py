@@ -1,7 +1,8 @@
-"""How a prompt should begin, measured on text that the auditor knows.
+"""Choosing how prompts begin, from the likelihood of text that the auditor knows.
 
-Leaving out the token that training texts began with can hide most of a leak, and putting one
-before a crop from a document's middle can too: so both are measured, each for itself.
+Leaving out the token with which training texts began can hide most of a leak, and so can adding it
+to a crop from the middle of a document. So prompts at the start of a text and crops are measured
+separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,22 +14,22 @@ from fedaudit.api.records import PromptStart, Target
 from fedaudit.extraction.prefixes import PiiOccurrence
 
 SAMPLE = 128
-"""At most this many known texts of each kind are scored."""
+"""The maximum number of known texts of each kind to score."""
 
 LONGEST = 32
-"""At most this many tokens of a PII are scored."""
+"""The maximum number of tokens of a PII string to score."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptStartScores:
-    """The chosen prompt starts, and the mean log-likelihood of the known PII under each."""
+    """The chosen prompt starts, and the mean ln p per token of known PII after each of them."""
 
     chosen: PromptStart
     start: Mapping[str, float]
     middle: Mapping[str, float]
 
     def table(self) -> dict[str, object]:
-        """Return what the report says."""
+        """Return the report's table."""
         return {
             "start": self.chosen.start,
             "middle": self.chosen.middle,
@@ -39,10 +40,10 @@ class PromptStartScores:
 def choose_prompt_start(
     engine: Engine, target: Target, occurrences: Sequence[PiiOccurrence]
 ) -> PromptStartScores:
-    """Return the prompt starts under which `target` finds the auditor's own PII likeliest.
+    """Return the prompt starts after which the auditor's own PII is likeliest under `target`.
 
-    Without known PII of a kind, or an engine that scores, a text begins as the tokenizer begins it
-    and a crop bare.
+    Without known PII of a kind, or with an engine that cannot score, a text gets the BOS token if
+    the tokenizer adds special tokens to texts, and a crop gets none.
     """
     names = sorted(engine.prompt_starts.keys() - {"text"}, key=_preference)
     untold = "bos" if text_start(engine) and "bos" in names else "bare"
@@ -69,7 +70,7 @@ def choose_prompt_start(
 def _mean(
     engine: Engine, target: Target, begin: Sequence[int], occurrences: Sequence[PiiOccurrence]
 ) -> float:
-    """Return the mean log-probability of the PII's tokens behind `begin` and their prefix."""
+    """Return the mean ln p of the PII's tokens after `begin` and their prefix."""
     rows = engine.score(target, [(*begin, *p.prefix, *p.tokens[:LONGEST]) for p in occurrences])
     values = [
         value
@@ -84,7 +85,7 @@ def _best(scores: Mapping[str, float], otherwise: str) -> str:
 
 
 def _preference(name: str) -> int:
-    """Order prompt starts so that of two equals the ordinary one is chosen."""
+    """Return a sort key, so that of two equally likely prompt starts the ordinary one is chosen."""
     return ("bos", "bare", "template").index(name)
 
 

@@ -1,6 +1,5 @@
-"""Reports checked against their measurements and files.
+"""Verifying reports against their own measurements and the files that they name.
 
-* `masks`: Whether a report's masks, and its keyed names of records, are of the records at hand.
-* `report`: What a report says, checked against its own measurements and the files that are at
-  hand.
+* `masks`: Checking that a report's masks and keyed record names belong to the records at hand.
+* `report`: Verifying a report against its own measurements and the files that are at hand.
 """

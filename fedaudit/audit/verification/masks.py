@@ -1,4 +1,4 @@
-"""Whether a report's masks, and its keyed names of records, are of the records at hand."""
+"""Checking that a report's masks and keyed record names belong to the records at hand."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,29 +21,29 @@ _RECORD = re.compile(r"record-([0-9a-f]{16})")
 
 
 def record_template(report: Mapping[str, Any]) -> PromptTemplate:
-    """Return the template that a report's records were rendered with, as far as one can tell."""
+    """Return the template with which a report's records were rendered, or the default."""
     named = report["run"]["config"].get("template")
     return TEMPLATES[named if isinstance(named, str) and named in TEMPLATES else "fed_pii"]
 
 
 def stated_masks(report: Mapping[str, Any]) -> set[str]:
-    """Return the HMACs in a report's findings and scopes, of masks and of keyed names."""
+    """Return the HMACs of masks and keyed names in a report's findings and scopes."""
     scopes = [row["scope"] for row in report["measurements"]]
     return set(_hmacs([report["findings"], scopes]))
 
 
 def key_at_hand(folder: Path) -> bytes | None:
-    """Return the key of masks for a report in a folder; None where nobody has made one."""
+    """Return the masking key for a report in a folder, or None if no key can be read."""
     try:
         paths = (folder / OLD_KEY_FILE, config_folder() / KEY_FILE)
         path = next((path for path in paths if path.is_file()), None)
         return load_key(path) if path else None
-    except InputError:  # a key that others can read, or no home for any
+    except InputError:  # a key that others can read, or no config folder
         return None
 
 
 def known_masks(files: Iterable[Path], form: PromptTemplate, key: bytes) -> set[str]:
-    """Return the HMACs of all annotated strings in files of records, and of the records' ids."""
+    """Return the HMACs of all annotated strings and record ids in files of records."""
     mask = Redactor(key).mask
     texts: set[str] = set()
     for path in files:
@@ -51,7 +51,7 @@ def known_masks(files: Iterable[Path], form: PromptTemplate, key: bytes) -> set[
             for document in corpus.read(path, form):
                 texts.add(document.id)
                 texts.update(string for string, _ in document.strings())
-        except InputError:  # no file of records, but of marks or scores
+        except InputError:  # not a file of records, but of labels or scores
             continue
     return {str(mask(text, "")["hmac"]) for text in texts}
 

@@ -1,4 +1,4 @@
-"""What a report says, checked against its own measurements and the files that are at hand."""
+"""Verifying a report against its own measurements and the files that are at hand."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ EARLIER = "by the fingerprint of an earlier version, which leaves out {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that a report says, and how it stands."""
+    """A statement of a report, and the result of checking it."""
 
     state: State
     kind: str
@@ -32,17 +32,17 @@ class Check:
     name: str
     why: str = ""
     digest: Mapping[str, str] = field(default_factory=dict)
-    """What was recomputed, or what the report says of it, as in-toto names digests."""
+    """The digest that was recomputed or that the report states, under its in-toto name."""
 
     def __str__(self) -> str:
         return f"{self.state}: {self.kind} {self.name}" + (f" ({self.why})" if self.why else "")
 
 
 def verify_report(report: Report, folder: Path, root: Path | None = None) -> Iterator[Check]:
-    """Check a valid report that lies in `folder`: its verdict and all that it names.
+    """Yield the checks of a valid report in `folder`: its verdict and all files that it names.
 
-    Relative names begin at `root`; without one, in the working directory, or in the nearest
-    folder from `folder` upwards that has them. Nothing is fetched, and no model is loaded.
+    Relative names start at `root`; without one, at the working directory, or else at the nearest
+    folder from `folder` upwards that contains them. Nothing is fetched, and no model is loaded.
     """
     yield verdict(report)
     folders = [root] if root else [Path(), folder, *folder.absolute().parents]
@@ -56,9 +56,10 @@ def verify_report(report: Report, folder: Path, root: Path | None = None) -> Ite
 
 
 def verdict(report: Report) -> Check:
-    """Judge a report's measurements again and compare.
+    """Judge a report's measurements again and compare the verdict.
 
-    What cannot be judged differs: else one forged row would get any verdict past this check.
+    A report that cannot be judged counts as different: otherwise one forged row would get any
+    verdict past this check.
     """
     from fedaudit.report.verdict.recheck import recheck
 
@@ -69,7 +70,7 @@ def verdict(report: Report) -> Check:
 
 
 def _masks(report: Report, folder: Path, files: Sequence[Path]) -> Iterator[Check]:
-    """Tell how many masks are of strings in the files of records, where there are any."""
+    """Yield the number of masks that belong to strings in the files of records, if any."""
     stated = masks.stated_masks(report)
     if not stated:
         return
@@ -100,7 +101,7 @@ def _base(name: str, stated: str | None, folders: Sequence[Path]) -> Check:
 
 
 def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashes: Any) -> Check:
-    """Compare the fingerprint of a folder, which each version of fedaudit made in its own way."""
+    """Compare a folder's fingerprint with the stated one, which may be an earlier version's."""
     check = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
     if not stated:
         return check
@@ -119,7 +120,7 @@ def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashe
 
 
 def _of_adapter(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield every fingerprint that an adapter's folder is known by, and what each leaves out."""
+    """Yield the fingerprints that an adapter's folder may have, and what each leaves out."""
     deployed = folder.resolve()
     if deployed.parent.name == DEPLOYED and not (folder / adapters.WEIGHTS).exists():
         paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
@@ -169,18 +170,18 @@ def _reason(error: InputError | OSError) -> str:
 
 
 def _at_hand(name: str, folders: Sequence[Path]) -> Path | None:
-    """Return the first of `folders` that has what a report calls `name`."""
+    """Return the path of `name` in the first of `folders` that contains it, or None."""
     for folder in folders:
         try:
             if (folder / name).exists():
                 return folder / name
-        except (OSError, ValueError):  # too long a name, or none at all
+        except (OSError, ValueError):  # a name that is too long or invalid
             return None
     return None
 
 
 def _cached(name: str) -> Path | None:
-    """Return the folder of a hub id that has been fetched before; nothing is fetched here."""
+    """Return the cached folder of a hub id, or None; nothing is fetched."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
