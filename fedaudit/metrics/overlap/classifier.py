@@ -1,4 +1,4 @@
-"""Classifies overlaps: word for word, as an idea, or a candidate for paraphrase."""
+"""Classifies overlaps as verbatim, as an idea, or as a candidate for paraphrase."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,14 +23,14 @@ class Overlap:
 
     verdict: Verdict
     """"verbatim": a common run of words; "idea": the generated text expands a training passage;
-    "candidate": alike, and perhaps a paraphrase; "none"."""
+    "candidate": similar passages, perhaps a paraphrase; "none"."""
     spans: tuple[Run, ...]
-    """(a_start, a_end, b_start, b_end): half-open characters of training and generated text."""
+    """(a_start, a_end, b_start, b_end): half-open spans of characters, a in the training text."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverlapSteps:
-    """What lies behind a verdict: seeds, and passages of both gaps, as indices of units."""
+    """The steps behind a verdict: seeds, and the passages with either gap, as indices of units."""
 
     seeds: tuple[Seed, ...]
     passages: tuple[Passage, ...]
@@ -39,23 +39,23 @@ class OverlapSteps:
 
 NOTHING = Overlap("none", ())
 _remembered = lru_cache(maxsize=1 << 11)(prepare_text)
-"""A matrix compares the same texts again and again."""
+"""`prepare_text` with a cache, since a matrix compares the same texts many times."""
 
 
 def compare(
     training: str, generated: str, *, compat: bool = False, settings: OverlapSettings | None = None
 ) -> Overlap:
-    """Return the overlap of a generated with a training text (PAN 2014; Lee et al. 2023).
+    """Return the overlap of a generated text with a training text (PAN 2014; Lee et al. 2023).
 
-    `compat` gives the published program's answers, its defects included; docs/overlap.md lists
-    the differences. `settings` replace the published thresholds, and `compat` with them.
+    `compat` reproduces the published program with its defects; docs/overlap.md lists the
+    differences. `settings` replace the published thresholds and override `compat`.
     """
     chosen = settings or (ORIGINAL if compat else DEFAULT)
     return compare_prepared(_remembered(training, chosen), _remembered(generated, chosen))
 
 
 def compare_prepared(training: PreparedText, generated: PreparedText) -> Overlap:
-    """Compare two prepared texts; they must have the same settings, else ValueError."""
+    """Return the overlap of two prepared texts; raises ValueError if their settings differ."""
     pair, seeds = _pair(training, generated)
     if not seeds:
         return NOTHING
@@ -81,7 +81,7 @@ def explain(training: PreparedText, generated: PreparedText) -> OverlapSteps:
 
 
 def verbatim(pair: Pair, passage: Passage) -> list[Run]:
-    """Return the common runs of words of a passage that are long enough."""
+    """Return the common runs of words in a passage that are long enough."""
     settings = pair.a.settings
     sides = [
         (word_positions(side.text[start:end], settings, han=side.han is not None), start)

@@ -1,4 +1,4 @@
-"""Drops passages that overlap in the training text, and those that are too short."""
+"""Filtering passages: drops those that overlap in the training text, and short ones."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from .seeds import Pair
 from .sentences import Span
 
 _TINY = 1e-12
-"""Scores closer than this are equal: only the order of their sums differs."""
+"""Scores closer than this count as equal, since they may differ in the order of summation only."""
 
 
 def filter_passages(pair: Pair, passages: list[Passage]) -> list[Passage]:
-    """Return the remaining passages: none overlapping, both sides long enough."""
+    """Return passages that do not overlap in the training text, with both sides long enough."""
     least = pair.a.settings.length
     return [
         passage
@@ -22,7 +22,7 @@ def filter_passages(pair: Pair, passages: list[Passage]) -> list[Passage]:
 
 
 def passage_span(pair: Pair, passage: Passage) -> tuple[Span, Span]:
-    """Return the characters of a passage in both texts."""
+    """Return the character spans of a passage in both texts."""
     a0, a1, b0, b1 = passage
     return (
         (int(pair.a.starts[a0]), int(pair.a.ends[a1])),
@@ -31,7 +31,7 @@ def passage_span(pair: Pair, passage: Passage) -> tuple[Span, Span]:
 
 
 def passage_lengths(pair: Pair, passage: Passage) -> tuple[float, float]:
-    """Return the weighted lengths of a passage in both texts."""
+    """Return the lengths of a passage in both texts, in weighted characters."""
     a, b = (
         side.places(np.array(span))
         for side, span in zip((pair.a, pair.b), passage_span(pair, passage), strict=True)
@@ -57,10 +57,10 @@ def _drop_overlaps(pair: Pair, passages: list[Passage]) -> list[Passage]:
 
 
 def _best(pair: Pair, current: Passage, rivals: list[Passage]) -> Passage:
-    """Return the winner among a passage and those that overlap it.
+    """Return the best of a passage and those that overlap it.
 
-    Two near-copies (scores above 0.99): the longer one counts. Otherwise the higher score; in the
-    original a rival has to beat `current`, whose own score is never remembered.
+    Of two near-copies (both scores above 0.99) the longer one wins, otherwise the one with the
+    higher score. In the original, a rival has to beat `current`, whose own score is never kept.
     """
     winner, height = current, 0.0
     for rival in rivals:
@@ -79,7 +79,11 @@ def _best(pair: Pair, current: Passage, rivals: list[Passage]) -> Passage:
 
 
 def _score(pair: Pair, passage: Passage, rival: Passage) -> float:
-    """Return how well a passage's units are matched: those it shares, then the others."""
+    """Return the score of a passage: s + (1 - s) x o.
+
+    s is the mean of the best cosines of the units that it shares with the rival, o that of its
+    other units.
+    """
     a0, a1, b0, b1 = passage
     best = pair.cosines[a0 : a1 + 1, b0 : b1 + 1].max(axis=1)
     units = np.arange(a0, a1 + 1)

@@ -1,4 +1,4 @@
-"""Candidates that say the same in other words: a paraphrase scorer and an entity finder decide."""
+"""Paraphrases among candidate passages, decided by a paraphrase scorer and an entity finder."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ Category = Literal["verbatim", "idea", "paraphrase_high", "paraphrase_low"]
 
 
 class ParaphraseScorer(Protocol):
-    """Judges pairs of sentences; a plugin brings one."""
+    """Scores pairs of sentences; provided by a plugin."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
         """Return the probability, in [0, 1], that each (generated, training) pair says the same."""
 
 
 class EntityFinder(Protocol):
-    """Finds names, places, dates and the like; a plugin brings one."""
+    """Finds names, places, dates and similar strings; provided by a plugin."""
 
     def find(self, texts: Sequence[str]) -> Sequence[Collection[str]]:
         """Return the entities of each text, as strings."""
@@ -29,7 +29,7 @@ class EntityFinder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SentencePair:
-    """A generated and a training sentence, and how probably they say the same."""
+    """A generated and a training sentence, with the probability that they say the same."""
 
     generated: str
     training: str
@@ -44,24 +44,24 @@ class Paraphrase:
     high: SentencePair | None
     """The first such pair with p > 0.5."""
     low: SentencePair | None
-    """The first with p <= 0.5; as published, only if asked for by `compat`."""
+    """The first such pair with p <= 0.5, as published; only with `compat`."""
 
 
 @dataclass(frozen=True)
 class CachedScores:
-    """A scorer that looks up what was scored before, in one batch for many comparisons."""
+    """A scorer that looks up probabilities, which were scored in one batch for many comparisons."""
 
     scores: Mapping[tuple[str, str], float]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        """Return the known probabilities; KeyError for a pair that is not known."""
+        """Return the stored probabilities; raises KeyError for an unknown pair."""
         return [self.scores[pair] for pair in pairs]
 
 
 def sentence_pairs(
     training: str, generated: str, overlap: Overlap, *, compat: bool = False
 ) -> list[tuple[str, str]]:
-    """Return the (generated, training) sentences that `paraphrases` will ask a scorer about."""
+    """Return the (generated, training) sentence pairs that `paraphrases` passes to a scorer."""
     if overlap.verdict != "candidate":
         return []
     pairs = [_pairs(training, generated, span, compat=compat) for span in overlap.spans]
@@ -77,12 +77,12 @@ def paraphrases(
     *,
     compat: bool = False,
 ) -> tuple[Paraphrase, ...]:
-    """Return the passages of a candidate that hold a paraphrase (Lee et al. 2023, section 3).
+    """Return the passages of a candidate that contain a paraphrase (Lee et al. 2023, section 3).
 
-    A pair of sentences counts if p > 0.5 and one set of entities contains the other; two empty
-    sets agree. `compat` keeps the published rules: pairs with p > 0.99 are passed over, p <= 0.5
-    counts as low, equal sentences are scored 0, entities are sought in lower case, and a passage
-    inherits the pairs of those before it. Any other verdict has no paraphrase.
+    A pair of sentences counts if p > 0.5 and one set of entities contains the other; an empty set
+    only agrees with an empty one. `compat` applies the published rules: pairs with p > 0.99 are
+    skipped, p <= 0.5 counts as low, equal sentences get the score 0, entities are found in lower
+    case, and a passage inherits the pairs of earlier passages. Other verdicts have no paraphrase.
     """
     if overlap.verdict != "candidate":
         return ()
@@ -99,7 +99,7 @@ def paraphrases(
 
 
 def hit_categories(overlap: Overlap, passages: Sequence[Paraphrase] = ()) -> tuple[Category, ...]:
-    """Return the categories of memorization that a comparison counts for, none if no hit."""
+    """Return the categories of memorization for which a comparison counts; empty for no hit."""
     if overlap.verdict == "verbatim":
         return ("verbatim",)
     if overlap.verdict == "idea":
@@ -109,7 +109,7 @@ def hit_categories(overlap: Overlap, passages: Sequence[Paraphrase] = ()) -> tup
 
 
 def _pairs(training: str, generated: str, span: Run, *, compat: bool) -> list[tuple[str, str]]:
-    """Return all pairs of sentences of a passage, generated ones in the outer loop."""
+    """Return all (generated, training) pairs of a passage's sentences, by generated sentence."""
     ours = _sentence_texts(training[span[0] : span[1]], compat=compat)
     return [
         (sentence, counterpart)
@@ -121,7 +121,7 @@ def _pairs(training: str, generated: str, span: Run, *, compat: bool) -> list[tu
 def _score_pairs(
     pairs: list[tuple[str, str]], scorer: ParaphraseScorer, *, compat: bool
 ) -> list[SentencePair]:
-    """Return pairs with their probabilities; equal sentences are no paraphrase."""
+    """Return pairs with their probabilities, without equal sentences, or with 0 if `compat`."""
     differing = [pair for pair in pairs if not _equal(*pair)]
     scores = iter(scorer.score(differing) if differing else ())
     scored_pairs = [(pair, 0.0 if _equal(*pair) else float(next(scores))) for pair in pairs]
@@ -129,7 +129,7 @@ def _score_pairs(
 
 
 def _sentence_texts(passage: str, *, compat: bool) -> list[str]:
-    """Return the sentences of a passage on one line each; with `compat`, line breaks stay."""
+    """Return the sentences of a passage without line breaks, which stay with `compat`."""
     passage = passage.replace("\0", " ")
     spans = sentences(passage, han=not compat and has_han(passage))
     texts = [passage[start:end] for start, end in spans]
@@ -153,7 +153,7 @@ def _firsts(
 
 @dataclass(frozen=True)
 class _Agreement:
-    """Whether one of two sentences names all that the other one names."""
+    """Tells whether one of two sentences contains all entities of the other."""
 
     finder: EntityFinder
     lower: bool

@@ -1,4 +1,4 @@
-"""Seeds that lie near each other become passages."""
+"""Passages, which are formed from seeds that are close to each other."""
 
 from collections.abc import Iterator
 
@@ -9,9 +9,9 @@ Passage = tuple[int, int, int, int]
 
 
 def extend_seeds(pair: Pair, seeds: list[Seed], gap: int) -> list[Passage]:
-    """Return the passages of some seeds, with at most `gap` other units between two of them.
+    """Return the passages of some seeds, with at most `gap` other units between neighbours.
 
-    A passage whose two sides are not alike is tried again with smaller gaps, then dropped.
+    A passage whose two sides are not similar is split with smaller gaps, and finally dropped.
     """
     passages = []
     for cluster in seed_clusters(seeds, gap):
@@ -24,9 +24,9 @@ def extend_seeds(pair: Pair, seeds: list[Seed], gap: int) -> list[Passage]:
 
 
 def seed_clusters(seeds: list[Seed], gap: int) -> Iterator[list[Seed]]:
-    """Yield the seeds that no gap divides in either text.
+    """Yield clusters of seeds without a larger gap between neighbours in either text.
 
-    They are divided by the one text, then by the other, and so on, until a pass divides nothing.
+    Seeds are split by one text and the other in turn, until a pass splits nothing.
     """
     for cluster in _cut_at_gaps(seeds, 0, gap):
         yield from _split_clusters(cluster, 1, gap)
@@ -42,7 +42,7 @@ def _split_clusters(seeds: list[Seed], side: int, gap: int) -> Iterator[list[See
 
 
 def _cut_at_gaps(seeds: list[Seed], side: int, gap: int) -> list[list[Seed]]:
-    """Cut the seeds, in order of one text, wherever more than `gap` units lie between two."""
+    """Split seeds, in the order of one text, where more than `gap` units separate neighbours."""
     ordered = sorted(seeds, key=lambda seed: seed[side])
     clusters: list[list[Seed]] = []
     last = 0

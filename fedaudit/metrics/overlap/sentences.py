@@ -1,4 +1,4 @@
-"""Texts into sentences: Punkt for alphabets, punctuation marks for Chinese."""
+"""Splitting texts into sentences: by Punkt, and for Chinese by punctuation marks."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _OTHER_SPACE = re.compile(r"[\t\n\r\x0b\x0c]")
 
 
 def splitter() -> str:
-    """Say what splits sentences here, for a report."""
+    """Return the name of the sentence splitter, for a report."""
     return (
         "Punkt English" if english_model() else "Punkt's rules, without its list of abbreviations"
     )
@@ -34,8 +34,8 @@ def splitter() -> str:
 def sentences(text: str, *, han: bool = False) -> list[Span]:
     """Return the (start, end) of the sentences of a text, without the white space between them.
 
-    As NLTK 3.9 splits with its English Punkt model; with `han`, the text is cut at Chinese
-    sentence marks, and at line breaks behind Chinese, before.
+    Sentences are those of NLTK 3.9 with its English Punkt model. With `han`, the text is first cut
+    at Chinese sentence marks, and at line breaks after Chinese.
     """
     if not han:
         spans = _raw(text)
@@ -50,13 +50,13 @@ def sentences(text: str, *, han: bool = False) -> list[Span]:
 
 
 def _trimmed_spans(text: str) -> list[Span]:
-    """Return the sentences of a part, without white space before the first one."""
+    """Return the sentences of a piece, without white space before the first one."""
     blank = len(text) - len(text.lstrip())
     return [(blank + s, blank + e) for s, e in sentences(text[blank:])]
 
 
 def _raw(text: str) -> list[Span]:
-    """Return what lies between the ends that Punkt accepts."""
+    """Return the spans between the sentence ends that Punkt accepts."""
     begin, spans = 0, list[Span]()
     for word, stop in _candidates(text):
         after = stop + 1
@@ -75,12 +75,12 @@ def _raw(text: str) -> list[Span]:
 
 
 def _candidates(text: str) -> list[Span]:
-    """Return where each word with a possible end begins, and that end; of several, the last."""
+    """Return the start of each word with a possible sentence end, and its last such end."""
     spaced = text.translate(_SPACES) if _OTHER_SPACE.search(text) else text
     word, stop, candidates = 0, 0, list[Span]()
     for match in POSSIBLE.finditer(text):
         mark = match.start()
-        # A space right behind the previous candidate does not count: the original's rule.
+        # As in the original, a space right after the previous candidate does not count.
         space = spaced.rfind(" ", stop + 1, mark)
         start = space + 1 if space > stop else word
         if stop > start and candidates:
@@ -92,7 +92,7 @@ def _candidates(text: str) -> list[Span]:
 
 
 def _move_closers(text: str, spans: list[Span]) -> Iterator[Span]:
-    """Give closing quotes and brackets that begin a sentence to the one before."""
+    """Yield the spans, with closing quotes and brackets moved to the end of the sentence before."""
     moved = 0
     for (start, end), following in zip(spans, [*spans[1:], None], strict=True):
         begin = start + moved

@@ -5,30 +5,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OverlapSettings:
-    """What counts as overlap; the defaults are the published ones (PAN 2014, section 2 of docs)."""
+    """The thresholds for overlap; defaults are the published ones (PAN 2014, section 2 of docs)."""
 
     cosine: float = 0.30
-    """Two sentences may begin a match if their tf-idf cosine is above this."""
+    """Two units are a seed if their tf-idf cosine is above this, and `dice` allows it."""
     dice: float = 0.33
-    """... and the Dice coefficient of their sets of terms above this."""
+    """Two units are a seed if the Dice coefficient of their term sets is above this, too."""
     passage: float = 0.34
-    """A matched passage is kept if the cosine of its two sides is above this."""
+    """A passage is kept if the cosine of its two sides is above this."""
     gap: int = 4
-    """Sentences that may lie between two that belong to one passage."""
+    """The maximum number of other units between neighbouring seeds of a passage."""
     wide_gap: int = 24
-    """The same when ideas are looked for."""
+    """The same for passages that may be ideas."""
     short: int = 3
-    """A sentence of fewer terms is joined to the next one."""
+    """A sentence with fewer terms is joined to the next one."""
     length: float = 50
-    """Characters that both sides of a passage must have."""
+    """The minimum number of characters of each side of a passage."""
     run: float = 50
     """A common run of words is verbatim if it has more characters in the training text."""
     ratio: float = 3
-    """An idea's generated side is at least this many times as long as its training side."""
+    """The generated side of an idea is at least this many times as long as the training side."""
     han_weight: float = 2.5
-    """How many characters a Chinese character counts for in `length`, `run` and `ratio`."""
+    """The number of characters as which a Chinese one counts in `length`, `run` and `ratio`."""
     compat: bool = False
-    """Reproduce the published program, its defects included; English only."""
+    """Whether to reproduce the published program with its defects; English only."""
 
     def __post_init__(self) -> None:
         if min(self.gap, self.wide_gap, self.short) < 0:

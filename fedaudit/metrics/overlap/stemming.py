@@ -1,4 +1,4 @@
-"""NLTK's Porter stems, without the steps that a word's ending rules out."""
+"""NLTK's Porter stemmer, which skips the steps that cannot change a word of its ending."""
 
 from functools import cache
 from typing import Any
@@ -26,11 +26,11 @@ _STEPS = (
     ("_step5a", ("e",)),
     ("_step5b", ("ll",)),
 )
-"""The steps of NLTK's stemmer, and the endings without which a step leaves a word as it is."""
+"""The steps of NLTK's stemmer, each with the endings without which it does not change a word."""
 
 
 def stem(word: str) -> str:
-    """Return what NLTK's PorterStemmer makes of a lower-case word."""
+    """Return the stem that NLTK's PorterStemmer gives a lower-case word."""
     irregular, steps = _porter()
     if word in irregular:
         return str(irregular[word])

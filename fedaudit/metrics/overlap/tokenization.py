@@ -1,7 +1,7 @@
-"""Words and terms of a sentence, remembered by the piece between two spaces.
+"""Words and terms of a sentence, with a cache of the pieces between two spaces.
 
-The Treebank rules look no further than the spaces around a piece, save at the two ends of a
-sentence. So a piece is tokenised once, with its context, and looked up from then on.
+The Treebank rules look no further than the spaces around a piece, except at both ends of a
+sentence. So a piece is tokenised once, with its context, and then looked up.
 """
 
 import re
@@ -17,9 +17,9 @@ from .stemming import stem
 from .treebank import tokenize_between
 
 _MEMORY = 1 << 17
-"""Pieces that are remembered."""
+"""The maximum number of pieces in the cache."""
 END = 0
-"""Behind the terms of a sentence; no term has it."""
+"""The code that follows the terms of a sentence; it is not the code of any term."""
 _END = bytes(8)
 _PUNCTUATION = frozenset(punctuation)
 _HAN_RUN = re.compile(f"[{HAN}]+")
@@ -29,23 +29,23 @@ _PIECES = re.compile(f"[{HAN}]|[^\\W{HAN}]+(?:['’][^\\W{HAN}]+)*")
 
 
 def term_code(string: str) -> int:
-    """Return 64 bits for a string, the same in every process."""
+    """Return a 64-bit hash of a string, the same in every process."""
     return int.from_bytes(_code(string), sys.byteorder, signed=True)
 
 
 def _code(string: str) -> bytes:
-    """Return the same 64 bits as this machine writes them."""
+    """Return the same hash as bytes in this machine's byte order."""
     digest = blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (digest if sys.byteorder == "big" else digest[::-1]) if digest != _END else b"\1" * 8
 
 
 def term_codes(sentences: Sequence[str], *, han: bool, lower: Callable[[str], str]) -> bytes:
-    """Return the codes of the terms of sentences without NUL, in order, eight bytes each.
+    """Return the codes of the terms of sentences, in order, eight bytes each.
 
-    Terms are stems of words of three or more characters and pairs of Chinese characters, of what
-    `lower` makes of the sentences; `END` stands behind those of each. `han` says whether Chinese
-    characters are words of their own. All sentences are cut at once, with NUL where one begins and
-    where it ends, and bytes are joined, because loops in C are several times faster than ours.
+    Terms are stems of words of three or more characters, and pairs of Chinese characters, after
+    `lower`; `END` follows the terms of each sentence. `han` says whether Chinese characters are
+    words of their own. Sentences must not contain NUL: all are joined and split at once, with NUL
+    at both ends of each, since loops in C are several times faster than Python's.
     """
     if not sentences:
         return b""
@@ -67,7 +67,10 @@ def words(sentence: str, *, han: bool) -> list[Word]:
 
 
 class _Remembered(dict[str, bytes]):
-    """The terms of pieces, with NUL at the ends of a sentence; loops in C look into it."""
+    """A cache of the term codes of pieces, which have NUL at the ends of a sentence.
+
+    It is a dictionary, so that loops in C can look pieces up.
+    """
 
     def __init__(self, *, han: bool) -> None:
         self.han = han
@@ -75,7 +78,7 @@ class _Remembered(dict[str, bytes]):
     def __missing__(self, piece: str) -> bytes:
         if len(self) >= _MEMORY:
             self.clear()
-        # One NUL alone is a beginning, before white space: no sentence ends with that.
+        # A lone NUL is a beginning followed by white space, since no sentence ends in white space.
         before = "" if piece.startswith("\0") else "x"
         after = "" if piece.endswith("\0") and piece != "\0" else "x"
         codes = _term_bytes(piece.strip("\0"), before, after, self.han)
@@ -89,7 +92,7 @@ def _known_terms(han: bool) -> _Remembered:
 
 
 def _term_bytes(piece: str, before: str, after: str, han: bool) -> bytes:
-    """Return the terms of a piece that has a word before or after it, or an end of the sentence."""
+    """Return the term codes of a piece; `before` and `after` are empty at ends of a sentence."""
     return b"".join(
         _han_terms(token) if han and not token.isascii() else _terms(token)
         for token in _tokens(piece, before, after)
@@ -98,7 +101,7 @@ def _term_bytes(piece: str, before: str, after: str, han: bool) -> bytes:
 
 @lru_cache(maxsize=_MEMORY)
 def _words(piece: str, before: str, after: str, han: bool) -> tuple[Word, ...]:
-    """Return the words of a piece, from its start."""
+    """Return the words of a piece, with positions relative to its start."""
     offset, result = 0, list[Word]()
     for token in _tokens(piece, before, after):
         offset = piece.find(token, offset)
@@ -114,19 +117,19 @@ def _words(piece: str, before: str, after: str, han: bool) -> tuple[Word, ...]:
 
 
 def _tokens(piece: str, before: str, after: str) -> list[str]:
-    """Return the tokens of a piece that are more than punctuation."""
+    """Return the tokens of a piece, without those that are only punctuation."""
     tokens = tokenize_between(piece, before, after)
     return [token for token in tokens if not _PUNCTUATION.issuperset(token)]
 
 
 @lru_cache(maxsize=_MEMORY)
 def _terms(token: str) -> bytes:
-    """Return the stem of a token that counts: three or more characters, no punctuation first."""
+    """Return the code of a token's stem; empty for under three characters or a leading mark."""
     return _code(stem(token)) if len(token) >= 3 and token[0].isalnum() else b""
 
 
 def _han_terms(token: str) -> bytes:
-    """Return pairs of neighbouring Chinese characters, and the stems of what is between them."""
+    """Return the codes of pairs of neighbouring Chinese characters, and of other words' stems."""
     runs = _HAN_RUN.findall(token)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     other_words = [word for word in _PIECES.findall(token) if not _HAN_RUN.match(word)]

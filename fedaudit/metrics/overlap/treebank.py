@@ -1,4 +1,4 @@
-"""Words as in the Penn Treebank: the rules of NLTK's TreebankWordTokenizer, in its order."""
+"""Penn Treebank tokenization: the rules of NLTK's TreebankWordTokenizer, in its order."""
 
 import re
 
@@ -38,7 +38,7 @@ _AFTER_PADDING = [
 ]
 _DIVIDED = re.compile(r"--|cannot|gimme|gonna|gotta|lemme|wanna")
 _PLAIN = re.compile(r"[(\[{<]*([\w/+*=~^|§°€£-]+)[\])}>;:?!,]*")
-"""A word that no rule looks into, between brackets and marks that are tokens of their own."""
+"""A word that no rule splits, between brackets and marks that are tokens of their own."""
 
 
 def tokens(sentence: str) -> list[str]:
@@ -52,12 +52,12 @@ def tokens(sentence: str) -> list[str]:
 
 
 def tokenize_between(piece: str, before: str, after: str) -> list[str]:
-    """Return the words of a lower-case part of a sentence, and perhaps its punctuation.
+    """Return the tokens of a lower-case piece of a sentence; punctuation may be left out.
 
-    `before` and `after` are a word or nothing.
+    `before` and `after` are the neighbouring words, or empty at the ends of the sentence.
     """
     plain = _PLAIN.fullmatch(piece[:-1] if piece[-1:] == "." and not after else piece)
     if plain and not _DIVIDED.search(piece):
-        return [plain[1]]  # Punctuation alone is no word.
+        return [plain[1]]  # punctuation is no word
     words = tokens(" ".join(w for w in (before, piece, after) if w))
     return words[bool(before) : len(words) - bool(after)]

@@ -11,17 +11,17 @@ from .sentences import Span, sentences
 from .settings import OverlapSettings
 
 Run = tuple[int, int, int, int]
-"""Start and end in the training text, start and end in the generated text."""
+"""(start, end) in the training text, then (start, end) in the generated text."""
 
 _BASE = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 @lru_cache(maxsize=1 << 12)
 def word_positions(text: str, settings: OverlapSettings, *, han: bool) -> tuple[Ints, Ints, Ints]:
-    """Return codes, starts and ends of the words of a text, each (words,).
+    """Return the codes, starts and ends of the words of a text, each (words,).
 
-    The first word of a sentence begins where the sentence does and the last one ends where it
-    does; a sentence without words lengthens the word before it.
+    The first word of a sentence starts where the sentence does, and the last one ends where it
+    does; a sentence without words extends the word before it.
     """
     rows: list[tuple[int, int, int]] = []
     for start, end in sentences(text, han=han):
@@ -37,7 +37,7 @@ def word_positions(text: str, settings: OverlapSettings, *, han: bool) -> tuple[
 
 
 def matching_positions(a: Ints, b: Ints, width: int) -> tuple[Ints, Ints]:
-    """Return the positions in both sequences at which the same `width` codes begin."""
+    """Return the pairs of positions in both sequences at which the same `width` codes start."""
     a_grams, b_grams = _grams(a, width), _grams(b, width)
     order = np.argsort(b_grams, kind="stable")
     low, high = (
@@ -51,10 +51,10 @@ def matching_positions(a: Ints, b: Ints, width: int) -> tuple[Ints, Ints]:
 def common_runs(
     a: Ints, b: Ints, starts: Floats, ends: Floats, least: float
 ) -> list[tuple[Span, Span]]:
-    """Return the maximal common runs as (first, last word) in both, longer than `least` in a.
+    """Return the maximal common runs longer than `least` in a, as (first, last word) in a and in b.
 
-    `starts` and `ends` are the positions of a's words; neither may fall. Shorter runs are skipped:
-    as many words are hashed together as the shortest run has that is long enough.
+    `starts` and `ends` are the positions of a's words, both in ascending order. The number of words
+    hashed together is that of the shortest run that is long enough.
     """
     stop = np.searchsorted(ends, starts + least, side="right")
     enough = stop < len(a)
@@ -77,10 +77,10 @@ def common_runs(
 
 
 def outermost_runs(runs: list[Run], *, compat: bool) -> list[Run]:
-    """Return the runs that no other one contains in the generated text.
+    """Return the runs that are not contained in another run in the generated text.
 
-    Of runs in the same place there, as when a training text repeats itself, the first stays; in
-    the original they drop each other.
+    Of runs with the same span there, as when a training text repeats itself, the first is kept; the
+    original drops all of them.
     """
     order = sorted(range(len(runs)), key=lambda k: (runs[k][2], -runs[k][3], k))
     places = [runs[k][2:] for k in order]
@@ -94,7 +94,7 @@ def outermost_runs(runs: list[Run], *, compat: bool) -> list[Run]:
 
 
 def _grams(codes: Ints, width: int) -> Ints:
-    """Return one code for every `width` neighbouring codes, in wrapping 64-bit integers."""
+    """Return a hash of every `width` neighbouring codes, in wrapping 64-bit integers."""
     count = len(codes) - width + 1
     grams = np.zeros(count, dtype=np.int64)
     base = np.int64(_BASE)
