@@ -1,7 +1,7 @@
 """Pure functions from observations to numbers.
 
 * `attribution/`: Secure sums, estimates and the statistics of attribution (FedAttr).
-* `overlap/`: What a generated text has of a training text: word for word, as an idea, or
+* `overlap/`: Overlap of a generated text with a training text: verbatim, as an idea, or
   paraphrased.
 * `bm25`: Which documents are most like a query: BM25 in this process.
 * `budget_sweep`: What a smaller budget would have found, read off one run (FedPII, section 5.2,
@@ -19,7 +19,7 @@
   float.
 * `memorization`: Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL
   memorization).
-* `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.
+* `privacy/`: Membership inference, exposure of canaries, and lower bounds on epsilon.
 * `persons`: How many people an attack exposes, by the strings of each person that it finds.
 * `replication`: One number measured with several seeds: its mean, with an interval for both sources
   of chance.

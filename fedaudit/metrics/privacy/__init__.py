@@ -1,22 +1,22 @@
-"""Membership, exposure of canaries, and lower bounds on epsilon.
+"""Membership inference, exposure of canaries, and lower bounds on epsilon.
 
-* `canary_exposure`: How far training moved a planted secret up among all secrets of its kind, in
-  bits.
-* `epsilon_audit`: An audit of a claimed epsilon by canaries whose coins were committed to before
+* `canary_exposure`: Exposure of a planted secret, in bits, from its rank among all secrets of its
+  kind.
+* `epsilon_audit`: Auditing a claimed epsilon with canaries whose coins were committed to before
   training.
-* `epsilon_bounds`: Lower bounds on epsilon from one training run that included or left out
-  canaries by coin.
-* `group_bootstrap`: A true-positive rate's interval where records of one group are alike: bootstrap
-  over groups.
-* `likelihood_ratio`: LiRA: how a model's confidence in a record stands among models that did and
-  did not train on it.
-* `matched_filter`: How much of each known direction is in a change: least squares on all of them
-  at once.
-* `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
-  was trained on.
-* `membership_tests`: Whether scores tell members from others: permutation tests over groups of
+* `epsilon_bounds`: Lower bounds on epsilon from one training run with canaries included or excluded
+  by coin.
+* `group_bootstrap`: The interval of a true positive rate for grouped records: a bootstrap over
+  groups.
+* `likelihood_ratio`: LiRA: a model's confidence in a record, compared with models that did and did
+  not train on it.
+* `matched_filter`: The weight of each known direction in a change of weights, by least squares on
+  all of them.
+* `membership_scores`: Membership scores of a text, which are higher for texts that the model was
+  trained on.
+* `membership_tests`: Permutation tests, over groups of records, of whether scores distinguish
+  members from others.
+* `participation`: A permutation test of whether an organisation took part, on its own groups of
   records.
-* `participation`: Whether an organisation took part: a permutation test of its own groups of
-  records.
-* `roc`: How well scores tell members from others: the ROC curve, its area, and its low end.
+* `roc`: The ROC curve of membership scores, its area, and its low end.
 """

@@ -1,8 +1,8 @@
-"""How far training moved a planted secret up among all secrets of its kind, in bits.
+"""Exposure of a planted secret, in bits, from its rank among all secrets of its kind.
 
 Carlini et al. 2019 (arXiv:1802.08232), definition 2 and section 4.2: exposure is log2 |R| minus
-log2 rank, where R is every secret that could have been planted and the rank counts those that are
-at least as likely.
+log2 rank, where R is the set of secrets that could have been planted, and the rank is the number of
+them that are at least as likely as the planted one.
 """
 
 import math
@@ -15,16 +15,16 @@ from fedaudit.api.estimates import Estimate
 
 Array = npt.NDArray[np.float64]
 FIT_FROM = 100
-"""Fewer references have no shape to extrapolate."""
+"""The minimum number of references to extrapolate from."""
 MAX_SKEWNESS = 0.99
-"""Of the skew normal that is fitted, where a sample has more: its law can have 0.9953 at most."""
+"""The largest skewness of the fitted skew normal distribution, which is always below 0.9953."""
 
 
 def exact(planted: float, space: Sequence[float]) -> float:
     """Return the exposure of a secret among the log-probabilities of its whole space, in bits.
 
-    `space` has the planted one itself. Ties count against the finding: whoever is as likely comes
-    first. Raises ValueError where the space is empty or has nothing as likely as the planted one.
+    `space` includes the planted secret itself. Ties count against the finding: equally likely
+    secrets rank before the planted one. Raises ValueError if nothing in `space` is as likely.
     """
     rank = int((np.asarray(space, dtype=np.float64) >= planted).sum())
     if not rank:
@@ -35,10 +35,10 @@ def exact(planted: float, space: Sequence[float]) -> float:
 def sampled(planted: float, references: Sequence[float], level: float = 0.05) -> Estimate:
     """Return the exposure in bits estimated from a random sample of the space, with its interval.
 
-    Section 4.2.1. Of n references k are at least as likely; with the planted one itself that is a
-    share of (k + 1) / (n + 1), whatever the law of the scores. The interval is Clopper and
-    Pearson's for the share; where k = 0 it has no upper end, which is infinite.
-    Raises ValueError without references.
+    Section 4.2.1. If k of n references are at least as likely, the share, including the planted
+    secret, is (k + 1) / (n + 1), whatever the distribution of the scores. The interval is Clopper
+    and Pearson's for the share; its upper end is infinite if k = 0. Raises ValueError without
+    references.
     """
     from scipy.stats import beta
 
@@ -55,11 +55,12 @@ def sampled(planted: float, references: Sequence[float], level: float = 0.05) ->
 def extrapolated(
     planted: float, references: Sequence[float], *, seed: int, draws: int = 200
 ) -> Estimate:
-    """Return the exposure in bits by the skew normal law of the references' log-probabilities.
+    """Return the exposure in bits by a skew normal distribution fitted to the references' ln p.
 
-    Section 4.2.2: what no sample reaches is read off a skew normal density. It is fitted by its
-    moments, and the 95 % interval is a bootstrap over the references: it does not cover that their
-    law may be another (`fit_p_value` tests it). Raises ValueError for fewer than `FIT_FROM`.
+    Section 4.2.2: the tail beyond all samples is taken from a skew normal density, fitted by its
+    moments. The 95 % interval is a bootstrap over the references; it does not cover the possibility
+    of another distribution, which `fit_p_value` tests. Raises ValueError for fewer than `FIT_FROM`
+    references.
     """
     scores = np.sort(np.asarray(references, dtype=np.float64))
     if len(scores) < FIT_FROM:
@@ -71,10 +72,10 @@ def extrapolated(
 
 
 def fit_p_value(references: Sequence[float]) -> float:
-    """Return the p value of Kolmogorov and Smirnov's test of the fitted law.
+    """Return the p value of Kolmogorov and Smirnov's test of the fitted distribution.
 
-    The law was fitted to the same numbers, so p is too large: a small one refutes the fit, a large
-    one does not prove it.
+    Since the distribution was fitted to the same numbers, p is too large: a small p refutes the
+    fit, but a large one does not confirm it.
     """
     from scipy.stats import kstest, skewnorm
 
@@ -83,11 +84,11 @@ def fit_p_value(references: Sequence[float]) -> float:
 
 
 def chance_p_value(exposures: Sequence[float], size: int) -> float:
-    """Return the p value that exposures are those of secrets nobody trained on.
+    """Return the p value of the hypothesis that exposures are those of secrets nobody trained on.
 
-    Such a secret has every rank from 1 to `size` with the same probability. One-sided Kolmogorov
-    and Smirnov's test against larger exposures; exact ranks are spread within their step, which
-    makes p larger, never smaller. Raises ValueError without exposures.
+    Such a secret has every rank from 1 to `size` with the same probability. The test is Kolmogorov
+    and Smirnov's, one-sided against larger exposures. It treats the discrete ranks as continuous,
+    which can only make p larger. Raises ValueError without exposures.
     """
     from scipy.stats import kstest
 
@@ -98,7 +99,7 @@ def chance_p_value(exposures: Sequence[float], size: int) -> float:
 
 
 def skew_normal(scores: Array) -> tuple[float, float, float]:
-    """Return shape, location and scale of the skew normal law with a sample's first moments."""
+    """Return shape, location and scale of the skew normal with a sample's first three moments."""
     mean, deviation = float(scores.mean()), float(scores.std())
     if not deviation:
         return 0.0, mean, 1e-12
@@ -111,10 +112,9 @@ def skew_normal(scores: Array) -> tuple[float, float, float]:
 
 
 def fitted_exposure(planted: float, references: Sequence[float] | Array) -> float:
-    """Return the exposure in bits that the references' fitted law gives; infinite far beyond it.
+    """Return the exposure in bits by the references' fitted distribution; infinite far beyond it.
 
-    That is -log2 of the share of the law that is at least as likely: `extrapolated` without its
-    interval.
+    It is -log2 of the fitted probability of being at least as likely: the value of `extrapolated`.
     """
     from scipy.stats import skewnorm
 

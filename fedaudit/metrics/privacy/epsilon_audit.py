@@ -1,8 +1,8 @@
-"""An audit of a claimed epsilon by canaries whose coins were committed to before training.
+"""Auditing a claimed epsilon with canaries whose coins were committed to before training.
 
-Steinke, Nasr and Jagielski 2023 (arXiv:2305.08846), algorithm 1: of all canaries the r / 2 with
-the highest scores are said to be in, the r / 2 with the lowest to be out. The numbers r are fixed
-before training, so that each of them costs its share of the level and no more.
+Steinke, Nasr and Jagielski 2023 (arXiv:2305.08846), algorithm 1: the attacker guesses that the
+r / 2 canaries with the highest scores are in, and that the r / 2 with the lowest scores are out.
+The values of r are fixed before training, so that each costs only its share of the level.
 """
 
 import random
@@ -19,14 +19,14 @@ from fedaudit.metrics.privacy.epsilon_bounds import (
 )
 
 ESTIMATORS: dict[str, ClaimTest] = {"one_run": one_run_test, "f_dp": f_dp_test}
-"""Tests of a claim by name: of any mechanism, and of the Gaussian one with the claimed epsilon."""
+"""Tests of a claim, by name: for any mechanism, and for the Gaussian mechanism."""
 
 
 def guess(scores: Sequence[float], coins: Sequence[bool], share: float) -> Guesses:
-    """Return the guesses about a share of the canaries: those furthest from the middle.
+    """Return the guesses about a share of the canaries: half of it at either end of the scores.
 
-    Higher scores say "in". Equal scores are guessed in the order given, whatever the coins are.
-    Raises ValueError for a share that leaves nothing to guess.
+    High scores are guessed as "in". Equal scores keep the given order, independent of the coins.
+    Raises ValueError for a share that leaves nothing to guess, or is above 1.
     """
     per_side = round(share * len(scores) / 2)
     if len(scores) != len(coins) or not 0 < 2 * per_side <= len(scores):
@@ -48,7 +48,7 @@ def bound(
     level: float,
     test: ClaimTest,
 ) -> EpsilonBound:
-    """Return the highest lower bound on epsilon of all shares, each at its part of the level."""
+    """Return the highest lower bound on epsilon over all shares, each at level / len(shares)."""
     share_level = level / len(shares)
     guesses = [guess(scores, coins, share) for share in shares]
     values = [largest_refuted(partial(test, g, delta=delta, level=share_level)) for g in guesses]
@@ -59,7 +59,7 @@ def bound(
 def highest_bound(
     canaries: int, *, shares: Sequence[float], delta: float, level: float, test: ClaimTest
 ) -> float:
-    """Return the bound that so many canaries prove at most: half are in, and all guesses right."""
+    """Return the highest possible bound with so many canaries: half are in, all guesses right."""
     coins = [i >= canaries // 2 for i in range(canaries)]
     scores = [float(coin) for coin in coins]
     return bound(scores, coins, shares=shares, delta=delta, level=level, test=test).value
@@ -76,9 +76,9 @@ def shuffled_bounds(
     seed: int,
     draws: int,
 ) -> list[float]:
-    """Return the bounds that coins tossed anew give, which had nothing to do with training.
+    """Return the bounds with coins tossed anew, which had no influence on training.
 
-    Each is above 0 with the probability `level` at most.
+    Each bound is above 0 with probability at most `level`.
     """
     rng = random.Random(f"coins tossed anew {seed}")
     tossed = [[rng.random() < 0.5 for _ in coins] for _ in range(draws)]

@@ -1,8 +1,8 @@
-"""Lower bounds on epsilon from one training run that included or left out canaries by coin.
+"""Lower bounds on epsilon from one training run with canaries included or excluded by coin.
 
-An auditor tosses a fair coin for each of m canaries, trains on those that it says "in" for, scores
-all of them, and guesses "in" for the r with the highest scores. Under (epsilon, delta)-differential
-privacy only so many of these guesses can be right.
+An auditor tosses a fair coin for each of m canaries, trains on those whose coin says "in", scores
+all of them, and guesses "in" for the r with the highest scores. (epsilon, delta)-differential
+privacy limits how many of these guesses can be right.
 """
 
 import math
@@ -18,20 +18,20 @@ from scipy.stats import beta, binom, norm
 from fedaudit.metrics.privacy.roc import Roc, hull
 
 HIGHEST = 60.0
-"""Bounds above this are reported as this: e^60 is beyond any count of canaries."""
+"""The highest bound that is reported; e^60 is beyond any number of canaries."""
 
 
 class ClaimTest(Protocol):
-    """A test of a claim: below 0 where it is refuted; it grows with epsilon."""
+    """A test of a claim, which increases with epsilon and is below 0 if the claim is refuted."""
 
     def __call__(self, guesses: "Guesses", epsilon: float, delta: float, level: float) -> float:
-        """Return how far the guesses are from refuting (epsilon, delta) at a level."""
+        """Return a number below 0 if the guesses refute (epsilon, delta) at a level."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """What an attacker guessed: of m canaries r are said to be in, and v of these are."""
+    """An attacker's guesses: about r (`guessed`) of m (`canaries`), v (`correct`) of them right."""
 
     canaries: int
     guessed: int
@@ -49,7 +49,7 @@ class EpsilonBound:
     value: float
     guesses: Guesses
     searched: int = 1
-    """Thresholds that were tried; the level was divided by their number."""
+    """The number of thresholds or shares that were tried, by which the level was divided."""
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
@@ -57,8 +57,8 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
     Steinke, Nasr and Jagielski 2023 (arXiv:2305.08846), theorem 5.2 without abstentions on "out":
     with q = e^epsilon / (1 + e^epsilon), it is P[Bin(r, q) >= v] + 2 m delta alpha, where alpha is
-    the maximum over 1 <= i <= v of P[v > Bin(r, q) >= v - i] / i. It assumes nothing about the
-    training but that coins were fair and independent. Raises ValueError for no such claim.
+    the maximum over 1 <= i <= v of P[v > Bin(r, q) >= v - i] / i. The only assumption is that coins
+    are fair and independent. Raises ValueError for an invalid claim.
     """
     _check(epsilon, delta)
     r, v = guesses.guessed, guesses.correct
@@ -72,21 +72,21 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def one_run(guesses: Guesses, delta: float, level: float = 0.05) -> float:
-    """Return the largest epsilon that is refuted at a level: a lower bound with 1 - level."""
+    """Return the largest epsilon refuted at a level: a lower bound with confidence 1 - level."""
     return largest_refuted(lambda epsilon: one_run_test(guesses, epsilon, delta, level))
 
 
 def one_run_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> float:
-    """Return the p value less the level: below 0 where (epsilon, delta) is refuted."""
+    """Return the p value minus the level, which is below 0 if (epsilon, delta) is refuted."""
     return one_run_p_value(guesses, epsilon, delta) - level
 
 
 def f_dp_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> float:
-    """Return a number below 0 where the Gaussian mechanism of (epsilon, delta) is refuted.
+    """Return a number below 0 if the Gaussian mechanism of (epsilon, delta) is refuted.
 
     Mahloujifar, Melis and Chaudhuri 2024 (arXiv:2410.22235), algorithm 3. The hypothesis is that
-    training has the trade-off curve of that Gaussian mechanism, which is more than
-    (epsilon, delta): the bound is tighter, and says nothing of mechanisms with another curve.
+    training has the trade-off curve of that Gaussian mechanism, a stronger claim than
+    (epsilon, delta): so the bound is tighter, but does not apply to other mechanisms.
     """
     _check(epsilon, delta)
     m, r, v = guesses.canaries, guesses.guessed, guesses.correct
@@ -103,14 +103,17 @@ def f_dp_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> f
 
 
 def one_run_f_dp(guesses: Guesses, delta: float, level: float = 0.05) -> float:
-    """Return the largest epsilon whose Gaussian mechanism at `delta` is refuted at a level."""
+    """Return the largest epsilon whose Gaussian mechanism at `delta` is refuted at a level.
+
+    Raises ValueError unless 0 < delta < 1.
+    """
     if not 0 < delta < 1:
         raise ValueError(f"{delta} is no delta of a Gaussian mechanism.")
     return largest_refuted(lambda epsilon: f_dp_test(guesses, epsilon, delta, level))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return sensitivity over noise of the Gaussian mechanism that is (epsilon, delta)-private.
+    """Return sensitivity / noise of the Gaussian mechanism that is just (epsilon, delta)-private.
 
     Balle and Wang 2018 (arXiv:1805.06530), theorem 8.
     """
@@ -133,9 +136,9 @@ def best_threshold(
     """Return the best bound over all thresholds on the scores, each at its share of the level.
 
     `members` are the scores of canaries that were trained on, `non_members` of those that were not;
-    higher says "in". A threshold that was chosen on the scores that it is judged on must be paid
-    for: the level is divided by the number of vertices of the concave hull of the ROC curve
-    (Bonferroni). Without that it is no bound. Raises ValueError without scores.
+    high scores are guessed as "in". Since the threshold is chosen on the same scores, the level is
+    divided by the number of vertices of the ROC curve's concave hull (Bonferroni): without that,
+    the result would be no bound. Raises ValueError without scores.
     """
     curve = Roc.from_scores(members, non_members)
     vertices = hull(curve)
@@ -147,16 +150,16 @@ def best_threshold(
     ]
     share, value, best = level / len(vertices), 0.0, candidates[0]
     for guesses in candidates:
-        if test(guesses, value, delta, share) < 0:  # only then its own bound is higher
+        if test(guesses, value, delta, share) < 0:  # only then is its bound higher
             value, best = largest_refuted(partial(test, guesses, delta=delta, level=share)), guesses
     return EpsilonBound(value=value, guesses=best, searched=len(vertices))
 
 
 def perfect_attack(canaries: int, delta: float, level: float = 0.05) -> float:
-    """Return the most that so many canaries can prove: the bound where every guess is right.
+    """Return the highest bound that so many canaries can prove, if every guess is right.
 
-    Whoever guesses of fewer canaries pays less for delta, so all numbers of guesses are tried in
-    steps of a twentieth of their logarithm.
+    With fewer guesses, delta costs less, so numbers of guesses are tried on a logarithmic grid of
+    20 steps.
     """
     sizes = {round(canaries ** (step / 20)) for step in range(1, 21)} | {1, canaries}
     return max(
@@ -168,11 +171,11 @@ def perfect_attack(canaries: int, delta: float, level: float = 0.05) -> float:
 def many_runs(
     members: Sequence[float], non_members: Sequence[float], delta: float, level: float = 0.05
 ) -> float:
-    """Return the bound of independent runs with and without one canary (Jagielski et al. 2020).
+    """Return the bound from independent runs with and without one canary (Jagielski et al. 2020).
 
-    Upper limits of both error rates are Jeffreys' one-sided ones, each at `level`, as in Andrew
-    et al. 2024 (arXiv:2302.03098); the threshold is chosen on the scores and not paid for, so it
-    is an estimate for few runs, and a bound for a threshold that was fixed before.
+    The upper limits of both error rates are Jeffreys' one-sided ones, each at `level`, as in Andrew
+    et al. 2024 (arXiv:2302.03098). The threshold is chosen on the scores without a correction, so
+    this is an estimate; it is a bound only for a threshold that was fixed before.
     """
     curve = Roc.from_scores(members, non_members)
     n, m = len(non_members), len(members)
@@ -191,7 +194,10 @@ def _check(epsilon: float, delta: float) -> None:
 
 
 def largest_refuted(excess: Callable[[float], float]) -> float:
-    """Return where a test that grows with epsilon crosses 0; 0 where it starts above."""
+    """Return the epsilon at which an increasing test crosses 0, from 0 to HIGHEST.
+
+    It is 0 if the test is not below 0 at epsilon 0.
+    """
     if excess(0.0) >= 0:
         return 0.0
     high = 1.0

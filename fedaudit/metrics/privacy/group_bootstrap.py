@@ -1,4 +1,4 @@
-"""A true-positive rate's interval where records of one group are alike: bootstrap over groups."""
+"""The interval of a true positive rate for grouped records: a bootstrap over groups."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from fedaudit.metrics.privacy.membership_tests import CELLS
 from fedaudit.metrics.privacy.roc import rates_above, tpr_at_fpr
 
 RESAMPLES = 999
-"""How often the groups of both sides are drawn anew."""
+"""The number of resamples of the groups on both sides."""
 
 
 def tpr_by_groups(
@@ -24,8 +24,9 @@ def tpr_by_groups(
 ) -> Estimate:
     """Return `tpr_at_fpr` with a 95 % percentile interval over groups drawn with replacement.
 
-    Members' groups and the others' are drawn apart, whole, so that the threshold moves as well: it
-    may hang on the records of one person who took no part. Raises ValueError as `tpr_at_fpr` does.
+    Whole groups are resampled, of members and of the others separately, so that the threshold
+    varies too: it may depend on the records of a single person who did not take part. Raises
+    ValueError as `tpr_at_fpr` does.
     """
     value = tpr_at_fpr(members, non_members, fpr).value
     scores = np.concatenate([np.asarray(members, float), np.asarray(non_members, float)])
@@ -44,7 +45,7 @@ def tpr_by_groups(
 def _weights(
     groups: tuple[Sequence[str], Sequence[str]], rng: np.random.Generator, draws: int
 ) -> npt.NDArray[np.int64]:
-    """Return how often each record is drawn with its group, shape (draws, records)."""
+    """Return how often each record is drawn with its group, (draws, records)."""
     sides = []
     for names in groups:
         index = {name: i for i, name in enumerate(dict.fromkeys(names))}

@@ -1,11 +1,11 @@
-"""LiRA: how a model's confidence in a record stands among models that did and did not train on it.
+"""LiRA: a model's confidence in a record, compared with models that did and did not train on it.
 
-Carlini et al. 2022 (arXiv:2112.03570). The confidence is logit-scaled, log p - log(1 - p); of a
-text p is the geometric mean of its tokens' probabilities. Where there are fewer than 64 reference
-models the paper takes one variance for all records; here it always is: of models around their own
-record's mean. The published code takes the standard deviation of all values, so that differences
-between records count too, and that of the models that did train for both sides; offline scores rank
-records alike whatever the variance is.
+Carlini et al. 2022 (arXiv:2112.03570). The confidence is logit-scaled, log p - log(1 - p), where p
+is the geometric mean of a text's token probabilities. The paper uses one variance for all records
+if there are fewer than 64 reference models; here that is always so, and it is the variance of
+models around each record's own mean. The published code takes the standard deviation of all values,
+which includes differences between records, and uses that of the models that did train for both
+sides. Offline scores rank records in the same order whatever the variance is.
 """
 
 import math
@@ -20,15 +20,15 @@ Rows = Sequence[Sequence[float]] | Array
 Sides = Sequence[Sequence[bool]] | Mask
 
 FEWEST = 2
-"""Reference models that a record needs on a side: below, nothing says how models scatter."""
+"""The minimum number of reference models per record on a side, to estimate the variance."""
 SMALLEST = 1e-12
-"""The least standard deviation, where all reference models agree, and the least 1 - p."""
+"""The minimum standard deviation, if all reference models agree, and the minimum of 1 - p."""
 
 
 def confidence(log_probabilities: Sequence[float]) -> float:
     """Return log p - log(1 - p) of the geometric mean p of a text's tokens.
 
-    1 - p counts as 1e-12 at least, where the model is certain; raises ValueError without tokens.
+    1 - p is at least 1e-12, for a model that is certain. Raises ValueError without tokens.
     """
     if not len(log_probabilities):
         raise ValueError("A text of one token has no score.")
@@ -37,22 +37,22 @@ def confidence(log_probabilities: Sequence[float]) -> float:
 
 
 def offline_scores(observed: Sequence[float], references: Rows, trained: Sides) -> Array:
-    """Return how many deviations each record stands above models that did not train on it.
+    """Return each record's confidence, in deviations above the models that did not train on it.
 
-    `observed` (records,) are the confidences of the model in question, `references` (records,
-    models) those of the others, and `trained` (records, models) says which trained on which. The
-    order is that of the paper's 1 - P(Z > observed). Raises ValueError where a record has fewer
-    than two models that did not.
+    `observed` (records,) are the confidences of the attacked model, `references` (records, models)
+    those of the reference models, and `trained` (records, models) says which of these trained on
+    which record. The order is that of the paper's 1 - P(Z > observed). Raises ValueError if fewer
+    than two models did not train on a record.
     """
     middle, spread = _fit(references, ~np.asarray(trained, dtype=np.bool_))
     return (np.asarray(observed, dtype=np.float64) - middle) / spread
 
 
 def online_scores(observed: Sequence[float], references: Rows, trained: Sides) -> Array:
-    """Return the log-likelihood ratio of each record: as one trained on, against as one not.
+    """Return the log-likelihood ratio of each record between trained on and not trained on.
 
-    Both are normal; shapes are those of `offline_scores`. Raises ValueError where a record has
-    fewer than two models on a side.
+    Both distributions are normal; arguments are those of `offline_scores`. Raises ValueError if a
+    record has fewer than two models on a side.
     """
     values = np.asarray(observed, dtype=np.float64)
     sides = np.asarray(trained, dtype=np.bool_)
@@ -63,7 +63,7 @@ def online_scores(observed: Sequence[float], references: Rows, trained: Sides) -
 def _fit(references: Rows, chosen: Mask) -> tuple[Array, float]:
     """Return each record's median over the chosen models, and one standard deviation for all.
 
-    The median is that of the published code, where the paper has a mean.
+    The median is what the published code uses; the paper has a mean.
     """
     counts = chosen.sum(axis=1)
     if not len(counts) or counts.min() < FEWEST:

@@ -1,6 +1,6 @@
-"""Scores that say how well a model knows a text: each is higher for texts it was trained on.
+"""Membership scores of a text, which are higher for texts that the model was trained on.
 
-All work on natural-log probabilities of a text's tokens (all but the first) under the model.
+All are computed from the ln p of a text's tokens, except the first, under the model.
 """
 
 import math
@@ -15,39 +15,39 @@ from fedaudit.api.engine import TokenStatistics
 Array = npt.NDArray[np.float64]
 
 LOWEST = 0.2
-"""The share of tokens that Min-K % looks at, as published."""
+"""The share of tokens that Min-K % uses, as published."""
 SMOOTHING = 1e-12
 
 
 def loss(log_probabilities: Sequence[float]) -> float:
-    """Return minus the mean loss a token (Yeom et al. 2018)."""
+    """Return minus the mean loss per token (Yeom et al. 2018)."""
     return float(_values(log_probabilities).mean())
 
 
 def zlib_ratio(log_probabilities: Sequence[float], text: str) -> float:
-    """Return minus the mean loss over the text's length when compressed (Carlini et al. 2021)."""
+    """Return minus the mean loss divided by the text's compressed length (Carlini et al. 2021)."""
     return loss(log_probabilities) / len(zlib.compress(text.encode()))
 
 
 def reference_ratio(log_probabilities: Sequence[float], reference: Sequence[float]) -> float:
-    """Return how much less the mean loss is than a reference model's (Carlini et al. 2021)."""
+    """Return a reference model's mean loss minus the model's (Carlini et al. 2021)."""
     return loss(log_probabilities) - loss(reference)
 
 
 def min_k(log_probabilities: Sequence[float], share: float = LOWEST) -> float:
-    """Return the mean of the least likely tokens' log-probabilities (Shi et al. 2024).
+    """Return the mean ln p of the least likely tokens, Min-K % (Shi et al. 2024).
 
-    The tokens are the share rounded down, and one at least: the published code has no number for
-    a text of which the share is less than one token.
+    Their number is the share rounded down, at least one; the published code has no result for a
+    text of which the share is less than one token.
     """
     return _lowest(_values(log_probabilities), share)
 
 
 def min_k_plus_plus(statistics: TokenStatistics, share: float = LOWEST) -> float:
-    """Return the same of log-probabilities in standard units of their position (Zhang et al. 2025).
+    """Return Min-K % of ln p standardised at each position, Min-K %++ (Zhang et al. 2025).
 
-    Where the model is certain its deviation is 0; the token then is as expected, and counts 0 (the
-    published code divides by it).
+    If the model is certain, the deviation is 0, and the token counts as 0, as expected (the
+    published code divides by the deviation).
     """
     values = _values(statistics.log_probability)
     spread = np.asarray(statistics.deviation, dtype=np.float64)
@@ -57,13 +57,12 @@ def min_k_plus_plus(statistics: TokenStatistics, share: float = LOWEST) -> float
 
 
 def error_zone(tuned: Sequence[float], base: Sequence[float], first: Sequence[bool]) -> float:
-    """Return gains over losses of the tokens that the tuned model would not have said itself.
+    """Return the ratio of gains to losses over tokens that are not the tuned model's likeliest.
 
-    EZ-MIA (arXiv:2601.12104): over tokens where the tuned model's likeliest token is another, the
-    sum of log-probabilities that are above the base's over the sum of those below. As in its
-    published code the first token that is scored is left out (for a BOS token, whether or not the
-    text begins with one), and the score is 0 where there are fewer than two such tokens, or none
-    below.
+    EZ-MIA (arXiv:2601.12104): over these tokens, the sum of the positive differences of ln p
+    between the tuned model and the base, divided by the absolute sum of the negative ones. As in
+    the published code, the first scored token is left out (meant for a BOS token, but also if the
+    text has none), and the score is 0 for fewer than two such tokens or no negative difference.
     """
     gain = (_values(tuned) - _values(base))[1:][~np.asarray(first, dtype=bool)[1:]]
     below = gain[gain < 0]
@@ -75,7 +74,7 @@ def error_zone(tuned: Sequence[float], base: Sequence[float], first: Sequence[bo
 def neighbourhood(
     log_probabilities: Sequence[float], neighbours: Sequence[Sequence[float]]
 ) -> float:
-    """Return how much less the mean loss is than that of texts nearby (Mattern et al. 2023).
+    """Return the mean loss of neighbour texts minus the text's own (Mattern et al. 2023).
 
     Raises ValueError without neighbours.
     """
@@ -85,7 +84,7 @@ def neighbourhood(
 
 
 def _lowest(values: Array, share: float) -> float:
-    """Return the mean of the lowest share of numbers, of one at least."""
+    """Return the mean of the lowest share of values, at least one of them."""
     if not 0 < share <= 1:
         raise ValueError(f"{share} is no share of tokens.")
     return float(np.sort(values)[: max(1, int(len(values) * share))].mean())

@@ -1,7 +1,7 @@
-"""Whether scores tell members from others: permutation tests over groups of records.
+"""Permutation tests, over groups of records, of whether scores distinguish members from others.
 
-Null hypothesis: which groups were trained on has nothing to do with the scores. Groups are then
-exchangeable, however alike the records of one group are, and the p values are exact.
+Null hypothesis: which groups were trained on is independent of the scores. Groups are then
+exchangeable, however similar the records of one group are, and the p values are exact.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from fedaudit.metrics.privacy.roc import rates_above
 
 DRAWS = 9_999
 FEWEST = 999
-"""Of very many groups fewer draws are made, but not fewer than this."""
+"""The minimum number of draws, to which it is reduced for very many groups."""
 CELLS = 20_000_000
-"""Numbers that are held in memory at once."""
+"""The maximum number of array elements in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,18 @@ class MembershipPValues:
     """One-sided p values of two tests of the same scores."""
 
     ranks: float
-    """That members' mean rank is as high as it is (Wilcoxon's statistic)."""
+    """The p value of the members' mean rank (Wilcoxon's statistic)."""
     tail: float
-    """That as many members are above what a share of the others reaches."""
+    """The p value of the share of members above a threshold that few of the others exceed."""
 
 
 def true_positives_p_value(hits: int, members: int, others: int, fpr: float) -> float:
-    """Return the p value of `hits` members above the first of the others that `fpr` does not allow.
+    """Return the p value of `hits` members above a threshold that `fpr` of the others may exceed.
 
-    Null hypothesis: all records are alike, so that every order of their scores is as likely. So
-    many members stand above the (a + 1)-th of the others where the first hits + a records hold a
-    of the others at most: a hypergeometric probability. Records count as independent.
+    Null hypothesis: every order of all records' scores is equally likely. With a = fpr x others,
+    rounded down, at least `hits` members are above the (a + 1)-th of the others if and only if the
+    first hits + a records contain at most a of the others, which has a hypergeometric probability.
+    Records count as independent.
     """
     from scipy.stats import hypergeom
 
@@ -51,12 +52,11 @@ def permutation_p_values(
     seed: int,
     draws: int = DRAWS,
 ) -> MembershipPValues:
-    """Return the p values of both tests, with as many groups on either side as there are.
+    """Return the p values of both tests; permutations keep the number of groups on either side.
 
-    `groups` are those of the members and of the others; one name on both sides is two groups. A
-    p value counts the truth as one of the draws (Phipson and Smyth 2010), so that it is never 0.
-    The tail test's p is 1 where `fpr` of the others is less than one of them. Raises ValueError
-    without scores.
+    `groups` are those of the members and of the others; a name on both sides is two groups. The
+    observed value counts as one of the draws (Phipson and Smyth 2010), so p is never 0. The tail
+    test's p is 1 if `fpr` of the others is less than one record. Raises ValueError without scores.
     """
     if not len(members) or not len(non_members):
         raise ValueError("A test needs members and others.")
@@ -76,10 +76,10 @@ def permutation_p_values(
 
 
 def least_p_value(members: int, others: int, draws: int = DRAWS) -> float:
-    """Return the least p that so many groups of members and of others can give, and so many draws.
+    """Return the least p value that is possible with so many groups and draws.
 
-    Of all ways to deal the groups one is the truth: 1 / C(members + others, members). Where all of
-    them are so many that they are drawn, the truth is one of the draws and itself.
+    Of all assignments of the groups, one is the true one: 1 / C(members + others, members). With
+    fewer draws than assignments, it is 1 / (1 + draws).
     """
     from math import comb
 
@@ -92,7 +92,7 @@ def _count_draws(groups: int, draws: int) -> int:
 
 
 def _draws(inside: npt.NDArray[np.bool_], draws: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Return permuted memberships: as many groups are members, each choice equally likely."""
+    """Return random memberships (draws, groups) with the same number of members."""
     rng = np.random.default_rng(seed)
     order = rng.permuted(np.tile(inside, (draws, 1)), axis=1)
     return np.asarray(order, dtype=np.bool_)
@@ -121,9 +121,9 @@ def _tail(
 def _above(
     inside: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64], fpr: float
 ) -> npt.NDArray[np.float64]:
-    """Return in each row the share of members above what `fpr` of the others reach; `scores` fall.
+    """Return, per row, the share of members above a threshold that `fpr` of the others may exceed.
 
-    NaN where none of the others is allowed.
+    `scores` are in descending order. The result is NaN if `fpr` allows none of the others.
     """
     share, allowed = rates_above(scores, inside, ~inside, fpr)
     return np.where(allowed >= 1, share, np.nan)

@@ -1,8 +1,8 @@
-"""Whether an organisation took part: a permutation test of its own groups of records.
+"""A permutation test of whether an organisation took part, on its own groups of records.
 
-Null hypothesis: which of an organisation's groups of records are claimed to have been trained on
-has nothing to do with their scores. Whatever all of its records share, such as a style that is also
-that of others who took part, is on both sides, and the p value is exact.
+Null hypothesis: which of an organisation's groups of records are claimed to have been trained on is
+independent of their scores. Whatever all of its records share, such as a style that participants
+have too, is on both sides, and the p value is exact.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from fedaudit.api.estimates import Estimate
 
 DRAWS = 9_999
 CELLS = 20_000_000
-"""Numbers that are held in memory at once."""
+"""The maximum number of array elements in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParticipationTest:
-    """How much higher the claimed records' scores are, and how surprising that is."""
+    """The difference between the claimed and the held-out records' scores, with its p values."""
 
     gap: Estimate
-    """The mean over groups of claimed records, less that of held-out ones; 95 % after Welch."""
+    """The mean over claimed groups minus that over held-out groups, with Welch's 95 % interval."""
     p_value: float
-    """One-sided: that the gap is as large."""
+    """One-sided, for a gap at least as large."""
     two_sided: float
-    """That it is as far from 0."""
+    """Two-sided, for a gap at least as far from 0."""
 
 
 def participation_test(
@@ -40,9 +40,9 @@ def participation_test(
 ) -> ParticipationTest:
     """Return the test of one organisation; a group counts once, however many records it has.
 
-    `groups` are those of the claimed and of the held-out records; one name on both sides is two
-    groups. A p value counts the truth as one of the draws, so that it is never 0. Raises ValueError
-    with fewer than two groups on either side.
+    `groups` are those of the claimed and of the held-out records; a name on both sides is two
+    groups. The observed gap counts as one of the draws, so p is never 0. Raises ValueError for
+    fewer than two groups on either side.
     """
     inside, outside = (_means(*side) for side in zip((claimed, held_out), groups, strict=True))
     if min(len(inside), len(outside)) < 2:
@@ -59,7 +59,7 @@ def participation_test(
 
 
 def _means(values: Sequence[float], groups: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the mean of each group, in the order of names: no result depends on the records'."""
+    """Return the mean of each group, sorted by name, so that the records' order does not matter."""
     by_group: dict[str, list[float]] = {}
     for value, group in zip(values, groups, strict=True):
         by_group.setdefault(group, []).append(value)
@@ -69,7 +69,7 @@ def _means(values: Sequence[float], groups: Sequence[str]) -> npt.NDArray[np.flo
 def _gaps(
     all_means: npt.NDArray[np.float64], count: int, draws: int, seed: int
 ) -> npt.NDArray[np.float64]:
-    """Return the gaps that would have been seen, had other groups been claimed."""
+    """Return the gaps (draws,) for random choices of the claimed groups."""
     rng = np.random.default_rng(seed)
     inside = np.arange(len(all_means)) < count
     step = max(1, CELLS // len(all_means))

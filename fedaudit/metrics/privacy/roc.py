@@ -1,4 +1,4 @@
-"""How well scores tell members from others: the ROC curve, its area, and its low end."""
+"""The ROC curve of membership scores, its area, and its low end."""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """True and false positives at every threshold, from "nobody" to "everybody"."""
+    """The numbers of true and false positives at every threshold, from none to all."""
 
     true: Counts
-    """Members whose score is at least the threshold; ascending, from 0."""
+    """The number of members whose score is at least the threshold; ascending, from 0."""
     false: Counts
-    """Non-members whose score is."""
+    """The number of non-members whose score is at least the threshold."""
 
     @classmethod
     def from_scores(cls, members: Sequence[float], non_members: Sequence[float]) -> Self:
-        """Return the curve of scores, higher for members.
+        """Return the curve of scores that are higher for members.
 
-        Raises ValueError where either has none, or one that is no number.
+        Raises ValueError if either side has no score or a NaN.
         """
         inside, outside = _scores(members), _scores(non_members)
         thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
@@ -37,7 +37,7 @@ class Roc:
 
 
 def hull(curve: Roc) -> list[tuple[int, int]]:
-    """Return the vertices (false, true) of the least concave curve above a ROC curve."""
+    """Return the vertices (false, true) of a ROC curve's concave hull."""
     vertices: list[tuple[int, int]] = []
     for point in sorted(set(zip(curve.false.tolist(), curve.true.tolist(), strict=True))):
         while len(vertices) > 1 and _turns_left(vertices[-2], vertices[-1], point):
@@ -47,24 +47,24 @@ def hull(curve: Roc) -> list[tuple[int, int]]:
 
 
 def hull_area(curve: Roc) -> float:
-    """Return the area under the concave hull, at least that of the curve and at least 1/2."""
+    """Return the area under the concave hull, which is at least the curve's and at least 1/2."""
     false, true = np.array(hull(curve), dtype=np.float64).T
     return float(np.trapezoid(true / true[-1], false / false[-1]))
 
 
 def hull_tpr(curve: Roc, fpr: float) -> float:
-    """Return the true positive rate of the hull: of the best mixture of thresholds."""
+    """Return the hull's true positive rate at `fpr`, which a mixture of two thresholds attains."""
     false, true = np.array(hull(curve), dtype=np.float64).T
     best = dict(zip(false / false[-1], true / true[-1], strict=True))
     return float(np.interp(fpr, list(best), list(best.values())))
 
 
 def auc(members: Sequence[float], non_members: Sequence[float]) -> Estimate:
-    """Return P(a member's score is above another's), ties counted half, with its 95 % interval.
+    """Return P(a member's score is above a non-member's), ties counted half, with 95 % interval.
 
     The interval is Newcombe's method 5 (2006, Statistics in Medicine 25:559), which inverts a
-    variance that depends on the area itself: it stays within 0 and 1 and has a width at both.
-    Raises ValueError without scores.
+    variance that depends on the area itself: it stays within [0, 1] and has a positive width even
+    at an area of 0 or 1. Raises ValueError without scores.
     """
     from scipy.optimize import brentq
     from scipy.stats import rankdata
@@ -79,19 +79,19 @@ def auc(members: Sequence[float], non_members: Sequence[float]) -> Estimate:
         spread = 1 + n_star * (1 - theta) / (2 - theta) + n_star * theta / (1 + theta)
         return (area - theta) ** 2 - Z_95**2 * theta * (1 - theta) * spread / (m * n)
 
-    # Between them only the area itself is a zero where it is 0 or 1: it is stepped over.
+    # The area itself is a zero too if it is 0 or 1, so the brackets step over it.
     low = 0.0 if area == 0 else float(brentq(excess, 0.0, area * (1 - 1e-9)))
     high = 1.0 if area == 1 else float(brentq(excess, area + (1 - area) * 1e-9, 1.0))
     return Estimate(area, low, high)
 
 
 def tpr_at_fpr(members: Sequence[float], non_members: Sequence[float], fpr: float) -> Estimate:
-    """Return the share of members above a threshold that at most `fpr` of the others reach.
+    """Return the share of members above a threshold that at most `fpr` of the others exceed.
 
-    The threshold is the score of the k-th non-member from above, where k is one more than `fpr`
-    allows, and members must exceed it. The 95 % interval is Clopper and Pearson's over the
-    members; it takes the threshold as given. Raises ValueError where there are too few others
-    to have such a threshold, `fpr` times their number below 1.
+    The threshold is the k-th highest score of the others, where k is one more than `fpr` allows,
+    and members must exceed it. The 95 % interval is Clopper and Pearson's over the members, for a
+    given threshold. Raises ValueError if `fpr` times the number of others is below 1, or if it
+    allows all of them.
     """
     from scipy.stats import binomtest
 
@@ -107,11 +107,11 @@ def tpr_at_fpr(members: Sequence[float], non_members: Sequence[float], fpr: floa
 def rates_above(
     scores: Floats, members: npt.NDArray[Any], others: npt.NDArray[Any], fpr: float
 ) -> tuple[Floats, Floats]:
-    """Return `tpr_at_fpr` of each row: the share of members above what `fpr` of the others reach.
+    """Return `tpr_at_fpr` of each row, (rows,), and the number of the others that `fpr` allows.
 
-    `scores` (records,) fall. `members` and `others` (rows, records) say how often a record counts
-    on either side in a row. The second array is how many of the others each row allows; where that
-    is 0, the share is of members above all of them.
+    `scores` (records,) are in descending order. `members` and `others` (rows, records) say how
+    often a record counts on either side in a row. If none of the others is allowed, the share is
+    that of members above all of them.
     """
     other_counts = np.cumsum(others, axis=1)
     allowed = np.floor(fpr * other_counts[:, -1] + 1e-9)
@@ -123,7 +123,7 @@ def rates_above(
 
 
 def balanced_accuracy(curve: Roc) -> float:
-    """Return the best mean of true positive and true negative rate over all thresholds."""
+    """Return the highest mean of true positive and true negative rate over all thresholds."""
     true, false = curve.true / curve.true[-1], curve.false / curve.false[-1]
     return float(np.max((true + 1 - false) / 2))
 
