@@ -1,34 +1,32 @@
 """Secure sums, estimates and the statistics of attribution (FedAttr).
 
-* `combinations`: Estimates as combinations of sums over sets of clients.
-* `contamination`: How much of an innocent client's Z may come from marked clients in its
+* `combinations`: Estimates of updates as linear combinations of sums over sets of clients.
+* `contamination`: The part of an innocent client's Z that may leak in from marked clients in its
   estimates.
-* `contributions`: What each client itself adds to the scores of a federation, where the designs
+* `contributions`: Each client's own contribution to the scores of a federation whose designs are
+  known.
+* `group_contamination`: The leak from each group of marked clients into the estimates of a round
+  with known sets.
+* `hypotheses`: Hypotheses of which clients are marked, including boosters and hidden clients.
+* `known_contamination`: The part of clients' Z that may leak in from marked clients, if the sets
   are known.
-* `group_contamination`: What the estimates of a round take from each group of marked clients,
-  where sets are known.
-* `hypotheses`: Which clients are marked, by hypothesis, with a booster or a hidden client among
-  them.
-* `known_contamination`: How much of clients' Z may come from marked clients in their estimates,
-  where sets are known.
-* `leak_distribution`: The distribution of what a Z takes from other clients' marks, on a grid.
-* `marked_groups`: Which clients may be the ones that trained on a mark.
-* `mixture`: What is known of how much of other clients' updates an estimate holds: draws of such
-  shares.
-* `shared_rule`: The rule by which a round's shared sets are drawn: how many, within which limit,
-  for whom.
-* `shared_sets`: Sets of half the clients that the estimates of a whole round share, in place of
-  pairs for each.
-* `shared_sets_distribution`: What estimates by shared sets hold of other clients, by simulating
-  how such sets are drawn.
-* `stouffer`: Scores of several rounds as one statistic, its p-value and the decision (FedAttr,
-  section 4.3).
-* `subset_design`: Which sums to ask for one client, and what their difference estimates (FedAttr,
+* `leak_distribution`: The distribution of the leak into a Z from other clients' marks, on a grid.
+* `marked_groups`: Groups of clients that may be the ones that trained on a mark.
+* `mixture`: The distribution of the shares of other clients' updates in an estimate, as draws.
+* `shared_rule`: The rule by which a round's shared sets are drawn: number, limit, threshold and
+  participants.
+* `shared_sets`: Sets of half the clients that all estimates of a round share, instead of pairs for
+  each client.
+* `shared_sets_distribution`: The distribution of shares in estimates by shared sets, from a
+  simulation of drawing the sets.
+* `stouffer`: Combining scores of several rounds: the statistic Z, its p-value and the decision
+  (FedAttr, 4.3).
+* `subset_design`: Designs of the sums to request for one client, and their properties (FedAttr,
   section 4.1).
-* `sum_leakage`: What a series of admissible sums gives away, although no single sum does
-  (FedAttr, section 5).
-* `unmixed_scores`: What each member of a group of marked clients shows by its own update, where
-  sets are known.
-* `weighting`: Masks in sums of w_j times an update: an estimate then holds c_j w_j / w_i of
-  another client.
+* `sum_leakage`: Leakage of a series of admissible sums, none of which leaks by itself (FedAttr,
+  section 5).
+* `unmixed_scores`: The scores of a group of marked clients by their own updates alone, if the sets
+  are known.
+* `weighting`: Masks in weighted sums, by which an estimate holds c_j w_j / w_i of another client's
+  update.
 """

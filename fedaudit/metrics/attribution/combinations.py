@@ -1,4 +1,4 @@
-"""Estimates as combinations of sums over sets of clients."""
+"""Estimates of updates as linear combinations of sums over sets of clients."""
 
 import math
 from collections import defaultdict
@@ -10,14 +10,14 @@ Members = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One client's estimated update: sums over sets, each times its coefficient."""
+    """One client's estimated update: the sum over sets of coefficient times sum."""
 
     target: str
     coefficients: Mapping[Members, float]
     """By set; none is zero."""
 
     def client_shares(self) -> dict[str, float]:
-        """Return how many times each client's update is in it, the target's own 1 included.
+        """Return the share of each client's update in the estimate, including the target's own 1.
 
         Clients that are in none of the sets are left out.
         """

@@ -1,10 +1,10 @@
-"""How much of an innocent client's Z may come from marked clients in its estimates.
+"""The part of an innocent client's Z that may leak in from marked clients in its estimates.
 
 Scores show how strongly each other client carries the mark, and `mixture` gives the distribution of
-their shares in an estimate. Together they give the distribution of what an innocent client's Z
-takes from them. How a test's answer grows with the share of a marked update is a property of the
-model: in proportion, in proportion but never below nothing, or at once where an estimate holds
-enough of it. All of `TEST_RESPONSES` are tried. docs/estimator.md has the derivation.
+their shares in an estimate. Together they give the distribution of the leak into an innocent
+client's Z. How the response of a test grows with the share of a marked update depends on the model:
+in proportion, in proportion but never below 0, or at once if an estimate holds enough of it. All of
+`TEST_RESPONSES` are tried. docs/estimator.md has the derivation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,21 +32,21 @@ from fedaudit.metrics.attribution.mixture import Mixture
 Array = npt.NDArray[np.float64]
 
 FARTHEST = 2_000
-"""Standard deviations at which a round's leak ends on the grid: no score is as far (`scores`)."""
+"""Standard deviations at which a round's leak is cut off on the grid; no score is so large."""
 ERROR_GROUPS = 6
-"""Groups of draws whose errors are told apart."""
+"""The number of groups of draws with different errors."""
 HIDDEN_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-"""Shares of its mark that every member of a group may hide, where there is a single round."""
+"""The shares of their mark that all members of a group may hide, if there is a single round."""
 LEAST_HIDING_CHANCE = 0.1
-"""That a whole group hides a share of its mark counts if it is at least this likely."""
+"""The least probability of hiding a share at which it is considered."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorResponse:
-    """How a test's answer grows with what an estimate holds of a mark.
+    """How a test's response grows with the share of a marked update in an estimate.
 
-    From `start` on, as a share of a marked client's update, it answers at once like the marked
-    client that shows most; without a start in proportion, from `minimum` on.
+    With a `start`, the response from that share on is that of the marked client with the highest
+    score. Without one, it is in proportion to the share, and at least `minimum`.
     """
 
     start: float | None
@@ -58,31 +58,31 @@ TEST_RESPONSES = (
     DetectorResponse(None, 0.0),
     *(DetectorResponse(h) for h in (0.35, 0.5, 0.75)),
 )
-"""In proportion, in proportion but never below nothing, and at once from a share on.
+"""In proportion; in proportion but never below 0; and at once from a share on.
 
-The least share is for estimates that hold 0.4, the usual limit: how strongly a client shows a mark
-scatters, so that a share of 0.4 is not always measured as such.
+The least share, 0.35, is for estimates that hold 0.4, the usual limit: scores vary by chance, so a
+share of 0.4 is not always measured as such.
 """
 
 EARLIEST_RESPONSE = TEST_RESPONSES[2:3]
-"""If other clients are marked, these responses explain an innocent client's Z most often."""
+"""The response that explains an innocent client's Z most often, if other clients are marked."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundEvidence:
-    """How the other participants of one round show a mark."""
+    """The scores of the other participants of one round under a mark."""
 
     scores: Array
-    """Of each participant, beyond chance and at least 0."""
+    """Each participant's score beyond chance, at least 0."""
     groups: Array
-    """Who belongs to each group that may be the marked clients: (groups, participants)."""
+    """The members of each group that may be the marked clients: (groups, participants)."""
     alone: Array
-    """Each of the clients that may be the only marked one: (candidates, participants)."""
+    """The clients that may be the only marked one, one per row: (candidates, participants)."""
     errors: Array
-    """By how much each score may be off by chance, in standard deviations of one: which share of it
-    counts as a mark."""
+    """The error of each score by chance, in standard deviations of a score: the share of the score
+    that counts as a mark."""
     hidden: Array
-    """How likely all members of each group hide each of `HIDDEN_SHARES` of their mark:
+    """The probability that all members of a group hide each of `HIDDEN_SHARES` of their mark:
     (groups, shares)."""
 
 
@@ -92,12 +92,12 @@ def leak_distributions(
     spreads: Sequence[float],
     responses: Sequence[DetectorResponse] = TEST_RESPONSES,
 ) -> list[tuple[LeakDistribution, ...]]:
-    """Return the distributions of the leak into a client's Z by mark; none without a leak.
+    """Return, by mark, the distributions of the leak into a client's Z; none without a leak.
 
-    `mixtures` are of the estimates of the rounds that it took part in, `marks` has for each mark
-    how the others show it in these rounds, `spreads` is the standard deviation of Z by chance, by
-    mark. There is one for each of `responses` and each of its sources: in proportion, all the
-    others and each candidate alone; at once from a share on, each group.
+    `mixtures` are those of the client's estimates in the rounds that it took part in. `marks` has
+    the evidence on the others in these rounds, by mark, and `spreads` the standard deviation of Z
+    by chance, by mark. There is a distribution for each response and each source: for responses in
+    proportion, all others together and each candidate alone; for those at once, each group.
     """
     return [
         _mark_distributions(mixtures, rounds, spread, responses)
@@ -136,14 +136,14 @@ def _leaks(
     error: float,
     responses: Sequence[DetectorResponse],
 ) -> Iterator[RoundLeak]:
-    """Yield the distribution of one round's leak under each of the responses, and of the groups.
+    """Yield the distribution of one round's leak for each response and each of its sources.
 
-    `scale` makes a score steps of the grid, `error` is the standard deviation of a score, in steps.
+    `scale` converts a score to steps of the grid; `error` is a score's standard deviation in steps.
     """
     end = float(FARTHEST * STEPS)
     strongest = float(shown.scores.max()) * scale
-    draws = np.clip(draws, -end, end)  # of masks beyond measure, squares overflow
-    # What others show may come from one of them: in proportion, all count or one alone.
+    draws = np.clip(draws, -end, end)  # squares of huge shares would overflow
+    # For responses in proportion, the sources are all others together, or one of them alone.
     sources = np.vstack([np.ones(len(shown.scores)), shown.alone]).T
     amounts = np.rint(np.clip(draws @ (shown.scores[:, None] * sources) * scale, -end, end))
     deviations = error * np.sqrt(np.square(draws) @ np.square(shown.errors[:, None] * sources))
@@ -164,12 +164,12 @@ def _leaks(
 
 
 def hiding_probabilities(held: Sequence[Array], *, independent: bool) -> Array:
-    """Return how likely all members of a group hide each of `HIDDEN_SHARES` of their mark.
+    """Return the probabilities that all members of a group hide each of `HIDDEN_SHARES`.
 
-    `held` has for each member draws of how much its estimate holds of the other members together; a
-    negative share hides as much. By pairs of sets estimates are `independent`; those that share
-    their sets hide together. What is less likely than `LEAST_HIDING_CHANCE` counts as the next
-    smaller share. They sum to 1.
+    `held` has, for each member, draws of the share of the other members' updates in its estimate; a
+    negative share hides as much of its mark. Estimates by pairs of sets are `independent`;
+    estimates that share their sets hide marks together. A share that is less likely than
+    `LEAST_HIDING_CHANCE` counts as the next smaller one. The probabilities sum to 1.
     """
     half_step = (HIDDEN_SHARES[1] - HIDDEN_SHARES[0]) / 2
     joint = np.prod if independent else np.min
@@ -181,14 +181,14 @@ def hiding_probabilities(held: Sequence[Array], *, independent: bool) -> Array:
 
 
 NOTHING_HIDDEN = np.eye(1, len(HIDDEN_SHARES))[0]
-"""The chances where nobody's mark is hidden."""
+"""The probabilities if nobody's mark is hidden."""
 
 
 def _in_proportion(responses: Array, deviations: Array) -> RoundLeak:
-    """Return the distribution of answers that are off by an error of their own.
+    """Return the distribution of responses that each have an error of their own.
 
-    An estimate that holds an update more than once is off by more than its score. Draws of about
-    the same error are taken together, with the largest of theirs.
+    An estimate that holds an update more than once has a larger error than the score. Draws with
+    about the same error are grouped, with the largest error of the group.
     """
     if deviations.max(initial=0.0) < LEAST_ERROR:
         return histogram(responses)
@@ -209,10 +209,10 @@ def _in_proportion(responses: Array, deviations: Array) -> RoundLeak:
 def _at_once(
     responses: Array, count: int, strongest: float, error: float, hidden: Array
 ) -> RoundLeak:
-    """Return the distribution where some of `count` designs answer at once, and the others nothing.
+    """Return the distribution if some of `count` designs respond at once, and the others with 0.
 
-    They answer like the marked client that shows most, which may hide a share of its mark (by
-    `hidden`, how likely each of `HIDDEN_SHARES`). What it shows is off by chance.
+    They respond like the marked client with the highest score, which may hide a share of its mark
+    (`hidden` has the probabilities of `HIDDEN_SHARES`). That score has an error by chance.
     """
     if not len(responses):
         return NO_LEAK

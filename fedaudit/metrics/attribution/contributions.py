@@ -1,9 +1,10 @@
-"""What each client itself adds to the scores of a federation, where the designs are known.
+"""Each client's own contribution to the scores of a federation whose designs are known.
 
-An estimate holds its target's update once and c_j of every other one's. Where a test's answer
-grows in proportion to what it holds of a mark, the scores of all estimates are linear in what each
-client adds, and least squares over all rounds at once take the others' shares out of each client's
-scores. It is a measurement beside the decision, which knows no designs: see docs/estimator.md.
+An estimate holds its target's update once, and c_j of every other client's. If a test responds in
+proportion to what an estimate holds of a mark, the scores of all estimates are linear in the
+clients' contributions, and least squares over all rounds removes the others' shares from each
+client's scores. It is reported beside the decision, which does not know the designs: see
+docs/estimator.md.
 """
 
 from collections.abc import Sequence
@@ -15,36 +16,37 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 LEVEL = 0.95
-"""Of the intervals."""
+"""The confidence level of the intervals."""
 CLOSE = 1e-8
-"""A combination of scores that holds no more than this of other clients is a client's own."""
+"""The largest share of other clients in a combination of scores that isolates a client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one client adds to its Z by its own update, in the unit of Z."""
+    """The contribution of a client's own update to its Z, in the unit of Z."""
 
     value: float | None
-    """None where no combination of the scores isolates it."""
+    """None if no combination of the scores isolates it."""
     low: float | None
     high: float | None
     rounds: int
-    """Rounds that the client took part in."""
+    """The number of rounds that the client took part in."""
 
 
 def contributions(
     shares: Sequence[Array], scores: Sequence[Array], null: Sequence[Array]
 ) -> list[Contribution]:
-    """Return each client's contribution with its interval of 95 %.
+    """Return each client's contribution with its 95 % interval.
 
-    `shares` has for each round how much each estimate holds of every client's update, (estimates,
-    clients), its target's once and 0 of who did not take part; `scores` (estimates,) is of the same
-    estimates, `null` (estimates, marks) of null marks, the same ones in every row, or empty. A
-    client adds the same in every round: theta of s = H theta + chance, by ordinary least squares,
-    times the root of its rounds, as in Z (FedAttr, equation 8). Chance is what the same combination
-    of the null marks' scores comes to, with Student's t of one degree of freedom for each mark,
-    and at least what independent standard normal scores come to; without any, it is that. Raises
-    ValueError for rounds with unlike numbers of estimates, clients or null marks.
+    For each round, `shares` (estimates, clients) has the share of every client's update in each
+    estimate: 1 for its target, 0 for clients that did not take part. `scores` (estimates,) are
+    those of the same estimates, and `null` (estimates, marks) those of null marks, the same in
+    every row, or empty. A client is assumed to contribute the same in every round: theta in
+    s = H theta + chance, by ordinary least squares, times the square root of its rounds, as in Z
+    (FedAttr, equation 8). Chance is measured by the same combination of the null marks' scores,
+    with Student's t of one degree of freedom per mark, and is at least that of independent standard
+    normal scores, which is used without null marks. Raises ValueError if rounds have different
+    numbers of estimates, clients or null marks.
     """
     design, observed = np.concatenate(shares), np.concatenate(scores)
     marks = np.concatenate(null)
@@ -73,8 +75,8 @@ def contributions(
 def _spread(inverse: Array, null: Array) -> Array:
     """Return the standard deviation of each client's theta by chance.
 
-    It is never less than that of standard normal scores: null marks of which no model answers
-    anything say nothing about one that some do.
+    It is at least that of standard normal scores: null marks to which no model responds say nothing
+    about a mark to which some do.
     """
     normal = np.square(inverse).sum(axis=1)
     shown = np.square(inverse @ null).mean(axis=1) if null.shape[1] else normal
@@ -82,7 +84,7 @@ def _spread(inverse: Array, null: Array) -> Array:
 
 
 def _quantile(marks: int) -> float:
-    """Return by how many standard deviations an interval reaches to each side."""
+    """Return the half-width of an interval in standard deviations."""
     from scipy.special import ndtri, stdtrit
 
     upper = (1 + LEVEL) / 2

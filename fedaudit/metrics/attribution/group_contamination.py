@@ -1,4 +1,4 @@
-"""What the estimates of a round take from each group of marked clients, where sets are known."""
+"""The leak from each group of marked clients into the estimates of a round with known sets."""
 
 from dataclasses import dataclass
 
@@ -14,45 +14,47 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class MixedScores:
-    """One round of a federation, for one mark; clients that took no part hold and show nothing."""
+    """One round of a federation under one mark; entries of clients that took no part are 0."""
 
     shares: Array
-    """How much each estimate holds of each other client's update, (clients, clients)."""
+    """The share of each other client's update in each estimate, (clients, clients)."""
     differences: Array
-    """Each client's score, as its difference from the global model's."""
+    """Each client's score, as the difference from the global model's."""
     null: Array
     """The same under null marks, (clients, null marks)."""
     scores: Array
-    """How strongly each client shows the mark beyond chance, at least 0."""
+    """Each client's score beyond chance, at least 0."""
     present: Mask
+    """Whether each client took part."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupContamination:
-    """What scores of one round take from each group, and its variances in chance's."""
+    """The leak from each group into the scores of one round; a score's chance has variance 1."""
 
     marked: npt.NDArray[np.intp]
     """The clients that belong to some group."""
     shares: Array
-    """How much each estimate holds of every update, (clients, clients)."""
+    """The share of each update in each estimate, (clients, clients)."""
     amounts: Array
-    """What it takes from each of them in proportion, (groups, clients, marked)."""
+    """The leak from each marked client, in proportion, (groups, clients, marked)."""
     in_proportion: Array
-    """The same of all, (groups, clients)."""
+    """The leak from all marked clients together, in proportion, (groups, clients)."""
     chance: Array
+    """The variance of `in_proportion`."""
     largest: Array
-    """What it takes at most: in proportion, or at once."""
+    """The largest leak: in proportion, or at once."""
     largest_variances: Array
+    """The variance of `largest`."""
 
 
 def contamination_by_group(
     round_shares: MixedScores, strengths: Array, groups: Mask
 ) -> GroupContamination:
-    """Return what each estimate of a round takes from each group, (groups, clients).
+    """Return the leak from each group into each estimate of a round, (groups, clients).
 
-    `strengths` are what clients show on average over all rounds.
-    Of what members show, and what they show by their own updates, counts what explains more; and so
-    do the variances of both.
+    `strengths` are the clients' mean scores over all rounds. Of a member's measured score and its
+    unmixed score, the one that explains more is used, and likewise for the variances of both.
     """
     unmixed = unmix_scores(round_shares.shares, round_shares.scores, groups)
     at_once, at_once_variances = _answers(round_shares, strengths, unmixed, groups)
@@ -80,10 +82,11 @@ def contamination_by_group(
 def _answers(
     round_shares: MixedScores, strengths: Array, unmixed: UnmixedScores, groups: Mask
 ) -> tuple[Array, Array]:
-    """Return answers at once, and their variances: like the member that shows most over all rounds.
+    """Return the responses at once and their variances, (groups, 1) both.
 
-    As it shows in this round or on average, or as it does by itself, if more; that is off by the
-    luck of all whose scores it is worked out from. (groups, 1) both.
+    A response is that of the member with the highest mean score: its score in this round, its mean
+    or its unmixed score, whichever is highest. The latter's variance includes the chance in all
+    scores from which it is computed.
     """
     rows, strongest = np.arange(len(groups)), np.argmax(groups * (strengths + CLOSE), axis=1)
     shown = np.maximum(round_shares.scores, strengths)[strongest] * groups.any(axis=1)

@@ -1,9 +1,10 @@
-"""Which clients are marked, by hypothesis, with a booster or a hidden client among them.
+"""Hypotheses of which clients are marked, including boosters and hidden clients.
 
-A group of marked clients alone does not say how much of its marks estimates hold. One member may
-boost its update: multiply it before it is sent, to which tests answer that do not go by size. And
-the members' updates may hide the mark of one more client, whose own estimates hold them with the
-wrong sign. Where the sets are known it is known whose mark a group would hide, and in which rounds.
+A group of marked clients alone does not determine how much of its marks estimates hold. One member
+may boost its update, that is, multiply it before sending, to which tests respond that do not depend
+on size. And the members' updates may hide the mark of one more client, whose own estimates hold
+them with a negative sign. If the sets are known, it is known whose mark a group would hide, and in
+which rounds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,49 +20,49 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 CLOSE = 1e-9
-"""Shares that differ by no more are the same."""
+"""The largest difference of shares that count as equal."""
 GAINS = (3.0, 10.0)
-"""How many times its update a booster sends."""
+"""The factors by which a booster may multiply its update."""
 MIN_BOOSTED_Z = 4.0
 """The least Z of a booster, in standard deviations by chance."""
 BOOSTED_MARGIN = 3.0
-"""Standard deviations by chance by which another client's Z may exceed a booster's: nobody's update
-hides its mark in its own estimates."""
+"""Standard deviations by chance by which another client's Z may exceed a booster's, since a
+client's own update does not hide its mark in its own estimates."""
 LEAST_SHOWING = 0.5
-"""An estimate that holds less than this share of a mark in all may show nothing of it, whatever the
-share is from which tests are taken to answer at once."""
+"""The total share of a mark below which an estimate may show nothing of it, whatever the share from
+which tests are assumed to respond at once."""
 MAX_SHOWN = 0.5
 """The largest share of its mark that a hidden client's estimates show on average over rounds."""
 MAX_SHOWN_BESIDE_BOOSTER = 0.25
-"""The same where the group has a booster, who hides much of everybody's mark in many rounds: a
-client that shows more is not hidden, it may be marked by what it shows."""
+"""The same for a group with a booster, which hides much of everybody's mark in many rounds: a
+client that shows more is not hidden, but may be marked by what it shows."""
 BLOCK = 20_000
-"""GroupHypotheses that are in memory at a time, about."""
+"""The approximate number of hypotheses in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupHypotheses:
-    """Which clients are marked, by hypothesis."""
+    """A block of hypotheses of which clients are marked."""
 
     groups: npt.NDArray[np.intp]
-    """Of each, its group without a hidden client."""
+    """The index of each hypothesis's group, without a hidden client."""
     weights: Array
-    """How many times estimates hold a client's marked update beside what is known of their shares:
-    1, a booster's gain, or 0 for who is not marked; (hypotheses, clients)."""
+    """The factor on the known shares of each client's marked update: 1, a booster's gain, or 0 for
+    clients that are not marked; (hypotheses, clients)."""
     starts: Array
-    """The share of a mark from which tests may answer at once."""
+    """The share of a mark from which tests may respond at once, by hypothesis."""
 
     @property
     def is_marked(self) -> Mask:
-        """Return who is marked, (hypotheses, clients)."""
+        """Return whether each client is marked, (hypotheses, clients)."""
         return np.asarray(self.weights > 0)
 
     def __len__(self) -> int:
-        """Return how many these are."""
+        """Return the number of hypotheses."""
         return len(self.groups)
 
     def slice_rows(self, start: int, stop: int) -> "GroupHypotheses":
-        """Return some of them."""
+        """Return the hypotheses from `start` to `stop`."""
         rows = slice(start, stop)
         return GroupHypotheses(self.groups[rows], self.weights[rows], self.starts[rows])
 
@@ -73,12 +74,12 @@ def enumerate_hypotheses(
     present: Sequence[Mask],
     starts: Sequence[float],
 ) -> Iterator[GroupHypotheses]:
-    """Yield every group as it is and with each booster, and these with each hidden client.
+    """Yield every group as it is and with each booster, and all of these with each hidden client.
 
-    `groups` are of clients, (groups, clients), `evidence` is how each client shows the mark,
-    `shares` and `present` are those of the rounds. `starts` are the shares of a mark from which
-    tests may answer at once, the least first: beyond it only groups that hide somebody matter, for
-    who answers from a larger share also answers from a smaller one.
+    `groups` are (groups, clients), `evidence` has an entry per client, `shares` and `present` one
+    per round. `starts` are the shares of a mark from which tests may respond at once, the least
+    first. For the others, only groups that hide a client are tried, since an estimate that responds
+    from a larger share on also responds from a smaller one on.
     """
     boosted = list(_boosted_groups(groups, evidence, starts[0]))
     candidates = np.asarray(groups.any(axis=0))
@@ -96,7 +97,7 @@ def enumerate_hypotheses(
 
 
 def _merged(pieces: Iterable[GroupHypotheses]) -> Iterator[GroupHypotheses]:
-    """Yield hypotheses in blocks: as many together as there is room for."""
+    """Yield hypotheses in blocks of at most about BLOCK."""
     block: list[GroupHypotheses] = []
     for piece in pieces:
         if block and sum(map(len, block)) + len(piece) > BLOCK:
@@ -144,10 +145,10 @@ def _with_hidden(
 ) -> GroupHypotheses:
     """Return hypotheses with one more client each, whose mark the group hides.
 
-    On average over rounds its estimates show no more than `MAX_SHOWN` of a mark, where too little
-    in a round counts as nothing; and it shows no less than half of what the strongest client would
-    with as much, allowing for chance, and for an estimate that holds an update more than once. Who
-    belongs to some group is not hidden.
+    On average over rounds, the hidden client's estimates show at most `MAX_SHOWN` of a mark, where
+    too small a share in a round counts as 0. Its score is at least half of what the strongest
+    client would have with the same share, allowing for chance and for estimates that hold an update
+    more than once. Clients that belong to some group are not hidden.
     """
     least = max(start, LEAST_SHOWING) - CLOSE
     shown = np.zeros(block.weights.shape)

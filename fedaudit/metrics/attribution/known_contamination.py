@@ -1,10 +1,10 @@
-"""How much of clients' Z may come from marked clients in their estimates, where sets are known.
+"""The part of clients' Z that may leak in from marked clients, if the sets are known.
 
-Then it is known how much of every other client's update an estimate holds. Under a hypothesis,
-which is a group of marked clients, rounds in which a client's estimate holds enough of their marks
-to answer at once like a marked one say nothing of that client. What it scores in the others must be
-explained by what it holds, in proportion, as far as what the group shows is not chance. A
-hypothesis that leaves another client's scores unexplained is none.
+With known sets, the share of every other client's update in an estimate is known. A hypothesis is a
+group of marked clients. Under it, rounds in which a client's estimate holds enough of their marks
+to respond at once like a marked client say nothing about that client. Its scores in the other
+rounds must be explained by the shares that it holds, in proportion, as far as the group's scores
+are not due to chance. A hypothesis that leaves another client's scores unexplained is rejected.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,40 +25,41 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 FARTHEST = 1e6
-"""Standard deviations by chance that no Z is as far from 0 as."""
+"""A number of standard deviations by chance that no Z reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContaminationHypotheses:
-    """What a client's Z takes from others, in standard deviations by chance, by hypothesis.
+    """The leak into a client's Z, in standard deviations by chance, by hypothesis.
 
-    Each hypothesis has a statistic of its own, Z over the rounds that say something under it. If
-    all of a client's scores grow alike, it grows by `slopes` times as much as Z over all rounds.
+    Each hypothesis has its own statistic: Z over the rounds that say something under it. If all of
+    a client's scores grow equally, it grows by `slopes` times as much as Z over all rounds.
     """
 
     means: Array
-    """What explains the statistic, and by how much that is less than `slopes` times Z."""
+    """The leak into the statistic, plus the amount by which the statistic is below `slopes` times
+    Z."""
     slopes: Array
     variances: Array
-    """Of what the others show by chance."""
+    """The variance of the leak due to chance in the others' scores."""
     error: float
-    """The chance that the right hypothesis is not among these."""
+    """The probability that the right hypothesis is not among these."""
 
     def tail_probability(self, deviations: float, degrees: float) -> float:
-        """Return P(chance plus the leak >= so many standard deviations), the largest, never 0."""
+        """Return the largest P(chance plus leak >= so many standard deviations), never 0."""
         beyond = _standardized(self.means, self.slopes, self.variances, deviations)
         return min(1.0, max(_tail(float(beyond.max()), degrees) + self.error, stouffer.SMALLEST))
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """The statistics of a federation's clients under one mark, each in the same order."""
+    """The statistics of a federation's clients under one mark, in the same order."""
 
     z: Array
     spreads: Array
-    """The standard deviations of Z by chance."""
+    """The standard deviation of each Z by chance."""
     degrees_of_freedom: Sequence[float]
-    """Of freedom of Student's t by chance; 0 for the normal law."""
+    """The degrees of freedom of each Z's Student's t by chance; 0 for the normal distribution."""
 
 
 def contamination_hypotheses(
@@ -68,19 +69,18 @@ def contamination_hypotheses(
     blocks: Iterable[GroupHypotheses],
     error: float,
 ) -> list[ContaminationHypotheses]:
-    """Return what each client's Z takes from the others under one mark.
+    """Return the leak into each client's Z from the others under one mark.
 
-    `groups` says who belongs to each group that the hypotheses in `blocks` are of, (groups,
-    clients). `error` is the chance that the right hypothesis is left out, because somebody innocent
-    has a Z that is too high even under it. Of the hypotheses those are returned that make some Z
-    most likely.
+    `groups` are the members of the groups to which the hypotheses in `blocks` refer, (groups,
+    clients). `error` is the probability that the right hypothesis is rejected, because an innocent
+    client's Z is too high even under it. Returned are the hypotheses that make some Z most likely.
     """
     took = np.sum([round_shares.present for round_shares in rounds], axis=0)
     strengths = np.sum([round_shares.scores for round_shares in rounds], axis=0) / took
     group_leaks = [
         contamination_by_group(round_shares, strengths, groups) for round_shares in rounds
     ]
-    # Chance alone is tried whatever is possible.
+    # Chance alone is always tried.
     by_client = [[np.array([[0.0], [1.0], [0.0]])] for _ in clients.degrees_of_freedom]
     for block in blocks:
         moments = np.array(_moments(rounds, clients, group_leaks, block))
@@ -103,7 +103,7 @@ def _unexplained(
     members: Mask,
     error: float,
 ) -> Mask:
-    """Return who of those that may be marked is none and has too high a Z, by hypothesis."""
+    """Return which candidates are not marked but have too high a Z, (hypotheses, clients)."""
     unexplained = np.zeros(members.shape, dtype=bool)
     for client in marked.tolist():
         deviations = clients.z[client] / clients.spreads[client]
@@ -115,10 +115,10 @@ def _unexplained(
 
 
 def upper_envelope(moments: Array) -> Array:
-    """Return the hypotheses under which some Z is most likely, of (3, hypotheses).
+    """Return the hypotheses, of (3, hypotheses), under which some Z is most likely.
 
-    By how much a leak exceeds Z falls in proportion to Z, so these are the upper envelope of lines:
-    where two of them meet, another is higher or none between them is.
+    The amount by which a leak exceeds Z decreases linearly with Z, so these are the upper envelope
+    of lines: where two of them meet, either a third is higher, or none lies between them.
     """
     if moments.shape[1] < 3:
         return moments
@@ -140,10 +140,10 @@ def upper_envelope(moments: Array) -> Array:
 
 
 def _standardized(means: Array, slopes: Array, variances: Array, deviations: float) -> Array:
-    """Return by how much leaks exceed a Z, in deviations of chance and of what others show by it.
+    """Return by how much leaks exceed a Z, in deviations of chance and of the leak together.
 
-    The probability that chance plus the leak is at least Z grows with it: which hypothesis makes
-    that largest, or too small, can be told without working it out for each.
+    P(chance plus leak >= Z) increases with this number, so it shows which hypothesis makes the
+    probability largest, or too small, without computing the probability for each.
     """
     return np.asarray((means - slopes * deviations) / np.sqrt(1 + variances))
 
@@ -151,8 +151,8 @@ def _standardized(means: Array, slopes: Array, variances: Array, deviations: flo
 def _tail(beyond: float, degrees: float) -> float:
     """Return P(chance >= -beyond).
 
-    Chance is Student's t with so many degrees of freedom, standard normal without any; so is what
-    the others show by chance, with another spread.
+    Chance follows Student's t with so many degrees of freedom, or the standard normal distribution
+    without any; so does the chance in the others' scores, with another spread.
     """
     from scipy.special import ndtr, stdtr
 
@@ -160,7 +160,7 @@ def _tail(beyond: float, degrees: float) -> float:
 
 
 def _quantile(probability: float, degrees: float) -> float:
-    """Return where `_tail` has a probability; minus infinity for 0."""
+    """Return the number at which `_tail` is `probability`; minus infinity for 0."""
     from scipy.special import ndtri, stdtrit
 
     if probability <= 0:
@@ -174,10 +174,10 @@ def _moments(
     group_leaks: Sequence[GroupContamination],
     hypotheses: GroupHypotheses,
 ) -> tuple[Array, Array, Array]:
-    """Return means, slopes and variances as `ContaminationHypotheses` has them, for all clients.
+    """Return means, slopes and variances as in `ContaminationHypotheses`, for all clients.
 
-    The statistic is of the rounds in which a client's estimate does not answer at once; of all
-    rounds where there is none. `group_leaks` are those of the rounds.
+    The statistic is over the rounds in which a client's estimate does not respond at once, or over
+    all rounds if there is none. `group_leaks` has an entry per round.
     """
     present = np.array([round_shares.present for round_shares in rounds])
     at_once = np.array(
@@ -200,15 +200,15 @@ def _moments(
 
 
 def _answers_at_once(shares: Array, hypotheses: GroupHypotheses) -> Mask:
-    """Return which estimates of a round hold enough for that, (hypotheses, clients)."""
+    """Return which estimates of a round hold enough to respond at once, (hypotheses, clients)."""
     return np.asarray(hypotheses.weights @ shares.T >= hypotheses.starts[:, None] - CLOSE)
 
 
 def _spreads(rounds: Sequence[MixedScores], counted: npt.NDArray[np.bool_]) -> Array:
-    """Return the standard deviations by chance of Z over some rounds, (hypotheses, clients).
+    """Return the standard deviation by chance of Z over the counted rounds, (hypotheses, clients).
 
-    They are those of the null marks over the same rounds, and at least 1. `counted` are these
-    rounds, (rounds, hypotheses, clients).
+    It is that of the null marks over the same rounds, and at least 1. `counted` is (rounds,
+    hypotheses, clients).
     """
     null = np.array([round_shares.null for round_shares in rounds])
     squares = np.ones(counted.shape[1:])
@@ -224,10 +224,10 @@ def _spreads(rounds: Sequence[MixedScores], counted: npt.NDArray[np.bool_]) -> A
 def _leaks(
     of_groups: GroupContamination, hypotheses: GroupHypotheses, at_once: Mask
 ) -> tuple[Array, Array]:
-    """Return what each estimate of a round takes under hypotheses, and the variances of that.
+    """Return the leak into each estimate of a round under the hypotheses, and its variances.
 
-    In proportion it is never below nothing, and of a booster no more than an answer at once. A
-    hidden client's mark is taken to be as strong as the strongest.
+    A leak in proportion is at least 0, and at most a response at once. A hidden client's mark is
+    assumed to be as strong as the strongest.
     """
     groups, boosted = hypotheses.groups, np.flatnonzero((hypotheses.weights > 1).any(axis=1))
     gains = hypotheses.weights[boosted][:, of_groups.marked]

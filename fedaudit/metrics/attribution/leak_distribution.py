@@ -1,7 +1,7 @@
-"""The distribution of what a Z takes from other clients' marks, on a grid.
+"""The distribution of the leak into a Z from other clients' marks, on a grid.
 
-A grid makes sums over rounds convolutions, which are exact where a fit of a normal law is not: in
-the tails that decide.
+On a grid, sums over rounds are convolutions. They are exact in the tails, which decide and in which
+a fitted normal distribution is not.
 """
 
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from fedaudit.metrics.attribution import stouffer
 Array = npt.NDArray[np.float64]
 
 STEPS = 8
-"""Steps of the grid of Z, for each standard deviation by chance."""
+"""Steps of the grid per standard deviation of Z by chance."""
 ERROR_REACH = 4
-"""Standard deviations at which a normal error ends."""
+"""Standard deviations at which a normal error is cut off."""
 LEAST_ERROR = 0.5
-"""An error of fewer steps of the grid makes no difference."""
+"""The standard deviation, in steps of the grid, below which an error is ignored."""
 DIRECT = 10**7
-"""Products above which a sum's distribution is by Fourier transform."""
+"""The number of products above which a convolution uses Fourier transforms."""
 
 RoundLeak = tuple[int, Array]
-"""What a round adds: the first step of a grid, and the probabilities from there on."""
+"""A round's leak: the first step on the grid, and the probabilities of the steps from there on."""
 NO_LEAK: RoundLeak = (0, np.ones(1))
 
 
 @dataclass(frozen=True, slots=True)
 class LeakDistribution:
-    """The probabilities of what Z takes from others, on a grid: (first + k) / STEPS deviations."""
+    """The probabilities of a leak of (first + k) / STEPS standard deviations by chance."""
 
     first: int
     probabilities: Array
 
     @property
     def grid(self) -> Array:
-        """Return the grid, in standard deviations by chance."""
+        """Return the grid points in standard deviations by chance."""
         return (self.first + np.arange(len(self.probabilities))) / STEPS
 
     def add_round(self, first: int, probabilities: Array) -> "LeakDistribution":
@@ -51,7 +51,8 @@ class LeakDistribution:
     def tail_probability(self, deviations: float, degrees: float) -> float:
         """Return P(chance plus this leak >= so many standard deviations), never 0.
 
-        Chance is Student's t with so many degrees of freedom, standard normal without any.
+        Chance follows Student's t with so many degrees of freedom, or the standard normal
+        distribution without any.
         """
         from scipy.special import ndtr, stdtr
 
@@ -64,14 +65,14 @@ NOTHING = LeakDistribution(0, np.ones(1))
 
 
 def histogram(responses: Array) -> RoundLeak:
-    """Return how often each of these steps occurs."""
+    """Return the relative frequency of each step."""
     whole = responses.astype(np.int64)
     first = int(whole.min())
     return first, np.bincount(whole - first) / len(responses)
 
 
 def mix_distributions(parts: Sequence[tuple[RoundLeak, float, float]]) -> RoundLeak:
-    """Return a mixture: distributions, each off by a normal error of so many steps, by weight."""
+    """Return the mixture of distributions, each with a normal error (in steps) and a weight."""
     kernels = [_kernel(error) for _, error, _ in parts]
     low = min(
         first - len(kernel) // 2 for ((first, _), _, _), kernel in zip(parts, kernels, strict=True)
@@ -87,7 +88,7 @@ def mix_distributions(parts: Sequence[tuple[RoundLeak, float, float]]) -> RoundL
 
 
 def _convolve(first: Array, second: Array) -> Array:
-    """Return the probabilities of a sum; of long distributions, to 1e-16 each."""
+    """Return the distribution of a sum; for long distributions, each entry to about 1e-16."""
     if len(first) * len(second) <= DIRECT:
         return np.convolve(first, second)
     from scipy.signal import fftconvolve
@@ -96,13 +97,13 @@ def _convolve(first: Array, second: Array) -> Array:
 
 
 def rounded_deviation(deviation: float) -> float:
-    """Return an error of which few are told apart, so that what it makes is kept: 1 % at most."""
+    """Return a deviation rounded to two digits, so that `_kernel` can cache results."""
     return float(f"{deviation:.2g}") if deviation >= LEAST_ERROR else 0.0
 
 
 @lru_cache(maxsize=1024)
 def _kernel(deviation: float) -> Array:
-    """Return the probabilities of a normal error of so many steps, in order."""
+    """Return the probabilities of a normal error with a standard deviation in steps, in order."""
     if deviation <= 0:
         return np.ones(1)
     reach = ceil(ERROR_REACH * deviation)

@@ -1,8 +1,8 @@
-"""Which clients may be the ones that trained on a mark.
+"""Groups of clients that may be the ones that trained on a mark.
 
-An estimate that holds enough of a mark may answer at once like a marked client. How much it holds
-depends on who is marked, and an innocent client that answered so looks marked itself. So each
-group that may be the marked clients is tried.
+An estimate that holds enough of a mark may respond at once like a marked client. How much it holds
+depends on which clients are marked, and an innocent client whose estimates respond in this way
+looks marked itself. So every group that may be the marked clients is tried.
 """
 
 import math
@@ -14,34 +14,35 @@ import numpy as np
 import numpy.typing as npt
 
 MIN_MARKED_Z = 2.0
-"""A client may be marked above this Z, in standard deviations by chance; above half of it where
-the leak into its estimates may hide its own mark."""
+"""The Z, in standard deviations by chance, above which a client may be marked; half of it if the
+leak into its estimates may hide its own mark."""
 MIN_SHARE_OF_STRONGEST = 0.5
 """The least share of the strongest client's score that a marked client shows, within `Z_MARGIN`."""
 Z_LOSS_ALLOWANCE = 1.25
-"""Standard deviations of the leak into its estimates by which a client may show less."""
+"""Standard deviations of the leak into a client's estimates by which its score may be lower."""
 Z_MARGIN = 2.0
 """Standard deviations by chance by which a client's mark may be stronger than its Z."""
 MAX_NESTED_CLIENTS = 8
-"""The most clients of a group where the sets are not known."""
+"""The maximum number of clients in a group if the sets are not known."""
 MAX_ENUMERATED_CLIENTS = 10
-"""The most clients of which all groups are tried, where the sets are known."""
+"""The maximum number of clients of which all groups are tried if the sets are known."""
 MIN_MUTUAL_SHARE = 0.35
-"""The least share of each other's mark that two clients hide to be tried for what they hide."""
+"""The least share of each other's mark that two clients must hide to be tried as a hidden pair."""
 MIN_MUTUAL_Z = 1.0
-"""Above this, in standard deviations by chance, each may be marked if they hide their marks."""
+"""The unmixed Z, in standard deviations by chance, above which clients of a hidden pair may be
+marked."""
 SINGULAR = 1e-6
-"""A determinant below which two clients' equations are not solved."""
+"""The determinant below which two clients' equations are not solved."""
 HIDING_CLIENTS = 9
-"""Others whose updates may hide a mark, where the sets are known: in a large federation most are
-innocent and hide nothing, and groups say of which ones it is known."""
+"""The number of others whose updates may hide a mark if the sets are known: in a large federation
+most clients are innocent and hide nothing."""
 
 Group = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MarkEvidence:
-    """How a client shows a mark over the rounds that it took part in."""
+    """A client's evidence for a mark over the rounds that it took part in."""
 
     z: float
     spread: float
@@ -55,20 +56,21 @@ class MarkEvidence:
 
     @property
     def mean(self) -> float:
-        """Return the mean score of a round, at least 0."""
+        """Return the mean score per round, at least 0."""
         return max(0.0, self.z) / math.sqrt(self.rounds)
 
     @property
     def largest(self) -> float:
-        """Return what the mean score may be, allowing for chance."""
+        """Return the mean score plus Z_MARGIN standard deviations, to allow for chance."""
         return (max(0.0, self.z) + Z_MARGIN * self.spread) / math.sqrt(self.rounds)
 
     @property
     def signal_share(self) -> float:
-        """Return which share of the scores counts as a mark: sqrt(1 - S^2 / Z^2), or 0.
+        """Return the share of the scores that counts as a mark: sqrt(1 - S^2 / Z^2), or 0.
 
-        What a Z shows beyond chance is Z^2 - S^2 on average; it is spread over the client's rounds
-        as its scores are. A Z within its standard deviation S shows nothing.
+        A mark adds Z^2 - S^2 to Z squared on average, where S is the standard deviation of Z by
+        chance; it is distributed over the client's rounds like its scores. A Z below S shows
+        nothing.
         """
         return math.sqrt(max(0.0, 1 - 1 / self.deviations**2)) if self.z > 0 else 0.0
 
@@ -76,11 +78,12 @@ class MarkEvidence:
 def candidate_clients(
     evidence_by_client: Mapping[str, MarkEvidence], strength: float, largest_share: float = 1.0
 ) -> Group:
-    """Return the clients that may be marked, the one that shows most first.
+    """Return the clients that may be marked, the one with the highest mean score first.
 
-    A client that shows much less than another is none. It may show less where its estimates hold
-    others' marked updates with the wrong sign, which evens out over rounds (`strength` is rho of
-    an estimate), and where others hold its update more than once (`largest_share`).
+    A client with a much lower score than another is not a candidate. Its score may be lower if its
+    estimates hold others' marked updates with a negative sign, which averages out over rounds
+    (`strength` is rho of an estimate), and if other estimates hold its update more than once
+    (`largest_share`).
     """
     order = sorted(evidence_by_client, key=lambda name: (-evidence_by_client[name].mean, name))
     return tuple(
@@ -112,7 +115,7 @@ def candidates_with_known_sets(
     strength: float,
     shares: Sequence[npt.NDArray[np.float64]],
 ) -> Group:
-    """Return the clients that may be marked where it is known what estimates hold, by round."""
+    """Return the clients that may be marked if the shares in estimates are known, by round."""
     most = max((float(np.abs(matrix).max()) for matrix in shares), default=0.0)
     clients = max(map(len, shares), default=2)
     hiding = strength * min(1.0, HIDING_CLIENTS / max(1, clients - 1))
@@ -126,11 +129,11 @@ def _hidden_pairs(
     shares: Sequence[npt.NDArray[np.float64]],
     largest_share: float,
 ) -> Group:
-    """Return the clients that may be marked because they hide each other's mark, two by two.
+    """Return the clients that may be marked because they hide each other's mark, pair by pair.
 
-    Each one's estimates hold the other's update with a negative share, on average over its rounds.
-    What they show is taken apart as if these two were the marked ones. The pair of which both show
-    most comes first.
+    On average over rounds, the estimates of each hold the other's update with a negative share.
+    Their scores are unmixed under the assumption that these two are the marked ones. Pairs are
+    sorted by the lower of their unmixed scores, the highest first.
     """
     if not shares:
         return ()
@@ -140,7 +143,7 @@ def _hidden_pairs(
     )
     least = MIN_SHARE_OF_STRONGEST / max(1.0, largest_share)
     strongest = max(evidence.mean for evidence in evidence_by_client.values())
-    # Two that hide all of each other's mark or more cannot be taken apart.
+    # The scores of two that hide all of each other's mark, or more, cannot be unmixed.
     hide = (np.maximum(held, held.T) <= -MIN_MUTUAL_SHARE) & (held * held.T < 1 - SINGULAR)
     pairs = []
     for pair in np.argwhere(np.triu(hide, 1)).tolist():
@@ -155,10 +158,10 @@ def _hidden_pairs(
 
 
 def nested_groups(evidence_by_client: Mapping[str, MarkEvidence], strength: float) -> list[Group]:
-    """Return the strongest client alone, the strongest two, and so on, for sets that are unknown.
+    """Return the strongest client, the strongest two, and so on, for unknown sets.
 
-    Which client has which share of an estimate is not known, so that only the number of marked
-    clients makes a difference. There is always one group, unless there is nobody.
+    It is not known which client has which share in an estimate, so only the number of marked
+    clients matters. There is at least one group, unless there are no clients.
     """
     names = candidate_clients(evidence_by_client, strength) or tuple(
         sorted(evidence_by_client, key=lambda n: (-evidence_by_client[n].mean, n))[:1]
@@ -167,9 +170,10 @@ def nested_groups(evidence_by_client: Mapping[str, MarkEvidence], strength: floa
 
 
 def enumerate_groups(names: Group) -> list[Group]:
-    """Return every group of these clients, that of nobody first, for sets that are known.
+    """Return every group of these clients, the empty one first, for known sets.
 
-    Of more than `MAX_ENUMERATED_CLIENTS` clients, groups with a weaker one are nested.
+    All groups of the first `MAX_ENUMERATED_CLIENTS` are listed; weaker clients only occur in nested
+    groups.
     """
     first = names[:MAX_ENUMERATED_CLIENTS]
     groups = [group for count in range(len(first) + 1) for group in combinations(first, count)]

@@ -1,7 +1,7 @@
-"""What is known of how much of other clients' updates an estimate holds: draws of such shares.
+"""The distribution of the shares of other clients' updates in an estimate, as draws.
 
-An estimate holds c_j of every other client's update, with coefficients c that sum to 0 and that the
-decider does not know. Their distribution is known: it follows from how sets are drawn.
+An estimate holds c_j of every other client's update, with coefficients c that sum to 0. Whoever
+decides does not know them, but knows their distribution, which follows from how sets are drawn.
 """
 
 from dataclasses import dataclass
@@ -16,37 +16,38 @@ from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 Array = npt.NDArray[np.float64]
 
 DRAWS = 40_000
-"""Designs that the distribution of the coefficients is taken from, at most."""
+"""The maximum number of designs from which the distribution of coefficients is taken."""
 NUMBERS = 40_000_000
-"""Random numbers that are drawn for designs, at most: of large designs, fewer are drawn."""
+"""The maximum number of random numbers for designs; of large designs, fewer are drawn."""
 NEAREST = 1_500
-"""Of these, the ones whose masking strength is nearest to an estimate's own."""
+"""The number of these designs, those with the masking strength nearest to an estimate's, to use."""
 STRENGTH_ROUNDING = 0.005 + 1e-9
-"""By how much a strength may differ from the one that is told, which has two digits."""
+"""The largest rounding error of a published strength, which has two decimals."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoefficientSample:
-    """Coefficients of designs, a column each: what is read at once lies side by side."""
+    """Coefficients of designs, one design per column, so that reads are contiguous."""
 
     coefficients: Array
-    """Of every other client, (others, designs)."""
+    """The coefficient of every other client, (others, designs)."""
     squares: Array
     largest: Array
-    """The largest square of each design."""
+    """The largest square in each design."""
 
     @classmethod
     def from_designs(cls, designs: Array) -> "CoefficientSample":
-        """Return the sample of coefficients that come as (designs, others)."""
+        """Return the sample of the coefficients (designs, others)."""
         coefficients = np.ascontiguousarray(designs.T)
         squares = np.square(coefficients)
         return cls(coefficients, squares, squares.max(axis=0, initial=0.0))
 
     def designs_within_limit(self, limit: float, weights: Array) -> npt.NDArray[np.intp]:
-        """Return the designs that keep the limit, with weights or without.
+        """Return the indices of the designs that keep the limit, with weights or without.
 
-        It is unknown whether it limited coefficients, as for stored sums, or shares in estimates:
-        either will do. All designs, where most are above it: it may have limited something else.
+        It is unknown whether the limit applied to coefficients, as for stored sums, or to shares in
+        estimates, so either counts. If fewer than NEAREST designs keep it, all are returned, since
+        it may have applied to something else.
         """
         everything = np.arange(self.squares.shape[1])
         if not limit:
@@ -62,14 +63,14 @@ class CoefficientSample:
 
 @dataclass(frozen=True, slots=True)
 class WeightedDesigns:
-    """Designs that an estimate may be, with the weights of updates."""
+    """The designs that an estimate may have, with the weights of updates."""
 
     sample: CoefficientSample
     weights: Array
     indices: npt.NDArray[np.intp]
-    """Of the designs in the sample."""
+    """The indices of the designs in the sample."""
     strengths: Array
-    """Of each of these."""
+    """The masking strength of each of these designs."""
 
     @classmethod
     def from_sample(
@@ -77,18 +78,18 @@ class WeightedDesigns:
     ) -> "WeightedDesigns":
         """Return these designs of a sample, with their strengths.
 
-        Rounded: the last digits of equal strengths depend on which client has which coefficient.
+        Strengths are rounded, since the last digits of equal ones depend on the clients' order.
         """
         strengths = np.round(np.square(weights) @ sample.squares, 6)[indices]
         return cls(sample, weights, indices, strengths)
 
     def shares_of_similar_strength(self, strength: float) -> Array:
-        """Return shares of the NEAREST designs of about this strength, (designs, others).
+        """Return the shares in the NEAREST designs of about this strength, (designs, others).
 
-        The middle ones where many are as strong: with equal weights there are few strengths. The
-        same as in the order of all strengths, which need not be sorted for it. Where fewer are just
-        as strong, and more than NEAREST are to the digits that strengths are told in, some of all
-        of these: the nearest ones would be of one strength alone.
+        If many designs have the same strength, as with equal weights, the middle ones are returned,
+        in the order of all strengths (computed without sorting all). If fewer than NEAREST have
+        exactly this strength, but more have it after rounding as published, designs are spread over
+        all of the latter: the nearest ones would have a single strength.
         """
         count = len(self.strengths)
         margin = 1e-6 * max(1.0, strength)
@@ -113,33 +114,32 @@ class WeightedDesigns:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What is known of one estimate's coefficients."""
+    """The known facts about one estimate's coefficients."""
 
     weights: tuple[float, ...]
-    """The weight of each other participant's update in sums, over the target's own."""
+    """The weight of each other participant's update in sums, divided by the target's own."""
     strength: float
     """rho, the sum of the squared coefficients, with those weights."""
     others: int = 0
-    """m of the design; 0 where it is unknown."""
+    """m of the design; 0 if it is unknown."""
     pairs: int = 0
-    """K of the design, likewise."""
+    """K of the design; 0 if it is unknown."""
     limit: float = 0.0
-    """The most that the estimate may hold of another's update, with or without its weight; 0 where
-    there is none."""
+    """The largest share of another's update in the estimate, with or without its weight; 0 for no
+    limit."""
     rule: SharedSetsRule | None = None
-    """How the sets were drawn that the round's estimates share; None where these are pairs."""
+    """The rule of the sets that the round's estimates share; None for pairs of sets."""
 
     def draws(self) -> Array:
-        """Return draws of the share of each other's update in the estimate, (draws, others).
+        """Return draws of the share of each other client's update in the estimate, (draws, others).
 
-        Designs whose masks are about as strong as the estimate's own are used. Where the size of
-        designs is unknown, or so large that it makes no difference, coefficients are assumed to
-        be normal.
+        They come from designs with about the estimate's masking strength. If the size of designs is
+        unknown, or so large that it makes no difference, coefficients are assumed to be normal.
         """
         return _draws(self)
 
     def designs(self) -> "WeightedDesigns | None":
-        """Return the designs that the estimate may be; None where coefficients are normal."""
+        """Return the designs that the estimate may have; None if coefficients count as normal."""
         if self.rule is not None:
             return _shared_designs(self.rule, self.weights)
         too_large = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
@@ -169,7 +169,7 @@ def _designs(
 
 @lru_cache(maxsize=64)
 def _shared_designs(rule: SharedSetsRule, weights: tuple[float, ...]) -> WeightedDesigns | None:
-    """Return the designs of sets that a round shares; None where no sets follow the rule."""
+    """Return the designs of shared sets; None if no sets satisfy the rule."""
     sample = _shared_sample(rule, min(DRAWS, NUMBERS // len(weights)))
     count = sample.coefficients.shape[1]
     if not count:

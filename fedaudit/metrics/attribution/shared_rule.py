@@ -1,4 +1,4 @@
-"""The rule by which a round's shared sets are drawn: how many, within which limit, for whom."""
+"""The rule by which a round's shared sets are drawn: number, limit, threshold and participants."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from fedaudit.api.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedSetsRule:
-    """How the sets of a round are drawn, whoever takes part in it."""
+    """The rule by which the sets of a round are drawn, independent of the clients' names."""
 
     participants: int
     queries: int
-    """Q: sets besides everybody, or besides the last one where everybody is not among them."""
+    """Q: the number of sets without the set of everybody or, if that is not known, the last set."""
     threshold: int = 1
     limit: float = 1.0
-    """The most that an estimate may hold of another client's update."""
+    """The largest share of another client's update in an estimate."""
     whole: bool = True
-    """Whether the sum over everybody is one of the known ones."""
+    """Whether the sum over everybody is one of the known sums."""
     ratio: float = 1.0
-    """The largest weight in the sums over the smallest: see `shared_sets.is_accepted`."""
+    """The largest weight in the sums, divided by the smallest: see `shared_sets.is_accepted`."""
 
     @property
     def sets(self) -> int:
-        """The sets that sums are asked over: Q + 1."""
+        """The number of sets whose sums are requested: Q + 1."""
         return self.queries + 1
 
     def check(self) -> None:
@@ -35,27 +35,27 @@ class SharedSetsRule:
 
 
 def has_equal_weights(weights: Iterable[float]) -> bool:
-    """Return whether the sum of equal weights is the round's own, whose weights these are."""
+    """Return whether a round's weights are all 1, so its own sum is that of equal weights."""
     return all(abs(weight - 1) <= 1e-9 for weight in weights)
 
 
 def max_queries(participants: int, *, total_known: bool = True) -> int:
-    """Return the largest Q that gives no update away."""
+    """Return the largest Q that does not determine any update."""
     return participants - (2 if total_known else 3)
 
 
 def default_queries(participants: int, *, total_known: bool = True) -> int:
-    """Return the default Q: half the clients, or fewer where there are few."""
+    """Return the default Q: half the clients, or fewer in a small round."""
     if total_known:
         return max(1, min(participants // 2, max_queries(participants)))
     return max(2, min(participants // 2, participants - 4))
 
 
 def check(participants: int, queries: int, threshold: int, *, total_known: bool = True) -> None:
-    """Raise UsageError where N, Q and the threshold of secure aggregation allow no sets.
+    """Raise UsageError if N, Q and the threshold of secure aggregation allow no sets.
 
-    `total_known`: the sum over everybody is one of the known ones. Without it, the round's own sum,
-    which has other weights, is one equation more.
+    `total_known` means that the sum over everybody is one of the known sums. Without it, the
+    round's own sum, which has other weights, is one more equation.
     """
     if participants < 4:
         raise UsageError(f"{participants} clients in a round have no halves to share: 4 at least.")

@@ -1,9 +1,9 @@
-"""Sets of half the clients that the estimates of a whole round share, in place of pairs for each.
+"""Sets of half the clients that all estimates of a round share, instead of pairs for each client.
 
-N participants of a round; the known sums are of Q + 1 sets: Q of half the clients and everybody, or
-Q + 1 of half. Every client's estimate is a combination of the same sums, so a round has Q + 1 of
-them, not 2 K N. Fewer equations than clients can leave all of them undetermined, and no others are
-drawn. docs/estimator.md has the derivations.
+A round has N participants, and the known sums are over Q + 1 sets: Q of half the clients and one of
+everybody, or Q + 1 of half. Every client's estimate combines the same sums, so a round takes Q + 1
+of them, not 2 K N. With fewer equations than clients, all updates can stay undetermined, and only
+sets for which they do are drawn. docs/estimator.md has the derivations.
 """
 
 import hashlib
@@ -19,28 +19,28 @@ from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.metrics.attribution.sum_leakage import sum_leakage
 
 STARTS = 50
-"""Systems that a search for an admissible one starts from before it gives up."""
+"""The number of random systems from which a search starts before it gives up."""
 
 STEPS = 400
-"""Exchanges of two clients that are tried on each."""
+"""The number of exchanges of two clients that are tried per search."""
 
 INITIAL_TEMPERATURE = 5.0
-"""The first temperature of the annealing, over N^2: worse exchanges are sometimes kept. Every
-second search keeps none that is worse: some systems are found by one way only."""
+"""The initial temperature of simulated annealing, times N^2. Every second search has temperature 0,
+so it keeps no worse exchange, since some systems are found in one of the two ways only."""
 
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSets:
-    """The sets of one round, each client's estimate as a combination of their sums."""
+    """The sets of one round; each client's estimate is a combination of their sums."""
 
     participants: tuple[str, ...]
-    """In order; the columns of `rows`."""
+    """The clients in sorted order, which are the columns of `rows`."""
     sets: tuple[tuple[str, ...], ...]
-    """Everybody last, where the sum over everybody is one of them."""
+    """The sets; the set of everybody comes last if it is one of them."""
     tries: int = field(compare=False)
-    """Systems that were looked at, this one included."""
+    """The number of systems that were examined, including this one."""
 
     @property
     def rows(self) -> np.ndarray:
@@ -63,20 +63,21 @@ class SetSearch:
 
     rows: np.ndarray
     tries: int
-    """Systems that were looked at."""
+    """The number of systems that were examined."""
     largest: float
     """The largest share of another client's update in an estimate."""
     accepted: bool
-    """Whether it may be asked for: by `is_accepted`, and no group below the threshold follows."""
+    """Whether the system is admissible: by `is_accepted`, and if the sum of no group below the
+    threshold follows from it."""
     accepted_without_limit: bool
-    """Whether it would be accepted with a limit of 1."""
+    """Whether it would be admissible with a limit of 1."""
 
 
 def estimate_shares(rows: np.ndarray) -> np.ndarray:
-    """Return how much of each client's update each estimate holds, float64 [clients, clients].
+    """Return the share of each client's update in each estimate, float64 [clients, clients].
 
-    Row i is the shortest combination of the rows of `rows` (0 and 1, [sets, clients]) that has
-    1 at i and sums to 1: the rest, c, sums to 0. NaN where no combination of the sets has both.
+    Row i is the shortest linear combination of `rows` (0 and 1, [sets, clients]) that has 1 at i
+    and sums to 1, so that the rest, c, sums to 0. It is NaN if there is no such combination.
     """
     projection = np.linalg.pinv(rows.astype(np.float64)) @ rows
     diagonal, every = np.diag(projection), projection.sum(axis=1)
@@ -95,7 +96,7 @@ def sum_factors(rows: np.ndarray) -> np.ndarray:
 
 
 def masks(rows: np.ndarray) -> np.ndarray:
-    """Return c, float64 [clients, clients]: the shares without each target's own update."""
+    """Return c, float64 [clients, clients]: the shares of other clients in each estimate."""
     coefficients: np.ndarray = estimate_shares(rows) - np.eye(rows.shape[1])
     return coefficients
 
@@ -107,13 +108,13 @@ def masking_strengths(rows: np.ndarray) -> np.ndarray:
 
 
 def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
-    """Return (d/2) log2(1 / (1 - h_i)), float64 [clients], in bits: what all known sums tell.
+    """Return what all known sums tell of each update, (d/2) log2(1 / (1 - h_i)) bits [clients].
 
-    h_i is the client's leverage, the diagonal of the projection onto the rows. Exact where updates
-    are independent and normal, all with one mean and covariance that are known; `dimension` is that
-    of their subspace. It covers the series of sums and all estimates of it, where
-    `sum_leakage.leakage_bits` is about one estimate. Rows may be of weights too, as the round's own
-    sum is. Infinite for a client that is determined. Raises ValueError for a negative dimension.
+    h_i is the client's leverage, the diagonal of the projection onto the rows. The formula is exact
+    if updates are independent and normal with the same known mean and covariance; d, `dimension`,
+    is that of their subspace. It covers the series of sums and all estimates from it, while
+    `sum_leakage.leakage_bits` is about one estimate. Rows may hold weights too, as for the round's
+    own sum. Infinite for a determined client. Raises ValueError for a negative dimension.
     """
     if dimension < 0:
         raise ValueError("A dimension is not negative.")
@@ -127,26 +128,26 @@ def leakage_bits(rows: np.ndarray, dimension: int) -> np.ndarray:
 
 
 def typical_strength(participants: int, queries: int) -> float:
-    """Return (N - 1) (N - 1 - Q) / (N Q): rho of sets that weigh on every client alike.
+    """Return (N - 1) (N - 1 - Q) / (N Q): rho of sets that treat all clients equally.
 
-    With the sum over everybody, no system of Q independent sets has a lower mean over its clients.
+    With the sum over everybody, no system of Q independent sets has a lower mean rho.
     """
     return (participants - 1) * (participants - 1 - queries) / (participants * queries)
 
 
 def floor(participants: int, queries: int) -> float:
-    """Return half the typical strength, which no estimate's masks may be weaker than."""
+    """Return half the typical strength, the lowest admissible rho of an estimate."""
     return typical_strength(participants, queries) / 2
 
 
 def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float = 1.0) -> bool:
-    """Return whether all estimates of a round are masked: rho at the floor, no |c_j| above limit.
+    """Return whether all estimates are masked: rho at least the floor, no |c_j| above `limit`.
 
-    Nor may a set follow from the others, or the sum over everybody where it is not one of them.
-    The condition is on the whole system and the same for all names of the clients, so
-    accepted systems are exchangeable as all of them are. Where sums are of w_j times the update,
-    `ratio` is the largest weight over the smallest: whoever has which, what an estimate holds,
-    c_j w_j / w_i, is then within the limit, and its strength at the floor.
+    The sets must be linearly independent, also of the set of everybody if it is not one of them.
+    The condition does not depend on the clients' names, so accepted systems are exchangeable, as
+    all systems are. In sums of w_j times the update, `ratio` is the largest weight divided by the
+    smallest: whoever has which weight, the shares c_j w_j / w_i are then within the limit, and
+    their strength is at least the floor.
     """
     everybody = np.ones_like(rows[:1])
     rank = len(rows) + (not rows[-1].all())
@@ -155,7 +156,7 @@ def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float
 
 
 def _constraint_violation(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
-    """Return by how much limit and floor are missed, 0 for an accepted system."""
+    """Return the squared violations of limit and floor, summed; 0 if both are met."""
     c = masks(rows)
     if np.isnan(c).any():
         return float("inf")
@@ -168,7 +169,7 @@ def _constraint_violation(rows: np.ndarray, queries: int, limit: float, ratio: f
 def uniform_sets(
     participants: int, queries: int, rng: np.random.Generator, *, total_known: bool = True
 ) -> np.ndarray:
-    """Return uniform sets of half the clients, int64 [R, N]; everybody last if `total_known`."""
+    """Return random sets of half the clients, int64 [R, N]; everybody last if `total_known`."""
     lowest = rng.random((queries + (not total_known), participants)).argsort(axis=1)
     rows = (lowest < participants // 2).astype(np.int64)
     return np.vstack([rows, np.ones((1, participants), dtype=np.int64)]) if total_known else rows
@@ -185,13 +186,13 @@ def draw(
     total_known: bool = True,
     ratio: float = 1.0,
 ) -> SharedSets:
-    """Return the sets of the round `number`, for all of its targets, before anything is asked.
+    """Return the sets of the round `number`, for all targets, before any sum is requested.
 
-    Sets are drawn uniformly, and pairs of clients exchanged between a set and the rest of them
-    until the system is accepted and no group below the threshold follows. Then the clients are
-    permuted at random, so that their distribution is exchangeable however the search went. It
-    depends on the seed, the round and the set of participants. Raises UsageError where no sets can
-    be, see `check`, and where none are found.
+    Sets are drawn uniformly, and clients inside and outside a set are exchanged until the system is
+    accepted and the sum of no group below the threshold follows. Then the clients are permuted at
+    random, so that the distribution is exchangeable however the search went. The result depends on
+    the seed, the round and the set of participants. Raises UsageError if the rule allows no sets
+    (`shared_rule.check`), or none are found.
     """
     rule = SharedSetsRule(
         participants=len(participants),
@@ -207,7 +208,7 @@ def draw(
 def draw_by(
     rule: SharedSetsRule, participants: Sequence[str], *, seed: int, number: int
 ) -> SharedSets:
-    """Return the same for a rule of as many participants."""
+    """Return the sets of `draw` for a rule with as many participants."""
     names = sorted(participants)
     if len(set(names)) < len(names):
         raise UsageError("A participant of the round is named more than once.")
@@ -224,13 +225,13 @@ def draw_by(
 
 
 def is_feasible(rule: SharedSetsRule) -> bool:
-    """Return whether N - 1 coefficients within the limit can have the strength of the floor."""
+    """Return whether N - 1 coefficients within the limit can reach the floor of rho."""
     most = (rule.participants - 1) * (rule.limit / rule.ratio) ** 2
     return bool(most >= floor(rule.participants, rule.queries) * rule.ratio**2 * (1 - TOLERANCE))
 
 
 def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Iterator[SetSearch]:
-    """Yield the results of so many searches for admissible sets, clients not yet permuted."""
+    """Yield the results of `starts` searches for admissible sets, without permuting clients."""
     starts = starts if is_feasible(rule) else min(starts, 1)
     names = [str(i) for i in range(rule.participants)]
     for number in range(starts):
@@ -267,7 +268,7 @@ def _refusal(tries: int, rule: SharedSetsRule, best: float) -> str:
 def _search_rows(
     rows: np.ndarray, rule: SharedSetsRule, rng: np.random.Generator, initial_temperature: float
 ) -> tuple[np.ndarray, int]:
-    """Return rows that miss limit and floor by less, and how many systems were looked at."""
+    """Return rows with a smaller violation of limit and floor, and the number of systems tried."""
     rows, halves = rows.copy(), len(rows) - bool(rows[-1].all())
     settings = rule.queries, rule.limit, rule.ratio
     violation = _constraint_violation(rows, *settings)

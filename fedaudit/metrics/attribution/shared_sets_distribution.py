@@ -1,4 +1,4 @@
-"""What estimates by shared sets hold of other clients, by simulating how such sets are drawn."""
+"""The distribution of shares in estimates by shared sets, from a simulation of drawing the sets."""
 
 import math
 from dataclasses import replace
@@ -14,27 +14,27 @@ from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 Array = npt.NDArray[np.float64]
 
 SYSTEMS = 20
-"""Systems of sets that are simulated, at most; each has an estimate of every client."""
+"""The maximum number of simulated systems of sets; each has an estimate of every client."""
 STARTS = 100
-"""Searches for them, at most."""
+"""The maximum number of searches for them."""
 LARGEST = 128
-"""Rounds of more clients are not simulated: their coefficients are many and small."""
+"""The maximum number of clients in a simulated round; with more, coefficients are small."""
 DIGITS = 9
-"""Decimals of a coefficient that are kept, so that machines agree on them."""
+"""The decimals to which coefficients are rounded, so that machines agree on them."""
 
 PROBES = 12
-"""Searches at each limit that is tried."""
+"""The number of searches per limit."""
 STEP = 0.1
-"""Limits above the requested one are multiples of it."""
+"""Limits above the requested one are multiples of this."""
 
 
 @lru_cache(maxsize=64)
 def systems(rule: SharedSetsRule) -> tuple[Array, ...]:
     """Return c of whole rounds drawn by a rule, each [clients, clients], by seeded simulation.
 
-    Row i is what the estimate of client i holds of each other client's update, 0 of its own. The
-    clients are in no particular order: permute them. Empty for a rule that allows no sets, or has
-    more than LARGEST clients.
+    Row i has the shares of each other client's update in the estimate of client i, and 0 for its
+    own. Clients have not been permuted, which callers must do. Empty for a rule that allows no
+    sets, or with more than LARGEST clients.
     """
     try:
         rule.check()
@@ -52,7 +52,7 @@ def systems(rule: SharedSetsRule) -> tuple[Array, ...]:
 
 
 def coefficients(rule: SharedSetsRule, draws: int) -> Array:
-    """Return about so many draws of an estimate's c, [draws, clients - 1]; none without systems.
+    """Return about `draws` draws of an estimate's c, [draws, clients - 1]; none without systems.
 
     Each estimate of a system is equally likely, and so is each order of its coefficients.
     """
@@ -63,7 +63,7 @@ def coefficients(rule: SharedSetsRule, draws: int) -> Array:
     rows = np.concatenate([c[off_diagonal].reshape(rule.participants, -1) for c in matrices])
     rng = np.random.default_rng(1)
     samples = rng.permuted(np.tile(rows, (math.ceil(draws / len(rows)), 1)), axis=1)
-    return rng.permutation(samples)  # so that of equally strong ones each is as likely
+    return rng.permutation(samples)  # so that all of equal strength are equally likely
 
 
 def draw_matrix(rule: SharedSetsRule, rng: np.random.Generator) -> Array | None:
@@ -77,9 +77,10 @@ def draw_matrix(rule: SharedSetsRule, rng: np.random.Generator) -> Array | None:
 
 @lru_cache(maxsize=64)
 def lowest_limit(rule: SharedSetsRule) -> float | None:
-    """Return the lowest limit, from the rule's own on, that sets can keep; None for none up to 1.
+    """Return the lowest limit, at least the rule's own, that sets can keep; None if above 1.
 
-    Above the rule's own it is a multiple of STEP. By seeded search, independent of who takes part.
+    Above the rule's own, it is a multiple of STEP. It is found by seeded search, independent of the
+    participants' names.
     """
     steps = range(math.floor(rule.limit / STEP + 1e-6) + 1, round(1 / STEP) + 1)
     reached, rng = math.inf, np.random.default_rng(2)

@@ -1,8 +1,8 @@
-"""Scores of several rounds as one statistic, its p-value and the decision (FedAttr, section 4.3).
+"""Combining scores of several rounds: the statistic Z, its p-value and the decision (FedAttr, 4.3).
 
-A score is standard normal in a round where the client's update carries no watermark, by assumption;
-docs/estimator.md says what is known of that. Where the same models were also tested for null marks,
-which nobody has, Z is compared with theirs.
+In a round in which a client's update carries no watermark, its score is assumed to be standard
+normal; docs/estimator.md says what is known about that. If the same models were also tested for
+null marks, which nobody has, Z is compared with theirs.
 """
 
 import math
@@ -25,7 +25,7 @@ SMALLEST = 5e-324
 def stouffer_z(scores: Sequence[float]) -> float:
     """Return Z = sum / sqrt(T) over the T rounds that the client took part in (equation 8).
 
-    Raises ValueError for no round, or for a score that is not finite.
+    Raises ValueError without rounds, or for a score that is not finite.
     """
     if not scores:
         raise ValueError("No round, no score: the client never took part.")
@@ -50,8 +50,9 @@ def p_value(z: float) -> float:
 def null_spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> float:
     """Return the standard deviation of Z by chance: the root mean square of Z of the null marks.
 
-    `null` has the scores of each round under every null mark, (rounds, marks); Z of each is that of
-    `stouffer_z`, and 0 on average. Raises ValueError for none, or rounds with unequal numbers.
+    `null` has the scores of each round under every null mark, (rounds, marks); each mark's Z is as
+    in `stouffer_z`, with mean 0. Raises ValueError without null marks, or for rounds with different
+    numbers of them.
     """
     scores = np.array(null, dtype=np.float64)
     if scores.ndim != 2 or not scores.size:
@@ -63,8 +64,8 @@ def null_spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> fl
 def null_p_value(z: float, spread: float, degrees: float) -> float:
     """Return the upper tail of Student's t with so many degrees of freedom at z / spread.
 
-    A normal Z over the spread of so many independent ones like it has that distribution; a greater
-    spread makes it an upper bound. It is never 0.
+    That is the distribution of a normal Z divided by the spread of `degrees` independent ones like
+    it; with a greater spread, the result is an upper bound. It is never 0.
     """
     from scipy.special import stdtr
 
@@ -72,12 +73,12 @@ def null_p_value(z: float, spread: float, degrees: float) -> float:
 
 
 def estimate_degrees_of_freedom(standardized: npt.NDArray[np.float64]) -> float:
-    """Return the degrees of freedom of Student's t that has the tails of null marks' Z.
+    """Return the degrees of freedom of the Student's t with the tails of the null marks' Z.
 
-    `standardized` has each null mark's Z over its spread, (clients, null marks). Student's t has a
-    fourth moment of 3 + 6 / (degrees - 4) squared variances. It is infinite, for normal tails,
-    where the moment is above 3 by no more than two standard errors of sqrt(24 / null marks): as if
-    there were one client, since a mark that suits one client's texts may suit all.
+    `standardized` has each null mark's Z divided by its spread, (clients, null marks). Student's t
+    has a fourth moment of 3 + 6 / (degrees - 4) squared variances. The result is infinite, for
+    normal tails, if the moment exceeds 3 by at most two standard errors of sqrt(24 / null marks).
+    That is the error for a single client, since a mark that suits one client's texts may suit all.
     """
     marks = standardized.shape[1]
     excess = float(np.mean(standardized**4)) - 3
@@ -100,9 +101,9 @@ def holm(
 ) -> dict[str, float] | list[float]:
     """Return p-values adjusted by Holm (1979), by name or in order.
 
-    `further` tests with p-values of 1 count beside them. Flagging those up to alpha names an
-    innocent client with a chance of alpha at most, however the clients' scores depend on each
-    other. Raises ValueError for a value outside 0..1.
+    `further` tests with p-values of 1 are counted too. If clients with adjusted p-values up to
+    alpha are flagged, an innocent client is flagged with probability at most alpha, under any
+    dependence between the clients' scores. Raises ValueError for a value outside 0..1.
     """
     if isinstance(p, Mapping):
         return dict(zip(p, holm(list(p.values()), further), strict=True))
@@ -118,12 +119,12 @@ def holm(
 
 
 def holm_levels(p: Sequence[float], alpha: float, further: int = 0) -> list[float]:
-    """Return the level that each p-value is held against by Holm (1979), in order.
+    """Return the level with which Holm (1979) compares each p-value.
 
-    The k-th smallest of m (`further` ones among them, as in `holm`) is held against
-    alpha / (m - k + 1), up to the first that exceeds its level; all from there on are held against
-    that one's. A p-value is at most its level exactly where the adjusted one of `holm` is at most
-    alpha, but for rounding.
+    The k-th smallest of m (including `further`, as in `holm`) is compared with alpha / (m - k + 1),
+    up to the first that exceeds its level; all later ones are compared with that level. A p-value
+    is at most its level if and only if its adjusted value by `holm` is at most alpha, up to
+    rounding.
     """
     order = sorted(range(len(p)), key=lambda i: p[i])
     levels, step = [alpha] * len(p), 0
@@ -138,11 +139,11 @@ def holm_levels(p: Sequence[float], alpha: float, further: int = 0) -> list[floa
 def always_valid_boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
     """Return the boundary that Z must exceed after so many rounds, if tested after every one.
 
-    With `planned` rounds, alpha is split evenly over them (Bonferroni). Without, the rounds have no
-    end: a mixture of likelihood ratios over positive means (Robbins 1970), which an innocent
-    client's Z ever exceeds with a chance of alpha at most, if the scores are 1-sub-Gaussian with
-    means of at most 0 given the past. Raises ValueError outside 1 <= rounds <= planned and
-    0 < alpha < 0.5.
+    With `planned` rounds, alpha is split evenly over them (Bonferroni). Without, the boundary is
+    valid for any number of rounds: it comes from a mixture of likelihood ratios over positive means
+    (Robbins 1970), and an innocent client's Z ever exceeds it with probability at most alpha, if
+    scores are 1-sub-Gaussian with means of at most 0 given the past. Raises ValueError outside
+    1 <= rounds <= planned and 0 < alpha < 0.5.
     """
     if rounds < 1 or (planned is not None and rounds > planned):
         raise ValueError(f"Round {rounds} is not one of those planned ({planned or 'no end'}).")
@@ -154,7 +155,7 @@ def always_valid_boundary(rounds: int, alpha: float, planned: int | None = None)
 
 
 def _crossing(rounds: int, log_bound: float) -> float:
-    """Return the Z where the log of the mixture reaches `log_bound`, by bisection, from above."""
+    """Return the Z at which the log mixture reaches `log_bound`, by bisection, rounded up."""
     low, high = 0.0, 1.0
     while _log_mixture(high, rounds) < log_bound:
         high *= 2
@@ -167,8 +168,9 @@ def _crossing(rounds: int, log_bound: float) -> float:
 def _log_mixture(z: float, rounds: int) -> float:
     """Return the log likelihood ratio of Z against 0, over the half-normal means |N(0, 1)|.
 
-    2 (1 + t)^(-1/2) exp(t z^2 / 2 (1 + t)) Phi(z sqrt(t / (1 + t))); increasing in z, and 1 on
-    average where the mean is 0. A mean of 1 a round is what takes 16 rounds to reach tau = 4.
+    The ratio is 2 (1 + t)^(-1/2) exp(t z^2 / 2 (1 + t)) Phi(z sqrt(t / (1 + t))), which increases
+    with z and has the expectation 1 if the mean is 0. With a mean of 1 per round, Z reaches tau = 4
+    after 16 rounds.
     """
     share = rounds / (1 + rounds)
     scale = math.log(math.erfc(-z * math.sqrt(share / 2)))  # log 2 Phi
@@ -180,9 +182,9 @@ def stopping_round(
 ) -> int | None:
     """Return the number of rounds after which Z first exceeds the boundary; None if it never did.
 
-    `running` is Z after each round. Looking after every round and stopping there flags an innocent
-    client with a chance of alpha at most; divide alpha by the number of clients for all of them
-    together.
+    `running` is Z after each round. If one tests after every round and stops there, an innocent
+    client is flagged with probability at most alpha; divide alpha by the number of clients for all
+    clients together.
     """
     for count, z in enumerate(running, start=1):
         if z > always_valid_boundary(count, alpha, planned):
@@ -191,7 +193,7 @@ def stopping_round(
 
 
 def detection_power(tau: float, mean: float, sigma: float, rounds: int) -> float:
-    """Return the chance that Z exceeds tau, for independent normal scores of that mean and sd."""
+    """Return P(Z > tau) for independent normal scores with mean `mean` and deviation `sigma`."""
     return p_value((tau - math.sqrt(rounds) * mean) / sigma)
 
 
@@ -204,7 +206,7 @@ class Errors:
 
 
 def error_bounds(tau: float, benign: float, marked: float, sigma: float, rounds: int) -> Errors:
-    """Return theorem 3's bounds for sigma-sub-Gaussian scores; 1 where it says nothing.
+    """Return theorem 3's bounds for sigma-sub-Gaussian scores, or 1 if it gives none.
 
     A benign client's mean score is at most `benign` (epsilon), a marked client's at least `marked`
     (delta), in every round given the past.

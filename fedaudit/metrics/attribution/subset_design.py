@@ -1,7 +1,8 @@
-"""Which sums to ask for one client, and what their difference estimates (FedAttr, section 4.1).
+"""Designs of the sums to request for one client, and their properties (FedAttr, section 4.1).
 
-N participants of a round, n1 = N - 1 of them not the target; m others (`mask_size`) in every set;
-K sets with the target and K without. docs/estimator.md has the derivations.
+A round has N participants, n1 = N - 1 of them other than the target. A design has K sets with the
+target and K without, with m others (`mask_size`) in every set. docs/estimator.md has the
+derivations.
 """
 
 import hashlib
@@ -17,18 +18,18 @@ from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import weighting
 
 TRIES = 10_000
-"""Designs that are drawn for one client before no more are tried."""
+"""The maximum number of designs that are drawn for one client."""
 
 MAX_PAIRS = 10_000
-"""Pairs of sums that one estimate may be made of."""
+"""The maximum number of pairs of sums per estimate."""
 
 BLOCK = 1 << 21
-"""How many random numbers a simulation of designs holds at a time."""
+"""The number of random numbers in memory at a time in a simulation of designs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The sets that one client's estimate is made of; the members of each in order."""
+    """The sets of one client's estimate, each with its members in sorted order."""
 
     target: str
     include: tuple[tuple[str, ...], ...]
@@ -39,14 +40,14 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class DrawnDesign:
-    """An accepted design and how many were drawn for it, itself included."""
+    """An accepted design, and the number of designs drawn, including itself."""
 
     design: Design
     tries: int
 
 
 def check(participants: int, mask_size: int, queries: int, threshold: int) -> None:
-    """Raise UsageError where N, m, K and the threshold of secure aggregation allow no design."""
+    """Raise UsageError if N, m, K and the threshold of secure aggregation allow no design."""
     if participants < 3:
         raise UsageError(f"{participants} clients in a round are too few to hide one: 3 at least.")
     if queries < 1:
@@ -83,12 +84,12 @@ def draw(
 ) -> DrawnDesign:
     """Return a design for one target of the round `number`, drawn until its masks are strong.
 
-    A draw is accepted when rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
-    before anything is asked. With `weights`, where sums are of w_j times the update, both are asked
-    of c_j w_j / w_i, which is what the estimate holds. It depends on the seed, the round, the
-    target, the set of participants and their weights' ratios, not on their order or on other
-    targets. Raises UsageError where no design is admissible, see `check`, for a weight that is
-    missing or not a positive finite number, and where none of `TRIES` draws is accepted.
+    A draw is accepted if rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
+    before any sum is requested. With `weights`, for sums of w_j times the update, both conditions
+    apply to the shares in the estimate, c_j w_j / w_i. The design depends on the seed, the round,
+    the target, the set of participants and their weights' ratios, not on their order or on other
+    targets. Raises UsageError if no design is admissible (`check`), for a weight that is missing or
+    not a positive finite number, and if none of `TRIES` draws is accepted.
     """
     check(len(participants), mask_size, queries, threshold)
     pool = sorted(set(participants) - {target})
@@ -117,13 +118,13 @@ def draw(
 
 
 def _generator(seed: int, number: int, target: str) -> np.random.Generator:
-    """Return a generator that no other round or target shares."""
+    """Return a random generator of its own for each seed, round and target."""
     key = json.dumps(["design", seed, number, target]).encode()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest(), "big"))
 
 
 def _random_masks(rng: np.random.Generator, shape: tuple[int, ...], mask_size: int) -> np.ndarray:
-    """Return 0 and 1, with exactly `mask_size` ones along the last axis, uniformly."""
+    """Return uniform random 0/1 arrays with exactly `mask_size` ones along the last axis."""
     lowest = rng.random(shape).argpartition(mask_size - 1, axis=-1)[..., :mask_size]
     picked = np.zeros(shape, dtype=np.int64)
     np.put_along_axis(picked, lowest, 1, axis=-1)
@@ -131,7 +132,7 @@ def _random_masks(rng: np.random.Generator, shape: tuple[int, ...], mask_size: i
 
 
 def _difference(picked: np.ndarray) -> np.ndarray:
-    """Return K c: the first half of the sets, next to last axis, less the second half."""
+    """Return K c: the sum over the first half of the sets (axis -2) minus that over the second."""
     middle = picked.shape[-2] // 2
     signed: np.ndarray = picked[..., :middle, :].sum(-2) - picked[..., middle:, :].sum(-2)
     return signed
@@ -144,13 +145,12 @@ def is_accepted(
     limit: float = 1.0,
     factors: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return whether rho >= E[rho] / 2 for K c along the last axis, in whole numbers.
+    """Return whether rho >= E[rho] / 2 and no |c_j| is above `limit`, for K c on the last axis.
 
     n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1 is
-    ours: no |c_j| may be above it. Both keep c and -c equally likely and the distribution
-    exchangeable. With `factors`, both conditions are on each c_j times its factor: the floor is
-    that of equal weights, and c and -c stay equally likely, but the distribution is no longer
-    exchangeable.
+    an addition of fedaudit. Under both conditions, c and -c are equally likely and the distribution
+    is exchangeable. With `factors`, both apply to c_j times its factor: the floor is that of equal
+    weights, and c and -c are still equally likely, but the distribution is not exchangeable.
     """
     if factors is not None and (factors != 1).any():
         least = floor(difference.shape[-1] + 1, mask_size, queries)
@@ -163,9 +163,9 @@ def is_accepted(
 
 
 def sum_coefficients(design: Design) -> dict[tuple[str, ...], float]:
-    """Return the coefficient of each set's sum in the estimate, in order; none is zero.
+    """Return the coefficient of each set's sum in the estimate, sorted by set; none is zero.
 
-    +1/K for each time that a set is drawn with the target, -1/K without.
+    It is +1/K for each draw of a set with the target, -1/K for each draw of one without.
     """
     times = Counter(design.include)
     times.subtract(Counter(design.exclude))
@@ -173,14 +173,14 @@ def sum_coefficients(design: Design) -> dict[tuple[str, ...], float]:
 
 
 def coefficients(design: Design, clients: Sequence[str]) -> np.ndarray:
-    """Return c, float64 [others]: how much of each other client's update is in the estimate."""
+    """Return c, float64 [clients]: the share of each client's update in the estimate."""
     times = Counter(member for members in design.include for member in members)
     times.subtract(member for members in design.exclude for member in members)
     return np.array([times[client] for client in clients], dtype=np.float64) / len(design.include)
 
 
 def weighted_coefficients(c: np.ndarray, weights: np.ndarray, target_weight: float) -> np.ndarray:
-    """Return c_j w_j / w_i, float64: the coefficients where sums are of w_j times the update.
+    """Return c_j w_j / w_i, float64: the shares in the estimate for sums of w_j times the update.
 
     The estimate of the target's update is then the combination divided by `target_weight`.
     Raises ValueError for a weight that is not positive.
@@ -192,12 +192,12 @@ def weighted_coefficients(c: np.ndarray, weights: np.ndarray, target_weight: flo
 
 
 def masking_strength(c: np.ndarray) -> float:
-    """Return rho, the sum of the squared coefficients: the masks' variance in updates."""
+    """Return rho, the sum of the squared coefficients: the masks' variance, an update's being 1."""
     return float(np.square(c).sum())
 
 
 def effective_size(c: np.ndarray) -> float:
-    """Return n_eff = rho^2 / sum of c_j^4, how many clients' worth of masks; 0 without any."""
+    """Return n_eff = rho^2 / sum of c_j^4, the effective number of masking clients; 0 without."""
     rho = masking_strength(c)
     return rho**2 / float((np.asarray(c) ** 4).sum()) if rho else 0.0
 
@@ -209,12 +209,12 @@ def expected_strength(participants: int, mask_size: int, queries: int) -> float:
 
 
 def floor(participants: int, mask_size: int, queries: int) -> float:
-    """Return E[rho] / 2 of equal weights, which no estimate's masks may be weaker than."""
+    """Return E[rho] / 2 for equal weights, the lowest admissible rho of an estimate."""
     return expected_strength(participants, mask_size, queries) / 2
 
 
 def variance_factor(participants: int, mask_size: int) -> float:
-    """Return m (n1 - m) / (n1 - 1), by which the estimator's variance depends on m (theorem 2)."""
+    """Return m (n1 - m) / (n1 - 1), the factor in the variance that depends on m (theorem 2)."""
     pool_size = participants - 1
     return mask_size * (pool_size - mask_size) / (pool_size - 1)
 
@@ -222,10 +222,10 @@ def variance_factor(participants: int, mask_size: int) -> float:
 def covariance_scale(
     participants: int, mask_size: int, queries: int, strength: float | None = None
 ) -> float:
-    """Return s such that the estimator's covariance is s times the others' own (divisor n1).
+    """Return s, such that the estimator's covariance is s times that of the others (divisor n1).
 
-    `strength` is the mean rho of the distribution that designs come from: without it E[rho], so
-    that s is 2/K times the variance factor (theorem 2); with rejection, `accepted_strength`.
+    `strength` is the mean rho of the distribution of designs. By default it is E[rho], so that s is
+    2/K times the variance factor (theorem 2); with rejection, use `accepted_strength`.
     """
     pool_size = participants - 1
     mean = expected_strength(participants, mask_size, queries) if strength is None else strength
@@ -235,7 +235,7 @@ def covariance_scale(
 def sample_coefficients(
     participants: int, mask_size: int, queries: int, *, draws: int, seed: int = 0
 ) -> np.ndarray:
-    """Return c of that many designs before any is rejected, float64 [draws, n1]."""
+    """Return c of `draws` designs, none of them rejected, float64 [draws, n1]."""
     return np.concatenate(list(_blocks(participants, mask_size, queries, draws, seed))) / queries
 
 
@@ -248,7 +248,7 @@ def acceptance_rate(
     draws: int = 100_000,
     seed: int = 0,
 ) -> float:
-    """Return the share of designs that are accepted, by seeded simulation.
+    """Return the share of designs that is accepted, by seeded simulation.
 
     Its standard error is sqrt(rate (1 - rate) / draws).
     """
@@ -279,7 +279,7 @@ def accepted_strength(
 def _blocks(
     participants: int, mask_size: int, queries: int, draws: int, seed: int
 ) -> Iterator[np.ndarray]:
-    """Yield K c of the designs in blocks, int64 [block, n1]; their size changes no result."""
+    """Yield K c of designs in blocks, int64 [block, n1]; the block size changes no result."""
     check(participants, mask_size, queries, threshold=1)
     if draws < 1:
         raise ValueError(f"{draws} draws simulate nothing.")

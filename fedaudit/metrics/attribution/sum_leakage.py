@@ -1,7 +1,7 @@
-"""What a series of admissible sums gives away, although no single sum does (FedAttr, section 5).
+"""Leakage of a series of admissible sums, none of which leaks by itself (FedAttr, section 5).
 
-All of it is about one round: a client's updates of two rounds are different unknowns, and nothing
-here assumes that they are alike. docs/estimator.md has the argument.
+Everything here is about one round: a client's updates in two rounds are different unknowns, and
+nothing assumes that they are similar. docs/estimator.md has the argument.
 """
 
 import math
@@ -14,19 +14,19 @@ import numpy as np
 from fedaudit.metrics.attribution.subset_design import Design, coefficients
 
 PRIME = 2**31 - 1
-"""Ranks are computed modulo it: see `Span`."""
+"""The modulus of ranks: see `Span`."""
 
 EXHAUSTIVE = 16
-"""Clients up to which every group of them is tried."""
+"""The maximum number of clients of which every group is tried."""
 
 
 def leakage_bits(strength: float, dimension: int) -> float:
     """Return (d/2) log2(1 + 1/rho), in bits: what one estimate tells of its target's update.
 
-    The first term of the bound of theorem 4; the second, C d / n_eff, has an unknown constant C.
-    `strength` is rho of the design, or E[rho]/2 for any accepted one; `dimension` is that of the
-    updates' subspace. It bounds one estimate alone, not a series: see `sum_leakage` and
-    `estimate_leakage`. Infinite for rho 0. Raises ValueError for negative numbers.
+    This is the first term of theorem 4's bound; the second, C d / n_eff, has an unknown constant C.
+    `strength` is rho of the design, or E[rho]/2 for any accepted one; d, `dimension`, is that of
+    the updates' subspace. It is about a single estimate; for a series see `sum_leakage` and
+    `estimate_leakage`. Infinite for rho = 0. Raises ValueError for negative numbers.
     """
     if strength < 0 or dimension < 0:
         raise ValueError("A masking strength and a dimension are not negative.")
@@ -40,28 +40,29 @@ class Group:
     """Clients whose updates' sum follows from the series by linear algebra."""
 
     members: tuple[str, ...]
-    """Empty only when nothing was asked."""
+    """Empty only if there are no sums."""
     exact: bool
-    """True: there is no smaller one. False: not all groups were tried, and there may be one."""
+    """Whether all groups were tried, so that there is no smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumLeakage:
-    """What the sums that were asked for in one round expose."""
+    """What the sums that were requested in one round expose."""
 
     queries: int
     sets: int
-    """Distinct ones, the round's own sum of weighted updates included."""
+    """The number of distinct sets, including the round's own sum of weighted updates."""
     smallest: int
-    """Members of the smallest set; 0 when nothing was asked."""
+    """The number of members of the smallest set; 0 without sets."""
     differences: int
-    """Pairs of distinct sets, one in the other, that differ by fewer clients than the threshold."""
+    """The number of pairs of distinct, nested sets that differ by fewer clients than the
+    threshold."""
     closest: tuple[str, ...]
-    """The smallest group that such a pair exposes; empty when there is no pair."""
+    """The smallest group that such a pair exposes; empty if there is no pair."""
     rank: int
-    """Of the 0/1 membership matrix: how many independent sums are known."""
+    """The rank of the known sums: the number of independent ones."""
     determined: Mapping[str, int]
-    """Clients whose update follows exactly, each with the number of queries it took."""
+    """The clients whose update follows exactly, each with the number of queries that it took."""
     group: Group
     """The smallest group found whose sum follows exactly."""
 
@@ -77,15 +78,15 @@ def sum_leakage(
     weights: Mapping[str, float] | None = None,
     colluders: Collection[str] = (),
 ) -> SumLeakage:
-    """Return what the sums over these sets, in the order asked, expose in one round.
+    """Return what the sums over these sets, in the order of the requests, expose in one round.
 
-    Include the sum that the round itself is aggregated by: the server knows it as well. Where it
-    is of weighted updates and the others are not, leave it out of `sets` and name its `weights`:
-    it counts as one query more, the last. A set may come more than once; the order and repetition
-    of its members do not matter.
+    Include the sum by which the round itself is aggregated, since the server knows it too. If that
+    sum is weighted and the others are not, leave it out of `sets` and give its `weights`: it counts
+    as one more query, the last. A set may be repeated; the order and repetition of its members do
+    not matter.
 
-    The server has the updates of `colluders`, clients who collude with it, and subtracts them from
-    every sum: all but the counts of queries, sets and members is then about the others alone.
+    The server knows the updates of `colluders` and subtracts them from every sum: everything except
+    the numbers of queries, sets and members is then about the other clients.
     """
     queries = [tuple(sorted(set(members))) for members in sets]
     remaining = [
@@ -118,20 +119,20 @@ def sum_leakage(
 
 @dataclass(frozen=True, slots=True)
 class EstimateLeakage:
-    """What the estimates of one round expose to whoever knows their designs."""
+    """What the estimates of one round expose to someone who knows their designs."""
 
     rank: int
     determined: Mapping[str, int]
-    """Clients whose update follows exactly, each with the number of estimates it took."""
+    """The clients whose update follows exactly, each with the number of estimates that it took."""
     condition: float | None
-    """By how much rounding grows when all updates are solved for; None where they cannot be."""
+    """The condition number of solving for all updates; None if they are not determined."""
 
 
 def estimate_leakage(designs: Sequence[Design]) -> EstimateLeakage:
-    """Return what the estimates of one round give away to an owner who knows the designs.
+    """Return what the estimates of one round expose to an owner who knows the designs.
 
-    One estimate hides its target behind the others' masks; N estimates are N equations in N
-    updates. Without the designs, the coefficients of the equations are unknown.
+    One estimate masks its target by the others' updates, but N estimates are N equations in N
+    updates. Without the designs, the coefficients of these equations are unknown.
     """
     sets = (members for design in designs for members in (*design.include, *design.exclude))
     names = sorted({name for members in sets for name in members})
@@ -153,18 +154,18 @@ def _pairs(designs: Sequence[Design]) -> np.ndarray:
 
 
 def _row(design: Design, names: Sequence[str]) -> np.ndarray:
-    """Return K times the estimate's coefficient of every client's update, the target's own K."""
+    """Return K times the share of every client's update in the estimate; K for the target."""
     row: np.ndarray = np.rint(coefficients(design, names) * len(design.include)).astype(np.int64)
     return row
 
 
 class Span:
-    """The linear combinations of integer rows, as a reduced basis modulo a prime.
+    """The span of integer rows, as a reduced basis modulo a prime.
 
-    A sum of clients follows from the rows over the rationals exactly when its 0/1 vector is one of
-    their combinations. Modulo the prime this is decided without rounding. It could differ only
-    where the prime divides a determinant; those of 0/1 matrices of up to 22 columns are too small
-    (Hadamard's bound), and of more columns it is one chance in two thousand million.
+    A sum over clients follows from the rows if and only if its 0/1 vector is a rational combination
+    of them. Modulo the prime, this is decided without rounding. The result could differ only if the
+    prime divides a determinant: those of 0/1 matrices of up to 22 columns are too small (Hadamard's
+    bound), and for more columns the probability is one in two thousand million.
     """
 
     def __init__(self, columns: int) -> None:
@@ -174,11 +175,11 @@ class Span:
 
     @property
     def basis(self) -> np.ndarray:
-        """The rows, int64 [rank, columns], each 1 at its pivot, where every other is 0."""
+        """The basis rows, int64 [rank, columns]; each has 1 at its pivot, where others have 0."""
         return self._rows[: self.rank]
 
     def add(self, row: np.ndarray) -> bool:
-        """Add a row of integers; return whether it was independent of those before."""
+        """Add a row of integers; return whether it is independent of the earlier ones."""
         times = row[self._pivots, None] % PRIME
         remainder = (row - (times * self.basis % PRIME).sum(axis=0)) % PRIME
         if not remainder.any():
@@ -192,12 +193,12 @@ class Span:
         return True
 
     def reduce(self, rows: np.ndarray) -> np.ndarray:
-        """Return the remainders of rows of small integers: 0 for combinations of the basis."""
+        """Return the remainders of rows of small integers, which are 0 for rows in the span."""
         remainder: np.ndarray = (rows - rows[..., self._pivots] @ self.basis) % PRIME
         return remainder
 
     def determined_columns(self) -> list[int]:
-        """Return the columns that are determined: a unit vector of the span is in the basis."""
+        """Return the determined columns: those whose unit vector is in the basis."""
         single = np.count_nonzero(self.basis, axis=1) == 1
         return [self._pivots[i] for i in np.flatnonzero(single)]
 
@@ -222,9 +223,9 @@ def _membership(sets: Sequence[tuple[str, ...]], names: Sequence[str]) -> np.nda
 
 
 def _proportional(weights: Sequence[float]) -> np.ndarray:
-    """Return whole numbers modulo the prime in the ratios of the weights, int64.
+    """Return integers modulo the prime in the ratios of the weights, int64.
 
-    Ratios of numbers of documents up to a million come out exactly, others to a millionth.
+    Ratios of document counts up to a million are exact, others are rounded to a millionth.
     """
     unit = min(weight for weight in weights if weight)
     ratios = [Fraction(weight / unit).limit_denominator(10**6) for weight in weights]
@@ -237,7 +238,7 @@ def _names(row: np.ndarray | None, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _first(rows: np.ndarray) -> np.ndarray:
-    """Return the 0/1 row with the fewest ones, of several the one first by its members."""
+    """Return the 0/1 row with the fewest ones; among equals, the first by its members."""
     sizes = rows.sum(axis=1)
     fewest = rows[sizes == sizes.min()]
     first: np.ndarray = fewest[np.lexsort(fewest.T[::-1])[-1]]
@@ -245,7 +246,7 @@ def _first(rows: np.ndarray) -> np.ndarray:
 
 
 def _differences(rows: np.ndarray, threshold: int) -> tuple[int, np.ndarray | None]:
-    """Return how many nested pairs differ by fewer than the threshold, and the smallest group."""
+    """Return the number of nested pairs closer than the threshold, and the smallest difference."""
     pairs, closest = 0, []
     for small, large in _nested_pairs(rows, threshold):
         pairs += len(small)
@@ -258,8 +259,8 @@ def _nested_pairs(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the indices of the smaller and larger sets of nested pairs, a block at a time.
 
-    One set is in another where they share as many members as it has; shared members are a matrix
-    product, exact in float32 (and far faster there) up to 2^24 members.
+    A set is contained in another if the number of shared members is its size. Shared members are
+    counted by a matrix product, which is exact in float32, and far faster, up to 2^24 members.
     """
     members, sizes = rows.astype(np.float32), rows.sum(axis=1)
     for start in range(0, len(rows), block):
@@ -272,7 +273,7 @@ def _nested_pairs(
 
 
 def _group(span: Span, rows: np.ndarray, closest: np.ndarray | None, names: Sequence[str]) -> Group:
-    """Return the smallest group whose sum follows: of all groups, or of the obvious ones."""
+    """Return the smallest group whose sum follows, among all groups or, if many, obvious ones."""
     if not len(rows):
         return Group((), exact=True)
     if units := span.determined_columns():

@@ -1,4 +1,4 @@
-"""What each member of a group of marked clients shows by its own update, where sets are known."""
+"""The scores of a group of marked clients by their own updates alone, if the sets are known."""
 
 from dataclasses import dataclass
 
@@ -12,35 +12,36 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class UnmixedScores:
-    """What members show by their own updates in a round, without what they hold of each other's."""
+    """Members' scores in a round by their own updates, without the shares of each other's."""
 
     scores: Array
-    """By group and client: (groups, clients)."""
+    """The scores, (groups, clients)."""
     weights: Array
-    """Of the scores that these are worked out from, (groups, candidates, candidates), where the
-    candidates are the clients that belong to some group, in order."""
+    """The weights of the measured scores in these, (groups, candidates, candidates); candidates are
+    the clients that belong to some group, in order."""
 
     @property
     def score_variances(self) -> Array:
-        """Return the variances of the candidates' own scores if that of each score is 1."""
+        """Return the variances of the unmixed scores if each measured score has variance 1."""
         return np.asarray(np.square(self.weights).sum(axis=-1))
 
     def leak_variances(self, held: Array) -> Array:
-        """Return those of what estimates hold of a group, (groups, estimates).
+        """Return the variances of the leak from each group into estimates, (groups, estimates).
 
-        `held` is what an estimate holds of each candidate's update, by group: (groups, estimates,
-        candidates), 0 for who is no member.
+        `held` has the share of each candidate's update in each estimate, by group: (groups,
+        estimates, candidates), 0 for clients that are no members.
         """
         return np.asarray(np.square(held @ self.weights).sum(axis=-1))
 
 
 def unmix_scores(shares: Array, scores: Array, groups: npt.NDArray[np.bool_]) -> UnmixedScores:
-    """Return what the members of each group show by their own updates in a round.
+    """Return the scores of each group's members by their own updates in a round.
 
-    `shares` is what estimates hold of updates, (clients, clients), `scores` what clients show.
-    Members' estimates hold each other's updates; answers in proportion are taken apart. What comes
-    out below nothing, or above the highest score, was not in proportion. Where the estimates of a
-    group do not tell its members' updates apart, each shows what it shows.
+    `shares` are the shares of updates in estimates, (clients, clients), and `scores` the measured
+    scores. Members' estimates hold each other's updates; under a response in proportion, linear
+    equations separate them. Results are clipped to [0, highest score], since others show that the
+    response was not in proportion. If the equations of a group are singular, its members keep their
+    measured scores.
     """
     candidates = np.flatnonzero(groups.any(axis=0))
     members = groups[:, candidates]

@@ -1,6 +1,6 @@
-"""Masks in sums of w_j times an update: an estimate then holds c_j w_j / w_i of another client.
+"""Masks in weighted sums, by which an estimate holds c_j w_j / w_i of another client's update.
 
-docs/estimator.md says which properties of the estimator hold then, and which do not.
+docs/estimator.md says which properties of the estimator hold for such sums, and which do not.
 """
 
 import math
@@ -30,7 +30,7 @@ def ratios(weights: Mapping[str, float], target: str, clients: Sequence[str]) ->
 def is_accepted(c: np.ndarray, least: float, limit: float) -> np.ndarray:
     """Return whether rho >= `least` and no |c_j| is above `limit`, for masks on the last axis.
 
-    Ties are taken up to rounding, so that other weights with the same ratios decide the same.
+    Ties are accepted up to rounding, so that weights with the same ratios give the same result.
     """
     enough = np.square(c).sum(-1) >= least * (1 - 1e-9)
     accepted: np.ndarray = enough & (np.abs(c).max(-1) <= limit * (1 + 1e-9))
@@ -40,7 +40,7 @@ def is_accepted(c: np.ndarray, least: float, limit: float) -> np.ndarray:
 def refusal_message(
     tries: int, pairs: int, limit: float, least: float, factors: np.ndarray | None
 ) -> str:
-    """Return the error text where none of `tries` draws was accepted."""
+    """Return the error message for when none of `tries` draws was accepted."""
     text = f"None of {tries:,} designs of {pairs} pairs keeps every other client's share within "
     if factors is None or (factors == 1).all():
         return f"{text}{limit:g}; a limit is a multiple of 1/{pairs} and 1 allows any."
