@@ -115,15 +115,19 @@ def one_run_f_dp(guesses: Guesses, delta: float, level: float = 0.05) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return sensitivity / noise of the Gaussian mechanism that is just (epsilon, delta)-private.
 
-    Balle and Wang 2018 (arXiv:1805.06530), theorem 8.
+    Balle and Wang 2018 (arXiv:1805.06530), theorem 8. Raises ValueError for a delta of 0, which no
+    Gaussian mechanism has.
     """
     _check(epsilon, delta)
+    if not delta:
+        raise ValueError("0 is no delta of a Gaussian mechanism.")
 
     def excess(mu: float) -> float:
         first = norm.cdf(mu / 2 - epsilon / mu)
         return float(first - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)) - delta)
 
-    return float(brentq(excess, 1e-9, 200.0, xtol=1e-14))
+    # No epsilon has a larger delta at mu than 0 has, mu / sqrt(2 pi) at most: mu exceeds delta.
+    return float(brentq(excess, min(1e-9, delta), 200.0, xtol=1e-14))
 
 
 def best_threshold(

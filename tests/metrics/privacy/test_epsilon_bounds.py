@@ -108,6 +108,24 @@ def test_an_exact_gaussian_mechanism():
     assert delta == pytest.approx(1e-5, rel=1e-9)
 
 
+@pytest.mark.parametrize("delta", [1e-9, 1e-10, 1e-12])
+def test_a_gaussian_mechanism_at_epsilon_0_and_a_tiny_delta(delta):
+    # At epsilon 0 delta is 2 Phi(mu / 2) - 1, for a tiny mu its density at 0 times mu.
+    mu = epsilon_bounds.gaussian_mu(0.0, delta)
+    assert mu == pytest.approx(delta * np.sqrt(2 * np.pi), rel=1e-2)
+
+
+def test_a_claim_at_a_tiny_delta_can_be_refuted():
+    found = [epsilon_bounds.one_run_f_dp(guesses(100, 90, 90), d) for d in (1e-9, 1e-10, 1e-300)]
+    assert found == sorted(found)
+    assert found[0] > 1
+
+
+def test_no_gaussian_mechanism_has_a_delta_of_0():
+    with pytest.raises(ValueError, match="0 is no delta"):
+        epsilon_bounds.gaussian_mu(1.0, 0.0)
+
+
 @pytest.mark.parametrize(("canaries", "expected"), [(100, 3.49), (1000, 5.78), (5000, 7.28)])
 def test_what_a_perfect_attack_could_prove(canaries, expected):
     found = epsilon_bounds.perfect_attack(canaries, 1e-5)
