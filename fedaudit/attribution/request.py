@@ -78,17 +78,15 @@ def resolve_request(request: AttributionRequest) -> ResolvedRequest:
     federation = open_federation(existing_path(request.rounds, "federation"))
     check_consecutive(federation)
     copied_updates.check_rounds(federation)
-    for name in request.methods:
-        if name != measurements.PROTOCOL:
-            plaintext.check(
-                registry.create("attribution", name, request.options.get(name)), federation
-            )
+    methods = [name for name in request.methods if name != measurements.PROTOCOL]
+    for name in methods:
+        plaintext.check(registry.create("attribution", name, request.options.get(name)), federation)
     path = request.watermark or federation.path / marks_file.OWNER
     if request.watermark is None and not path.is_file():
         raise UsageError(
             f"{federation.path} holds no watermark file: name the owner's with --watermark."
         )
-    marks = [mark.with_options(request.options) for mark in marks_file.read(path)]
+    marks = detection.override_options(marks_file.read(path), request.options, methods)
     detection.check_issued(marks, path)
     if measurements.PROTOCOL in request.methods:
         sum_plan.draw_sum_plan(federation, request.protocol_config)

@@ -205,9 +205,11 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
 def test_rounds_as_they_come(run, fed):
     shutil.copy(fed.path / "owner/watermark.json", "marks.json")
     score = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)
+    other = "No method or watermark in use named 'kgw'. There is: fictitious."
     for number in (1, 2):
         words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
         assert run("attribute", *words, "--round", number).code == 0
+        run.refused(2, "attribute", *score, "--set", "kgw.tokens=3", says=other)
         assert run("attribute", *score).code == 0
         decided = run("attribute", "decide", "s.json", "--out", f"o{number}", "--quiet")
         assert len(json.loads(Path("s.json").read_text())["rounds"]) == number
@@ -424,6 +426,12 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
         (("--rounds", "fed", "--attribution", "fedattr"), 2, "Did you mean 'fed_attr'?"),
         (("--rounds", "fed", "--set", "fictitous.tokens=3"), 2, "Did you mean 'fictitious'?"),
         (("--rounds", "fed", "--set", "fictitious.token=3"), 2, "Did you mean 'tokens'?"),
+        (("--rounds", "fed", "--set", "kgw.tokens=3"), 2, "in use named 'kgw'. There is: fictitio"),
+        (
+            ("--rounds", "fed", "--set", "flforensics.layers=1"),
+            2,
+            "No method or watermark in use named 'flforensics'. There is: fictitious.",
+        ),
         (("--rounds", "fed", "--watermark", "none.json"), 3, "no watermark file none.json"),
         (("--rounds", "fed", "--tau", "nan"), 2, "tau must be a finite number"),
         (("--rounds", "fed", "--tau", "-1", "--dry-run"), 2, "finite number from 0 on, not -1.0"),

@@ -17,6 +17,7 @@ from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.estimates import Estimates
 from fedaudit.attribution.evidence import report_file
+from fedaudit.attribution.owner.detection import override_options
 from fedaudit.attribution.owner.scoring import settings_digits
 from fedaudit.attribution.scores import Scores
 from fedaudit.config.options import build
@@ -73,7 +74,7 @@ def make(parts: BundleParts, out: Path) -> Bundle:
         raise InputError(f"{out} exists already; choose another --out.")
     estimates, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
     check_one_run(estimates, scores, parts.estimates, parts.scores)
-    marks = [mark.with_options(parts.options) for mark in marks_file.read(parts.marks)]
+    marks = override_options(marks_file.read(parts.marks), parts.options)
     ids = [mark.id for mark in marks]
     for name in parts.opened_marks:
         if name not in ids:

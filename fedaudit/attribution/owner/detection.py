@@ -1,10 +1,11 @@
 """Testing models for watermarks: all adapters of a round answer together."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedaudit.api.engine import MultiTargetEngine
-from fedaudit.api.errors import InputError, PluginError
+from fedaudit.api.errors import InputError, PluginError, unknown_name_error
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
@@ -18,6 +19,22 @@ Question = tuple[GenerationRequest, SamplingParams]
 def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
     """Return each mark with the plugin that tests it; raises UsageError for an unknown plugin."""
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
+
+
+def override_options(
+    marks: Sequence[Mark],
+    options: Mapping[str, Mapping[str, Any]],
+    methods: Collection[str] = (),
+) -> list[Mark]:
+    """Return the marks with the options that their plugins were given anew, by a plugin's name.
+
+    Raises UsageError for options of a plugin that neither a mark nor one of `methods` uses.
+    """
+    used = {*methods, *(mark.name for mark in marks)}
+    for name in options:
+        if name not in used:
+            raise unknown_name_error("method or watermark in use", name, sorted(used))
+    return [mark.with_options(options) for mark in marks]
 
 
 def check_issued(marks: Sequence[Mark], path: Path) -> None:

@@ -198,10 +198,8 @@ def score(
     from fedaudit.system.files import existing_parent
 
     stored_estimates = files.read(estimates)
-    marks = [
-        mark.with_options(settings_by_installed_plugin(set_, "attribution", "watermark"))
-        for mark in marks_file.read(watermark)
-    ]
+    options = settings_by_installed_plugin(set_, "watermark")
+    marks = detection.override_options(marks_file.read(watermark), options)
     detection.check_issued(marks, watermark)
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known_scores = scoring.read_known(out)

@@ -170,3 +170,11 @@ def test_what_was_settled_with_the_mark_cannot_be_set_anew():
     assert (
         str(error.value) == "kgw.gamma was settled when the mark was made: it cannot be set anew."
     )
+
+
+def test_options_are_of_a_plugin_in_use():
+    mark = Mark(id="m", name="kgw", options={"tokens": 8}, secret={})
+    [found] = detection.override_options([mark], {"kgw": {"tokens": 9}, "direct": {}}, ["direct"])
+    assert found.options == {"tokens": 9}
+    with pytest.raises(UsageError, match="in use named 'direct'"):
+        detection.override_options([mark], {"direct": {}})
