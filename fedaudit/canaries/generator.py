@@ -79,6 +79,7 @@ def make(request: CanaryRequest, known_texts: Iterable[str] = ()) -> CanarySet:
     for client in request.clients:
         check_name(client, Path("--client"), "the client")
     kind = find_kind(request.kind, request.language)
+    template(request.template)  # refused where no corpus needs it, too
     rng = (
         random.SystemRandom() if request.seed is None else random.Random(f"canaries {request.seed}")
     )

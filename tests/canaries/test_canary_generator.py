@@ -82,6 +82,7 @@ def test_every_kind_can_be_made(kind, language):
         ({"times": (2, 2)}, "nothing twice"),
         ({"clients": ("c0", "c0")}, "nothing twice"),
         ({"count": 2}, "3 in all"),
+        ({"template": "fedpii"}, "No prompt template named 'fedpii'. Did you mean 'fed_pii'"),
         ({"count": 200_000}, "10,000 canaries"),
         ({"formats": ("no slot",)}, "must be one line"),
         ({"formats": ("{secret} first",)}, "needs words before"),
