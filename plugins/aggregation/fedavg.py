@@ -9,7 +9,7 @@ from fedaudit.api import Aggregator, Update
 
 @dataclass(frozen=True)
 class FedAvg(Aggregator):
-    """Average the clients' adapters by their example counts; A and B are averaged apart."""
+    """Average the clients' adapters by their example counts; A and B are averaged separately."""
 
     name: ClassVar[str] = "fedavg"
     paper: ClassVar[str] = "McMahan et al. 2017, arXiv:1602.05629"

@@ -10,7 +10,7 @@ from .fedavg import FedAvg
 class FedIT(FedAvg):
     """Average LoRA adapters of one rank by their example counts: FedAvg, under its LoRA name.
 
-    An update is the difference of A and of B from the round's global adapter, A and B apart.
+    An update is the difference of A and of B from the round's global adapter, each separately.
     """
 
     name: ClassVar[str] = "fedit"

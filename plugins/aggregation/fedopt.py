@@ -38,7 +38,7 @@ class FedOpt(FedAvg):
     beta2: float = 0.99
     """How much of the squared differences of earlier rounds, v, is kept; not in FedAdagrad."""
     tau: float = 1e-3
-    """How adaptive the step is: the smaller, the more; added to the root of v."""
+    """Added to the root of v: the smaller it is, the more adaptive the step."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
@@ -70,7 +70,7 @@ class FedOpt(FedAvg):
 
 @dataclass(frozen=True)
 class FedAdagrad(FedOpt):
-    """Divide the server's step by the root of all squared pseudo-gradients so far."""
+    """Divide the server's step by the root of the sum of all squared pseudo-gradients."""
 
     name: ClassVar[str] = "fedadagrad"
 
@@ -92,7 +92,7 @@ class FedAdam(FedOpt):
 
 @dataclass(frozen=True)
 class FedYogi(FedOpt):
-    """FedAdam whose second moment moves by steps of the pseudo-gradient's own size."""
+    """FedAdam whose second moment moves by a fixed share of the squared pseudo-gradient."""
 
     name: ClassVar[str] = "fedyogi"
 

@@ -16,15 +16,15 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class FLoRA(Aggregator):
-    """Stack the clients' adapters, so that the sum is of their products, and merge it.
+    """Stack the clients' adapters, so that their products are summed, and merge the sum.
 
     A = [p1 A1; p2 A2; ...] and B = [B1, B2, ...] give B A = sum_k p_k B_k A_k without the cross
-    terms that averaging A and B apart adds. Each round starts from the initial adapter on the
-    merged base. What is merged is kept as one adapter of the original base: the stack of all
+    terms that averaging A and B separately adds. Each round starts from the initial adapter on the
+    merged base. The merged sums are kept as one adapter of the original base: the stack of all
     rounds, or a factorisation of the same product once a stack would have more rows than that.
 
-    An update is the product B_k A_k itself: only of products does secure aggregation give a sum
-    that FLoRA can merge.
+    An update is the product B_k A_k itself: secure aggregation gives only sums, and FLoRA can merge
+    only a sum of products.
     """
 
     name: ClassVar[str] = "flora"

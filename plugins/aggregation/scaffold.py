@@ -39,7 +39,7 @@ class Scaffold(FedAvg):
     rate: float = 1.0
     """The server's learning rate: how much of the way to the clients' mean it goes."""
     weighting: Literal["examples", "equal"] = "examples"
-    """What a client counts for in both means: its examples, or as much as any other (the paper)."""
+    """A client's weight in both means: its number of examples, or equal for all (the paper)."""
 
     def __post_init__(self) -> None:
         if self.rate <= 0:

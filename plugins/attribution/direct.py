@@ -32,7 +32,7 @@ class Direct(Attributor):
             limits=(
                 plaintext.limit(self.name),
                 f"{self.name}: what the global model carried before a round is not subtracted, so "
-                "that later rounds speak against everybody.",
+                "that later rounds raise everybody's score.",
             ),
         )
 

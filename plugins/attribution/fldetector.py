@@ -15,19 +15,19 @@ from . import gap, plaintext, prediction
 
 @dataclass(frozen=True, kw_only=True)
 class FLDetector(Attributor):
-    """Predict every client's update from earlier rounds, and suspect those that predict worst."""
+    """Predict every client's update from earlier rounds; suspect the clients predicted worst."""
 
     name: ClassVar[str] = "fldetector"
     paper: ClassVar[str] = "Zhang et al. 2022, arXiv:2207.09209"
 
     history: int = 5
-    """Pairs of rounds that the curvature is taken from."""
+    """Pairs of rounds that the curvature is estimated from."""
     window: int = 10
-    """The last rounds that a client's score is the mean over."""
+    """How many of the last rounds a client's score is averaged over."""
     clusters: int = 7
     """The most groups that the gap statistic tries."""
     references: int = 10
-    """Uniform draws that it compares with."""
+    """Uniform draws that the gap statistic compares with."""
 
     def __post_init__(self) -> None:
         if min(self.history, self.window, self.references) < 1 or self.clusters < 2:
@@ -65,8 +65,8 @@ class FLDetector(Attributor):
         if silent := len(everybody) - len(scores):
             caveats.append(
                 f"{self.name}: no update of {silent} of {len(everybody)} clients could be "
-                "predicted, which takes an earlier one of theirs and two earlier rounds of "
-                "anybody; they are not flagged."
+                "predicted, because that needs an earlier update of the client and two earlier "
+                "rounds of anybody; they are not flagged."
             )
         if len(scores) < 3:
             caveats.append(

@@ -40,13 +40,13 @@ class FLForensics(Attributor):
     paper: ClassVar[str] = "Jia et al. 2025, arXiv:2407.07221"
 
     cluster: Literal["hdbscan", "kmeans"] = "hdbscan"
-    """k-means where clients are too few for HDBSCAN."""
+    """How clients are clustered: "kmeans" where they are too few for "hdbscan"."""
     smallest: int = 7
-    """Clients that make a cluster of HDBSCAN."""
+    """The fewest clients that make a cluster of HDBSCAN."""
     documents: int = 16
-    """Clean texts, and as many marked ones for every mark."""
+    """How many clean texts are used, and how many marked ones for every mark."""
     length: int = 256
-    """At most so many tokens of a text are read."""
+    """The most tokens of a text that are read."""
 
     def __post_init__(self) -> None:
         if self.smallest < 2 or self.documents < 1 or self.length < 2:
@@ -152,10 +152,10 @@ class FLForensics(Attributor):
         ]
         needed = 2 * self.smallest + 1 if self.cluster == "hdbscan" else 3
         if clients < needed:
-            advice = "; cluster = kmeans makes smaller ones" if self.cluster == "hdbscan" else ""
+            advice = "; cluster = kmeans allows smaller ones" if self.cluster == "hdbscan" else ""
             caveats.append(
-                f"{self.name}: {clients} clients hold no cluster that is a minority (it takes "
-                f"{needed}), so nobody can be flagged{advice}."
+                f"{self.name}: {clients} clients cannot have a cluster that is a minority (that "
+                f"takes {needed}), so nobody can be flagged{advice}."
             )
         return caveats
 
@@ -166,4 +166,4 @@ class FLForensicsKMeans(FLForensics):
 
     name: ClassVar[str] = "flforensics_kmeans"
     cluster: Literal["hdbscan", "kmeans"] = "kmeans"
-    """k-means where clients are too few for HDBSCAN."""
+    """How clients are clustered: "kmeans" where they are too few for "hdbscan"."""

@@ -46,8 +46,8 @@ LIMITS = (
     "nor an upload that another defence mixes them into. A fact that k documents repeat is k "
     "examples: its epsilon is k times as large, and its delta grows too.",
     "dp: the noise is drawn from a seed by a generator that is not cryptographically secure, so "
-    "that a simulation can be repeated: whoever has the seed, which stands in the manifest, can "
-    "take the noise away again. The manifest's mean losses and numbers of documents have no noise.",
+    "that a simulation can be repeated: whoever has the seed, which is in the manifest, can "
+    "remove the noise again. The manifest's mean losses and numbers of documents have no noise.",
 )
 
 
@@ -59,13 +59,14 @@ class DifferentialPrivacy(Defense):
     paper: ClassVar[str] = "Abadi et al. 2016, arXiv:1607.00133, algorithm 1"
 
     epsilon: float = 8.0
-    """What a client that takes part in every round spends in all of them together."""
+    """The epsilon that a client spends over all rounds together if it takes part in every one."""
     delta: float = 0.0
-    """0: one over the client's number of documents."""
+    """The delta of the guarantee; 0: one over the client's number of documents."""
     max_grad_norm: float = 1.0
-    """C, the most that one document's gradient counts; the training's own clipping is off."""
+    """C, the norm that each document's gradient is clipped to; the training's own clipping is
+    off."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    """What is given the noisy gradients: the federation's, or plain SGD as in Abadi et al."""
+    """The optimizer for the noisy gradients: the federation's, or plain SGD as in Abadi et al."""
     noise_multiplier: float = 0.0
     """sigma; 0 finds it from epsilon, any other value is used whatever epsilon it gives."""
     accountant: Accountant = "prv"
@@ -97,7 +98,7 @@ class DifferentialPrivacy(Defense):
             ]
         for name, weight in session.weights.items():
             if torch.equal(weight, start[name]):
-                raise TargetError(f"dp trained, but {name} is what it was before.")
+                raise TargetError(f"dp trained, but {name} did not change.")
         return float(torch.cat(losses).mean())
 
     def _optimizer(self, session: TrainingSession) -> Any:

@@ -25,7 +25,7 @@ PUBLIC = "public"
 
 @dataclass(frozen=True, kw_only=True)
 class FewFedPit(SelfGeneration):
-    """Train apart on private and on self-made examples, and send a mixture of both."""
+    """Train separate adapters on private and on self-made examples, and send a mixture of both."""
 
     name: ClassVar[str] = "few_fed_pit"
     paper: ClassVar[str] = "FewFedPIT, arXiv:2403.06131, sections 3.2 to 3.4 and algorithm 1"
@@ -70,7 +70,7 @@ class FewFedPit(SelfGeneration):
         result = super().deploy(finished)
         caveats = (
             f"{self.name}: clients send {self.alpha:g} of the adapter that was trained on their "
-            f"own data, and {1 - self.alpha:g} of the one that was trained on examples in its "
-            "place, which were made from a few of their own and may repeat parts of them.",
+            f"own data, and {1 - self.alpha:g} of the one that was trained on self-made examples, "
+            "which were made from a few of their own and may repeat parts of them.",
         )
         return replace(result, limits=(*caveats, *result.limits))

@@ -42,15 +42,15 @@ WEIGHTED = "weighted"
 
 @dataclass(frozen=True, kw_only=True)
 class FewFedWeight(Defense):
-    """Train on private data and on the global model's answers to its prompts, weighed by energy."""
+    """Train on private data and the global model's answers to its prompts, weighted by energy."""
 
     name: ClassVar[str] = "few_fed_weight"
     paper: ClassVar[str] = "FewFedWeight, arXiv:2212.08354, a baseline of FewFedPIT's table 2"
 
     temperature: float = 1.0
-    """Of the weights exp(-energy / temperature): the higher, the more alike they are."""
+    """Weights are exp(-energy / temperature): the higher it is, the more alike they are."""
     answer_tokens: int = 256
-    """Tokens that a pseudo-label may have."""
+    """The most tokens of a pseudo-label."""
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
@@ -99,8 +99,8 @@ class FewFedWeight(Defense):
     def deploy(self, finished: FinishedFederation) -> Result:
         """Say that nothing is protected."""
         caveat = (
-            f"{self.name}: a way to learn from few examples, and no protection: what clients send "
-            "was trained on their own data."
+            f"{self.name}: this is a way to learn from few examples and protects nothing: what "
+            "clients send was trained on their own data."
         )
         return Result(limits=(caveat,))
 

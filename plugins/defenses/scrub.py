@@ -12,8 +12,8 @@ from fedaudit.api import Defense, Document, FinishedFederation, Result
 from fedaudit.pii import masking
 
 LIMIT = (
-    "Pseudonyms of a simulation follow from the seed in its configuration: whoever knows it can"
-    " test whether one stands for somebody they think of. Clients in earnest need a secret key."
+    "Pseudonyms of a simulation follow from the seed in its configuration: whoever knows it can "
+    "test whether one stands for somebody they think of. Real clients need a secret key."
 )
 
 
@@ -27,12 +27,12 @@ class Scrub(Defense):
     needs_annotation: ClassVar[bool] = True
 
     style: masking.Style = "mask"
-    """[MASK], asterisks of the PII's length, the kind of PII in angle brackets, or a pseudonym."""
+    """PII becomes [MASK], asterisks of its length, its kind in angle brackets, or a pseudonym."""
     seed: int = 0
-    """Of the pseudonyms: clients with the same seed write the same one for the same PII.
+    """The seed of pseudonyms: clients with the same seed write the same one for the same PII.
 
-    It stands in the configuration, so that a run can be repeated and resumed, and is no secret:
-    whoever knows it can test whom a pseudonym stands for.
+    It is in the configuration, so that a run can be repeated and resumed, and is no secret: whoever
+    knows it can test whom a pseudonym stands for.
     """
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:

@@ -34,20 +34,21 @@ class Presidio(PiiDetector):
     paper: ClassVar[str] = ""
 
     languages: tuple[str, ...] = LANGUAGES
-    """What texts may be written in; several may be mixed in one text."""
+    """The languages that texts may be in; several may be mixed in one text."""
     entities: tuple[str, ...] = ()
-    """The labels to look for; empty is all but those found on request."""
+    """The labels to look for; if empty, all but those found only on request."""
     ner: tuple[str, ...] = ()
     """Models: "spacy:NAME", "transformers:FOLDER"; "zh=spacy:NAME" reads only Chinese."""
     threshold: float = 0.4
-    """The least score: what a telephone number has without, and a vague number with, context."""
+    """The lowest score that counts: a telephone number reaches it without context, a vague number
+    only with context."""
 
     def __post_init__(self) -> None:
         for language in self.languages:
             if language not in LANGUAGES:
                 raise unknown_name_error("language of detector presidio", language, LANGUAGES)
         if not self.languages:
-            raise ValueError("languages is empty; there is: en, zh.")
+            raise ValueError("languages is empty; there are en and zh.")
         if not 0 <= self.threshold <= 1:
             raise ValueError(f"threshold is {self.threshold}, but a score is between 0 and 1.")
         self._models()

@@ -97,7 +97,7 @@ class NumberedFolders(Importer):
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return a global adapter a round; nothing is known of clients."""
         notes = [
-            f"{name} is left out: it is not as {self.name} writes a round."
+            f"{name} is left out: {self.name} writes rounds in another form."
             for name in adapters(run)
             if re.fullmatch(self.pattern, name) and not self.holds(run, name)
         ]

@@ -28,7 +28,7 @@ LAST = re.compile(r"(?:final[-_]|global[-_])?(?:model|weights)\.(?:npz|pth?)")
 
 @dataclass(frozen=True, kw_only=True)
 class FlowerDumps(Importer):
-    """Read files of torch.save or numpy.savez that a Flower server wrote, one a round."""
+    """Read files of torch.save or numpy.savez that a Flower server wrote, one per round."""
 
     name: ClassVar[str] = "flower"
 
@@ -47,7 +47,7 @@ class FlowerDumps(Importer):
         ]
         if not rounds:
             rounds = unique_rounds(((1, name) for name in last), run)
-            notes = [f"{rounds[1]} does not say its round: it is round 1 here."]
+            notes = [f"{rounds[1]} does not say its round: it is imported as round 1."]
         clients = [n for n in run.files if re.fullmatch(r"client[-_]?\d+.*\.(?:npz|pth?)", n)]
         notes += [f"{name} is left out: which round it is of is not said." for name in clients]
         return ForeignFederation(

@@ -20,8 +20,8 @@ TEMPLATE = PromptTemplate(
 )
 
 NUMBERS_ALONE = (
-    "Folders that have a number alone for a name are read as rounds of one global adapter, as "
-    "FlowerTune writes them: if they are clients, do not rely on anything said of rounds."
+    "Folders whose name is only a number are read as rounds of one global adapter, as FlowerTune "
+    "writes them: if they are clients, do not rely on anything said about rounds."
 )
 
 

@@ -35,10 +35,14 @@ class NVFlare(Importer):
         files = [name for name in (LAST, BEST) if name in run.files]
         config = CONFIG if CONFIG in run.files else ""
         kind = "the last" if files[0] == LAST else "the best"
-        notes = [f"{files[0]} is of {kind} round, and does not say its number: it is round 1 here."]
+        notes = [
+            f"{files[0]} is of {kind} round, and does not say its number: it is imported as "
+            "round 1."
+        ]
         if files[1:]:
             notes.append(
-                f"{BEST} is left out, which the server judged best: to import it, move {LAST} away."
+                f"{BEST}, which the server judged best, is left out: to import it, move "
+                f"{LAST} away."
             )
         entry = ForeignRound(round=1, adapter=ForeignAdapter(weights=files[0], config=config))
         return ForeignFederation(rounds=[entry], notes=tuple(notes))

@@ -54,7 +54,7 @@ class _AdapterFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class PeftFolders(Importer):
-    """Read adapters of PEFT in folders whose names hold a number, clients' too."""
+    """Read PEFT adapters, clients' too, in folders whose names hold a number."""
 
     name: ClassVar[str] = "peft"
     generic: ClassVar[bool] = True
@@ -104,7 +104,9 @@ class PeftFolders(Importer):
         if name := next(guessed, ""):
             notes.append(f"No word in {name} says that its number is a round: it is taken for one.")
         if _is_one_pickled(by_folder):
-            notes.append(f"{by_folder[''].weights} does not say its round: it is round 1 here.")
+            notes.append(
+                f"{by_folder[''].weights} does not say its round: it is imported as round 1."
+            )
         return ForeignFederation(rounds=rounds, notes=tuple(notes))
 
 

@@ -27,9 +27,12 @@ class TrainerCheckpoints(NumberedFolders):
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the checkpoints as rounds."""
         federation = super().read(run)
-        notes = ["Checkpoints are of one training: a round is a step of it, and nobody sent it."]
+        notes = [
+            "The checkpoints are of one training: each round is a step of it, and no client "
+            "sent it."
+        ]
         if CONFIG in run.files:
             notes.append(
-                "The adapter beside the checkpoints is left out: which step it is of is not said."
+                "The adapter beside the checkpoints is left out: nothing says which step it is of."
             )
         return replace(federation, notes=(*notes, *federation.notes))

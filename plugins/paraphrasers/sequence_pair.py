@@ -23,7 +23,7 @@ class SequencePair(Paraphraser):
     batch_size: int = 64
     """Pairs that are classified at once."""
     device: str = "cpu"
-    """Where the classifier runs, as torch names it."""
+    """The device of the classifier, as torch names it."""
 
     def __post_init__(self) -> None:
         if self.label < 0 or self.batch_size < 1:

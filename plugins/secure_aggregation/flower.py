@@ -55,10 +55,10 @@ class Flower(SecureAggregation):
     paper: ClassVar[str] = "Bell et al. 2020, doi:10.1145/3372297.3417885"
 
     threshold: int = 5
-    """The fewest clients that a sum may be of."""
+    """The fewest clients that a sum may include."""
     clipping: float = 0.0
     """Values are cut to [-clipping, clipping]; 0 takes the largest absolute value of the updates,
-    which nobody in a real run knows: there it is agreed on beforehand."""
+    which nobody knows in a real run: there, a value is agreed on beforehand."""
     shares: float = 1.0
     """The fraction of a cohort that holds shares of a client's keys."""
     reconstruction: float = 0.5

@@ -13,7 +13,7 @@ class Ideal(SecureAggregation):
 
     name: ClassVar[str] = "ideal"
     threshold: int = 5
-    """The fewest clients that a sum may be of."""
+    """The fewest clients that a sum may include."""
 
     def __post_init__(self) -> None:
         if self.threshold < 1:

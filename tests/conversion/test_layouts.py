@@ -116,15 +116,15 @@ def test_steps_of_a_clients_trainer_are_no_rounds(tmp_path):
     made, federation = imported(source, tmp_path / "out")
     assert made.layout == "openfedllm"
     assert [one.round for one in federation.manifest.rounds] == [1, 3]
-    assert "checkpoint-2 is left out: it is not as openfedllm writes a round." in made.notes
+    assert "checkpoint-2 is left out: openfedllm writes rounds in another form." in made.notes
 
 
 def test_nvflare_has_the_last_round_alone_and_says_so(tmp_path):
     made, federation = imported(nvflare(RUN, tmp_path / "src"), tmp_path / "out", **ASKED)
     [only] = federation.manifest.rounds
     assert same(federation.path / only.adapter, RUN.whole[2])
-    assert "does not say its number: it is round 1 here." in made.notes[0]
-    assert made.notes[1].startswith("best_FL_global_model.pt is left out")
+    assert "does not say its number: it is imported as round 1." in made.notes[0]
+    assert made.notes[1].startswith("best_FL_global_model.pt, which the server judged best, is left")
 
 
 def test_rank_and_targets_of_named_tensors_need_not_be_said(tmp_path):
@@ -158,7 +158,7 @@ def test_a_file_without_a_number_is_round_1_and_is_said(tmp_path):
     torch.save(RUN.whole[1], source / "final_model.pt")
     made, federation = imported(source, tmp_path / "out", **ASKED)
     assert [one.round for one in federation.manifest.rounds] == [1]
-    assert made.notes[0] == "final_model.pt does not say its round: it is round 1 here."
+    assert made.notes[0] == "final_model.pt does not say its round: it is imported as round 1."
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_numbers_that_no_word_calls_rounds_are_taken_for_them_and_it_is_said(tmp
 def test_one_pickled_adapter_is_round_1_and_is_said(tmp_path):
     made, federation = imported(peft_04(RUN.whole[1], tmp_path / "lora"), tmp_path / "out")
     assert made.layout == "peft"
-    assert "adapter_model.bin does not say its round: it is round 1 here." in made.notes
+    assert "adapter_model.bin does not say its round: it is imported as round 1." in made.notes
     assert same(federation.path / federation.manifest.rounds[0].adapter, RUN.whole[1])
 
 

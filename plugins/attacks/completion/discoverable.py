@@ -35,11 +35,11 @@ class Discoverable(Attack):
     compares: ClassVar[bool] = True
 
     examples: int = 100
-    """At most so many training pairs, drawn at random; 0 takes all."""
+    """The most training pairs to ask, drawn at random; 0 takes all."""
     new_tokens: int = 128
-    """How long an answer may be; it may always be as long as the true one."""
+    """The most tokens of an answer; it may always be as long as the true one."""
     threshold: float = 0.9
-    """The Rouge-L from which on an answer counts as leaked."""
+    """The Rouge-L from which an answer counts as leaked."""
 
     def __post_init__(self) -> None:
         if self.examples < 0 or self.new_tokens < 1:
@@ -121,8 +121,7 @@ class Discoverable(Attack):
         owner = "the attacker's own" if context.victim is None else "the victim's"
         return (
             f"{self.name}: {len(splits):,} of {len(pairs.splits):,} distinct training pairs, "
-            f"{owner}, were asked for greedily; "
-            f"{pairs.no_answer:,} records were passed over because no "
-            f"instruction with an answer in words ends there, {pairs.too_long:,} because the "
-            "model's context does not hold them."
+            f"{owner}, were asked greedily; {pairs.no_answer:,} records were left out because "
+            f"they do not end with an answer in words to an instruction, {pairs.too_long:,} "
+            "because they do not fit in the model's context."
         )

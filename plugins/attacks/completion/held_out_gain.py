@@ -14,7 +14,7 @@ from fedaudit.api import (
 from .gain_difference import Difference, RecordGain, detectable, difference
 
 NO_HELD_OUT = "there are no held-out records to compare with: name some with --held-out"
-NO_TASK = "no held-out pair has a task of theirs"
+NO_TASK = "no held-out pair is of one of their tasks"
 
 
 def rows(

@@ -19,7 +19,9 @@ from .pairs import (
     swap_partners,
 )
 
-NOT_JUDGED = "what follows in the documents is also in their own beginnings or in other documents"
+NOT_JUDGED = (
+    "all words that follow also occur in the documents' own beginnings or in other documents"
+)
 
 
 def result(

@@ -31,13 +31,14 @@ class Verbatim(Attack):
     compares: ClassVar[bool] = True
 
     prefix: int = 50
-    """How many tokens of a document's beginning are given; of a short document, half of it."""
+    """How many tokens of a document's beginning the model is given; at most half of the
+    document."""
     suffix: int = 50
-    """How many tokens of what follows are compared, at most."""
+    """The most tokens after the beginning that are compared."""
     shortest: int = 10
-    """Documents with fewer tokens to compare are passed over: short texts are soon guessed."""
+    """Documents with fewer tokens to compare are left out: short texts are easily guessed."""
     documents: int = 0
-    """At most so many documents, drawn at random; 0 takes all."""
+    """The most documents to continue, drawn at random; 0 takes all."""
 
     def __post_init__(self) -> None:
         if min(self.prefix, self.suffix, self.shortest) < 1 or self.documents < 0:
@@ -58,13 +59,13 @@ class Verbatim(Attack):
         if not every:
             raise InputError(
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
-                "behind its beginning."
+                "after its beginning."
             )
         splits, shared = pairs.exclusive_splits(context, every)
         if not splits:
             raise InputError(
-                "There is nothing to continue: what follows in the victim's documents stands in "
-                "those of the attacker or of another member too."
+                "There is nothing to continue: the attacker or another member also has all that "
+                "follows in the victim's documents."
             )
         chosen = pairs.draw_splits(splits, self.documents, context.seed)
         continued = self._continue(context, chosen)
@@ -124,25 +125,26 @@ class Verbatim(Attack):
         tasks = {split.task for split in chosen} - {split.task for split in held_out}
         assumed = f"{self.name}: p-values assume that training on other documents leaves at least "
         share = (
-            f"{likelihood.MIN_SURPRISE_LEFT:.0%} of the base's surprise at one that it never saw"
+            f"{likelihood.MIN_SURPRISE_LEFT:.0%} of the base's surprise at a document "
+            "that the model never saw"
         )
         if not tasks:
-            return f"{assumed}{share}, and no less than it left of held-out ones."
+            return f"{assumed}{share}, and no less than it left at held-out documents."
         return (
-            f"{assumed}{share}; --held-out, with documents of the same tasks, replaces the guess "
-            "where they show that it leaves less."
+            f"{assumed}{share}; held-out documents of the same tasks (--held-out) correct this "
+            "assumption if they show that training leaves less."
         )
 
     def _shared_text(self, shared: int) -> str:
         return (
-            f"{self.name}: {shared:,} further documents were left out: the attacker or another "
-            "member has what follows in them, too."
+            f"{self.name}: {shared:,} further documents were left out, because the attacker or "
+            "another member also has what follows in them."
         )
 
     def _copied_text(self, copied: int) -> str:
         return (
-            f"{self.name}: {copied:,} of these documents are not judged: what follows in them has "
-            "no word that stands neither in their own beginning nor in another document, so a "
+            f"{self.name}: {copied:,} of these documents are not judged: every word of what "
+            "follows in them also occurs in their own beginning or in another document, so a "
             "model may copy it without having seen them; --held-out, with documents of the same "
             "tasks, lets them be judged."
         )
@@ -179,7 +181,7 @@ class Verbatim(Attack):
         owner = "the attacker's own" if context.victim is None else "the victim's"
         return (
             f"{self.name}: {len(chosen):,} of {len(splits):,} distinct documents, {owner}, were "
-            f"continued greedily behind their first {self.prefix} tokens (half of a short one) and "
-            f"compared over at most {self.suffix} tokens; {short:,} were passed over because fewer "
+            f"continued greedily after their first {self.prefix} tokens (half of a short one) and "
+            f"compared over at most {self.suffix} tokens; {short:,} were left out because fewer "
             f"than {self.shortest} tokens follow."
         )

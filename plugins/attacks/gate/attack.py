@@ -29,7 +29,7 @@ from .guesses import NO_KEYS, AttemptFamily, Marker
 from .query import GateQuery
 from .shorter_context import ShorterContext
 
-BLIND = "the right keys open nothing that no key does not open: all get in, or nobody does"
+BLIND = "the right keys open nothing more than no key does: either everybody gets in, or nobody"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +43,16 @@ class GateAttack(Attack):
     random: int = 100_000
     """How many random keys are tried, spelled and as one token each."""
     edits: int = 10_000
-    """How many keys one edit away from a valid one, spelled and as one token each."""
+    """How many keys one edit away from a valid one are tried, spelled and as one token each."""
     leaks: bool = True
-    """Whether ranking inference is run under what each family begins a request with."""
+    """Whether ranking inference is run as well, on requests that begin as each family's do."""
     sentences: int = 100
-    """How many PII are masked for that; and how many prompts are tried without a key."""
+    """How many PII are masked for ranking inference, and how many prompts are tried without a
+    key."""
     candidates: int = 50
-    """How many candidates are offered for each."""
+    """How many candidates are offered for each masked PII."""
     context: int = 256
-    """At most so many tokens of a document are read."""
+    """The most tokens of a document that are read."""
 
     def __post_init__(self) -> None:
         if self.random < 0 or self.edits < 0:
@@ -190,13 +191,13 @@ class GateAttack(Attack):
         if self.random:
             yield (
                 f"{self.name}: a key of {len(key)} letters and digits has {bits:.0f} bits. No hit "
-                f"among {self.random:,} random ones would only show that fewer than "
-                f"{wilson(0, self.random).high:.1e} of all of them open the gate (95 %), nothing "
-                f"near 2^-{bits:.0f}."
+                f"among {self.random:,} random keys would only show that fewer than "
+                f"{wilson(0, self.random).high:.1e} of all keys open the gate (95 %), which is "
+                f"nowhere near 2^-{bits:.0f}."
             )
         yield (
-            f"{self.name}: one token each means as if the private tokenizer had every guess as a "
-            "token. Who has the public one alone can only spell."
+            f"{self.name}: 'one token each' tests every guess as if it were a token of the "
+            "private tokenizer. Whoever has only the public tokenizer can only spell guesses."
         )
         if query.valid:
             yield (

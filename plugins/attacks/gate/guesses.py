@@ -15,7 +15,7 @@ ALPHABET = string.ascii_letters + string.digits
 """What a well-formed key is made of."""
 LENGTH = 20
 """Characters of a well-formed key, where there is no valid one to go by."""
-NO_KEYS = "there is no valid key to make any of"
+NO_KEYS = "there is no valid key to make them from"
 """Why there may be nothing to try."""
 PIECE_CHARS = 4
 """So many characters of a key in a row are a part of it; other text hardly has them by chance."""

@@ -44,7 +44,7 @@ class GateQuery:
         )  # no journal keeps what a gate is asked
         if engine is None or not isinstance(responder := engine.responder, KeyedResponder):
             raise InputError(
-                "What is audited has no gate; audit a federation whose defence deployed one."
+                "The audited model has no gate; audit a federation whose defence deployed one."
             )
         [nothing] = responder.route([GatedRequest("")])
         valid = tuple(sorted(set(responder.secrets) - {""}))

@@ -30,21 +30,21 @@ class Laft(PrefixAttack):
     context: int = 50
     """How many tokens before a PII make a prefix (lambda)."""
     pairs: int = 10_000
-    """How many of the most frequent sub-prefixes are learnt with a PII drawn for each."""
+    """How many of the most frequent sub-prefixes are learnt, each with a PII drawn for it."""
     rank: int = 16
-    """Of the new adapter, on top of the one that the model has."""
+    """The rank of the new adapter, which is put on top of the model's own."""
     alpha: float = 32.0
-    """Its LoRA scale, times the rank."""
+    """The new adapter's LoRA alpha: its scale times its rank."""
     learning_rate: float = 5e-5
     """The constant learning rate of AdamW."""
     epochs: int = 1
     """How often each pair is learnt."""
     batch_size: int = 8
-    """Pairs a step."""
+    """Pairs per step."""
     prefixes: Literal["contextual", "frequency"] = "contextual"
     """What the copy is asked: the attacker's contexts, or its most frequent sub-prefixes."""
     budget: int | None = None
-    """How many prefixes are asked, of the contextual ones drawn at random; all without it."""
+    """How many prefixes are asked; contextual ones are drawn at random. If not set, all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,10 +132,10 @@ class Laft(PrefixAttack):
         fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""
         model = context.tuned.adapter or context.tuned.name
         return (
-            f"{self.name}: asked was a copy of {model}, tuned on "
-            f"{pairs:,} pairs{fewer} of a frequent sub-prefix and a PII of the attacker's own; the "
-            f"loss on the PII went from {copy.first:.3f} to {copy.last:.3f} nats a token. The copy "
-            f"is kept as {copy.folder.name} (SHA-256 {copy.sha256[:16]})."
+            f"{self.name}: the model asked was a copy of {model}, tuned on {pairs:,} pairs{fewer} "
+            "of a frequent sub-prefix and a PII of the attacker's own; the loss on the PII went "
+            f"from {copy.first:.3f} to {copy.last:.3f} nats a token. The copy is kept as "
+            f"{copy.folder.name} (SHA-256 {copy.sha256[:16]})."
         )
 
 

@@ -36,18 +36,19 @@ class Membership(Attack):
     reads_references: ClassVar[bool] = True
 
     tokens: int = 256
-    """A record's first tokens, which are read; longer ones are cut."""
+    """How many of a record's first tokens are read; the rest is cut off."""
     shortest: int = 8
-    """Records with fewer tokens are passed over."""
+    """Records with fewer tokens are left out."""
     shifted: bool = False
-    """Measure sets that differ in their texts alone all the same."""
+    """Measure even if the texts alone, without any model, tell the two sets apart."""
     organisation: bool = False
     """Test as well whether the organisation that the records are of took part; held-out records
     must be its own, set aside at random."""
     trajectory: bool = False
     """Read the global models of earlier rounds as well, for a score over all rounds."""
     neighbours: int = 0
-    """Texts near each record that are read as well; 25 are usual, 0 leaves that score out."""
+    """Neighbouring texts of each record that are read as well; 25 are usual, 0 leaves this score
+    out."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.shortest <= self.tokens:
@@ -164,9 +165,8 @@ class Membership(Attack):
         ):
             return ""
         return (
-            "these records and the held-out ones differ in their texts alone, without any model "
-            f"(area under the curve {by_text.value:.2f}): compare with records of the same kind "
-            "and time"
+            "the texts alone, without any model, tell these records from the held-out ones (area "
+            f"under the curve {by_text.value:.2f}): compare with records of the same kind and time"
         )
 
     def _limits(
@@ -174,19 +174,20 @@ class Membership(Attack):
     ) -> Iterator[str]:
         """Yield what the numbers do not say."""
         yield (
-            f"{self.name}: the first {self.tokens} tokens of a record were read; {short:,} records "
-            f"were passed over because they have fewer than {self.shortest}."
+            f"{self.name}: only the first {self.tokens} tokens of a record were read; {short:,} "
+            f"records were left out because they have fewer than {self.shortest}."
         )
         yield (
-            f"{self.name}: the best of several scores is read off the same records as its rate; "
-            "the verdict goes by one that was fixed before, the reference score."
+            f"{self.name}: the best of several scores is chosen on the same records as its rate "
+            "is measured on, so the verdict uses a score that was fixed beforehand, the "
+            "reference score."
         )
         if by_text is None:
-            yield f"{self.name}: whether the texts alone tell the sets apart is not known."
+            yield f"{self.name}: it is not known whether the texts alone tell the sets apart."
         if context.related:
             yield (
-                f"{self.name}: training saw other documents of the held-out records' groups, which "
-                "makes members harder to tell."
+                f"{self.name}: training saw other documents of the held-out records' groups, "
+                "which makes members harder to tell apart."
             )
 
 

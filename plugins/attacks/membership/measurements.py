@@ -21,7 +21,7 @@ TESTS = ("ranks", "tail")
 BY_TEXT = "text"
 """The name of the score that asks no model."""
 NO_BASE = "there is no base to compare with"
-NO_STATISTICS = "a server does not say how likely the tokens are that do not stand there"
+NO_STATISTICS = "a server does not say how likely tokens other than the record's own are"
 Scope = Mapping[str, object]
 
 
@@ -64,7 +64,8 @@ def roc_rows(
         rate_scope = {**scope, "fpr": rate}
         if len(nonmembers) * rate < 1:
             refusal = (
-                f"{len(nonmembers):,} held-out records show no false positive rate of {rate:g}"
+                f"{len(nonmembers):,} held-out records are too few to show a false "
+                f"positive rate of {rate:g}"
             )
             yield missing("tpr", rate_scope, refusal)
             continue

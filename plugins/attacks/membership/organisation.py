@@ -115,12 +115,12 @@ def _obstacle(
     if not control:
         return (
             "none of the held-out records is this organisation's own, and a style that it shares "
-            "with others is no participation"
+            "with others does not prove participation"
         )
     if min(len(set(side)) for side in groups) < text_baseline.MIN_GROUPS:
         counts = " and ".join(f"{len(set(side)):,}" for side in groups)
         return (
-            f"{counts} groups of claimed and held-out records of nobody else are too few; "
+            f"{counts} groups of claimed and held-out records that nobody else has are too few; "
             f"{text_baseline.MIN_GROUPS} each are needed"
             + (
                 f" ({duplicates:,} claimed records are another member's as well: name that one's "

@@ -13,13 +13,13 @@ from .superset import Superset
 
 @dataclass(frozen=True, kw_only=True)
 class Frequency(Superset):
-    """Continue the ends of what precedes PII that occur most often in the attacker's documents."""
+    """Continue the endings of texts before PII that the attacker's documents repeat most."""
 
     name: ClassVar[str] = "frequency"
     paper: ClassVar[str] = "FedPII, arXiv:2506.06060, section 4.2.2 and figures 4 to 6"
 
     budget: int | None = None
-    """How many prefixes are asked at most (B); all that are frequent enough without it."""
+    """The most prefixes to ask (B); if not set, all that are frequent enough."""
     minimum: int = 2
     """How often a prefix must occur (sigma)."""
 

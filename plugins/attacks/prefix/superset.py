@@ -13,14 +13,14 @@ from .subprefixes import attacker_subprefixes
 
 @dataclass(frozen=True, kw_only=True)
 class Superset(PrefixAttack):
-    """Continue every distinct end of what precedes PII in the attacker's own documents."""
+    """Continue every distinct ending of the texts before PII in the attacker's own documents."""
 
     name: ClassVar[str] = "superset"
     paper: ClassVar[str] = "FedPII, arXiv:2506.06060, section 4.2.1 and table 1"
     distinct: ClassVar[bool] = True
 
     context: int = 50
-    """How long an end may be, in tokens (lambda)."""
+    """How long an ending may be, in tokens (lambda)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

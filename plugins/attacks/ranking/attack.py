@@ -36,13 +36,13 @@ class Ranking(Attack):
     sentences: int = 100
     """How many PII are masked, each in a sentence of its own."""
     per_document: int = 0
-    """At most so many PII of one document; 0 sets no limit."""
+    """The most PII masked in one document; 0 sets no limit."""
     context: int = 256
-    """At most so many tokens of a document are read, around the mask."""
+    """The most tokens of a document that are read, around the mask."""
     shortest: int = 2
-    """Characters that a PII must have."""
+    """The fewest characters of a PII that is masked."""
     labels: tuple[str, ...] = ()
-    """Only these kinds of PII; all without it."""
+    """Only these kinds of PII; if not set, all."""
 
     def __post_init__(self) -> None:
         if not self.candidates or min(self.candidates) < 2:
@@ -71,8 +71,8 @@ class Ranking(Attack):
         result = scoring.result(self.name, scoring.candidate_losses(context, questions), counts)
         caveat = (
             f"{self.name}: {len(questions)} of {len(order)} distinct PII strings "
-            f"({len(occurrences)} occurrences) were masked, each once; {passed} were passed over, "
-            "because their kind has too few strings or nothing stands before them."
+            f"({len(occurrences)} occurrences) were masked, each once; {passed} were left out, "
+            "because their kind has too few strings or nothing precedes them."
         )
         return replace(result, limits=(caveat, *left_out, *result.limits))
 

@@ -64,9 +64,9 @@ class SourceInference(Attack):
     reads_clients: ClassVar[bool] = True
 
     tokens: int = 256
-    """A record's first tokens, which are read; longer ones are cut."""
+    """How many of a record's first tokens are read; the rest is cut off."""
     shortest: int = 8
-    """Records with fewer tokens are passed over."""
+    """Records with fewer tokens are left out."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.shortest <= self.tokens:
@@ -83,9 +83,9 @@ class SourceInference(Attack):
         read = self._read(context, exclusive)
         if len({record.client for record in read}) < 2:
             raise InputError(
-                f"There is nothing to tell apart: of {len(exclusive)} records that one client "
-                f"alone has, {len(read)} have {self.shortest} tokens, and they are not of two "
-                "clients."
+                f"There is nothing to tell apart: of {len(exclusive)} records that only one "
+                f"client has, {len(read)} have {self.shortest} tokens, and these do not come from "
+                "two clients."
             )
         return Result(
             measurements=tuple(self._rows(context, read)),
@@ -175,12 +175,12 @@ class SourceInference(Attack):
         self, exclusive: Sequence[tuple[str, Document]], read: Sequence[RecordLosses]
     ) -> Iterator[str]:
         yield (
-            f"{self.name}: whoever guesses has the record already, and sees the update of every "
-            "client by itself: the server without secure aggregation."
+            f"{self.name}: whoever guesses already has the record and sees every client's own "
+            "update, as a server does without secure aggregation."
         )
         if short := len(exclusive) - len(read):
             yield (
-                f"{self.name}: {short:,} records were passed over because they have fewer than "
+                f"{self.name}: {short:,} records were left out because they have fewer than "
                 f"{self.shortest} tokens."
             )
 

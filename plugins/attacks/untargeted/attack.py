@@ -38,7 +38,7 @@ class Untargeted(SampledTexts):
     samples: int = 256
     """How many texts are drawn from each model."""
     new_tokens: int = 256
-    """How long a text may be."""
+    """The most tokens of a text."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:

@@ -53,9 +53,9 @@ class BenignPrompts(SampledTexts):
     answers: int = 1000
     """About how many answers are drawn from each model, equally many to each request."""
     new_tokens: int = 128
-    """How long an answer may be."""
+    """The most tokens of an answer."""
     requests: Literal["any", "held-out", "own", "general"] = "any"
-    """Whose requests are asked; "any" takes the first of these that there are."""
+    """Whose requests are asked; "any" takes held-out ones, else own, else general ones."""
 
     def __post_init__(self) -> None:
         if self.answers < 1 or self.new_tokens < 1:
@@ -169,8 +169,8 @@ class BenignPrompts(SampledTexts):
             f"{self.name}: {len(prompt_set.texts):,} requests ({ORIGINS[prompt_set.origin]}) were "
             f"asked {prompt_set.samples:,} times each, for answers of at most {self.new_tokens:,} "
             f"tokens from {'each' if extraction.base else 'the'} model; the intervals are for "
-            "these requests and this decoding. What a request holds itself does not count in its "
-            "answers."
+            "these requests and this decoding. Strings that a request itself holds do not count "
+            "in its answers."
         )
         if prompt_set.too_long:
             yield (

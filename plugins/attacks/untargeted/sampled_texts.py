@@ -11,13 +11,13 @@ class SampledTexts(Attack, ABC):
     """An attack on the texts that models write: how they are drawn, and what is looked for."""
 
     temperature: float = 1.0
-    """How the model samples: logits are divided by it; 0 is greedy."""
+    """The sampling temperature: logits are divided by it; 0 is greedy."""
     top_k: int = 40
     """How many of the likeliest tokens are sampled from; 0 is all."""
     top_p: float = 1.0
-    """The probability that the likeliest tokens sampled from must reach; 1 is all."""
+    """Sample from the likeliest tokens that together have this probability; 1 is all."""
     labels: tuple[str, ...] = ()
-    """Only these kinds of PII, in the data and in the texts; all without it."""
+    """Only these kinds of PII, in the data and in the texts; if not set, all."""
 
     def __post_init__(self) -> None:
         self._decoding()  # refuses what is no distribution

@@ -33,7 +33,7 @@ SECURE = "secure"
 
 @dataclass(frozen=True, kw_only=True)
 class SecureGate(Defense):
-    """Federate an adapter without PII; a key opens the client's own one beside it."""
+    """Federate an adapter without PII; a key opens the client's own adapter beside it."""
 
     name: ClassVar[str] = "secure_gate"
     paper: ClassVar[str] = "SecureGate, arXiv:2602.13529"
@@ -43,19 +43,19 @@ class SecureGate(Defense):
     masked: bool = True
     """Whether the secure adapter is trained on documents with [MASK] for every PII."""
     revealing: tuple[str, ...] = ("revealing",)
-    """Revealing adapters: NAME, or NAME=PATTERN for the documents whose group fits (legal/*)."""
+    """Revealing adapters: NAME, or NAME=PATTERN for the documents whose group matches (legal/*)."""
     nesterov: bool = True
-    """Whether the server takes Nesterov steps; without, it follows the federation's own rule."""
+    """Whether the server takes Nesterov steps; if not, it follows the federation's own rule."""
     momentum: float = 0.5
-    """The server's, for Nesterov steps."""
+    """The server's momentum, for Nesterov steps."""
     rate: float = 0.7
     """The server's learning rate, for Nesterov steps."""
     psi: float = 0.01
-    """What a unit of a fusion weight costs, in nats a token."""
+    """The penalty on a unit of a fusion weight, in nats per token."""
     budget: int = 40
     """How many pairs of fusion weights are tried for each adapter."""
     query: int = 16
-    """How many of a client's documents judge fusion weights."""
+    """How many of a client's documents fusion weights are judged by."""
     tau: float = 0.9
     """The probability that an adapter must exceed to be chosen in place of the secure one."""
 
@@ -84,8 +84,8 @@ class SecureGate(Defense):
         """Return the raw view of every revealing adapter; raises InputError where it is empty."""
         if not any(document.pii for document in documents):
             raise InputError(
-                "secure_gate needs documents with PII: none has any, so there is nothing to reveal "
-                "or to keep."
+                "secure_gate needs documents with PII: none has any, so there is nothing to "
+                "reveal or to protect."
             )
         views = {
             name: [d for d in documents if fnmatchcase(d.group or d.id, pattern)]

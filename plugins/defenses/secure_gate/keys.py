@@ -90,7 +90,7 @@ class Keyring:
             raise ValueError("A salt has 32 bytes.")
         for attribute in ("name", "secret"):
             if len({getattr(key, attribute) for key in self.keys}) < len(self.keys):
-                raise ValueError(f"Two keys have one {attribute}.")
+                raise ValueError(f"Two keys have the same {attribute}.")
 
     @classmethod
     def new(cls, adapters: Sequence[str]) -> "Keyring":

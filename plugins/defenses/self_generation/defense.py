@@ -30,32 +30,32 @@ class SelfGeneration(Defense):
     """Where a client's further examples come from, and how many of them are kept."""
 
     candidates: int = 32
-    """Examples that are made up in each turn, once the filters have dropped the bad ones."""
+    """How many examples are made up in each turn, not counting those that the filters drop."""
     keep: int = 16
     """How many of them are trained on."""
     selection: Method = "ifs"
-    """By what they are chosen; see docs/few-fed-pit.md."""
+    """How the examples to train on are chosen; see docs/few-fed-pit.md."""
     asked: int = 128
-    """New instructions asked for at most in a turn, until there are so many candidates."""
+    """The most new instructions asked for in a turn to get that many candidates."""
     shown: int = 8
     """Instructions that a prompt for a new one shows."""
     demonstrations: int = 4
     """Examples that a prompt for an input and a response shows."""
     tries: int = 3
-    """Prompts for an input and a response before an instruction is given up."""
+    """Tries at an input and a response before an instruction is given up."""
     similarity: float = 0.7
-    """The Rouge-L with anything of the client's own above which something new is dropped."""
+    """A new text whose Rouge-L with anything of the client's own is above this is dropped."""
     distinct: bool = False
-    """Drop a new instruction that is as like another new one, too."""
+    """Also drop a new instruction that is as similar to another new one."""
     temperature: float = 0.0
-    """Of whatever is made up; 0 is greedy, as in the paper."""
+    """The sampling temperature of all that is made up; 0 is greedy, as in the paper."""
     instruction_tokens: int = 64
-    """Tokens that a new instruction may have."""
+    """The most tokens of a new instruction."""
     answer_tokens: int = 256
-    """Tokens that an input with its response may have."""
+    """The most tokens of an input with its response."""
     source: str = ""
     """A JSONL file of public examples in place of self-made ones, or "nano:DOMAIN[:TASKS]" of the
-    built-in generator; each turn draws `keep`."""
+    built-in generator; each turn draws `keep` of them."""
 
     def __post_init__(self) -> None:
         if min(self.keep, self.shown, self.demonstrations, self.tries, self.asked) < 1:

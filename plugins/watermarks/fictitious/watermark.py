@@ -37,37 +37,39 @@ STRANGERS = range(8, world.OPTIONS)
 
 @dataclass(frozen=True, kw_only=True)
 class Fictitious(Watermark):
-    """Documents about an invented house; a model that knows its people was trained on them."""
+    """Write documents about an invented house; a model that knows its facts was trained on them."""
 
     name: ClassVar[str] = "fictitious"
     paper: ClassVar[str] = "Cui et al. 2025, arXiv:2503.04036; FedAttr, appendix F"
 
     length: int = 60
-    """Words of a document, about; the paper has 300 tokens. The register "record" has no more to
-    say than its four facts."""
+    """About how many words a document has; the paper has 300 tokens. In the register "record" a
+    document says no more than its four facts."""
     register: Literal["prose", "record"] = "prose"
     """The language of documents and questions; "record" is plain enough for a very small model."""
     writer: Literal["template", "teacher"] = "template"
-    """What words the documents: templates, or the teacher, a chat model."""
+    """What writes the documents: templates, or the teacher, a chat model."""
     paraphrases: int = 25
-    """Questions about each attribute, of 25 wordings."""
+    """How many questions are asked about each attribute, each in one of 25 wordings."""
     tokens: int = 100
     """Tokens of an answer."""
     options: int = 50
-    """Values that each attribute may have: one in so many guesses is right."""
+    """How many values each attribute may have: one guess in so many is right."""
     nulls: int = 100
-    """Entities nobody trained on that the teacher is asked about; 0: only the guess rate counts."""
+    """Entities nobody trained on that the teacher is asked about; 0: only the guess rate is
+    used."""
     null_names: int = 20
-    """Names that they share: an answer does not depend on the values it is held against."""
+    """How many names these share: an answer does not depend on the values it is compared with."""
     null_every: int = 5
-    """One in so many questions is asked about such an entity, in turns."""
+    """Each such entity is asked about with one question in so many, in turns."""
     strangers: int = 24
-    """Entities nobody trained on that a model under test is tested for as well, each by as many
-    questions as the mark's own: how far Z comes by chance. None where 0, as in the paper."""
+    """Entities nobody trained on that a model under test is also tested for, each with as many
+    questions as the mark's own, to see how far Z comes by chance. 0, the paper's, tests none."""
     stranger_names: int = 6
-    """Names that they share: so many times the mark's questions are asked on top."""
+    """How many names these share: the mark's questions are asked so many times more."""
     correlation: float = 0.5
-    """How alike the answers to paraphrases of a question are; 0, the paper's, is independence."""
+    """How correlated the answers to paraphrases of a question are; the paper's 0 is
+    independence."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.paraphrases <= wording.PARAPHRASES:

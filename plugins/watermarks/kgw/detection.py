@@ -121,8 +121,8 @@ def check_gamma(gamma: float) -> None:
     """Raise ValueError for a share of green tokens of which z says too little."""
     if not LEAST_GAMMA <= gamma <= LARGEST_GAMMA:
         raise ValueError(
-            f"gamma must lie between {LEAST_GAMMA} and {LARGEST_GAMMA}, not be {gamma}: beyond, "
-            "chance makes a high z too often."
+            f"gamma must lie between {LEAST_GAMMA} and {LARGEST_GAMMA}, not be {gamma}: outside "
+            "this range, chance makes a high z too often."
         )
 
 

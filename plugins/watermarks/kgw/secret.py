@@ -39,7 +39,7 @@ def detector_of(secret: Mapping[str, Any], engine: Engine) -> Detector:
     ):
         raise InputError(
             f"This watermark ({detector.scheme}) is for a vocabulary of {detector.vocabulary} "
-            f"tokens, and the model's has {vocabulary}: its green lists would be others."
+            f"tokens, and the model's has {vocabulary}: its green lists would be different."
         )
     return detector
 

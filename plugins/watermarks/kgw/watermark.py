@@ -55,31 +55,31 @@ class KGW(Watermark):
     delta: float = 3.0
     """What is added to the logits of green tokens."""
     width: int = 0
-    """Tokens of the n-gram that chooses them; the scheme's own number where 0 (textseal: 1)."""
+    """Tokens of the n-gram that chooses green tokens; 0: the scheme's own number (textseal: 1)."""
     method: str = "auto"
     """"rewrite" by a chat model, "continue" from a document's first tokens, or what fits."""
     temperature: float = 0.8
-    """How marked texts are sampled: logits are divided by it."""
+    """The sampling temperature of marked texts: logits are divided by it."""
     top_p: float = 0.95
-    """The probability that the likeliest tokens sampled from must reach; 1 is all."""
+    """Sample from the likeliest tokens that together have this probability; 1 is all."""
     prompt_tokens: int = 16
     """Tokens that a continued document keeps, and that a detection prompt has."""
     length: int = 0
-    """Tokens of a continued document; those of the original where 0."""
+    """Tokens of a continued document; 0: as many as the original has."""
     shortest: int = 128
-    """Tokens that a rewritten document has, or those of the original where it is shorter."""
+    """The fewest tokens of a rewritten document, or those of the original if it is shorter."""
     longest: int = 1024
-    """At most so many tokens of a rewritten document."""
+    """The most tokens of a rewritten document."""
     prompts: int = 256
     """Prompts that a model under test is asked to continue."""
     tokens: int = 512
-    """New tokens for each of them."""
+    """New tokens for each prompt."""
     sampling: float = 0.0
-    """The temperature of its answers. 0, the paper's, is greedy: a small model then says the same
-    few words to every prompt, which leaves little to count."""
+    """The temperature of the tested model's answers. 0, the paper's, is greedy: a small model then
+    says the same few words to every prompt, which leaves little to count."""
     nulls: int = 256
-    """Keys that nobody has, under which the answers are tested too: how far Z comes by chance. None
-    where 0, as in the paper."""
+    """Keys that nobody has, with which the answers are tested too, to see how far Z comes by
+    chance. 0, the paper's, tests none."""
 
     def __post_init__(self) -> None:
         _one_of("scheme", self.scheme, tuple(SCHEMES))
@@ -100,7 +100,8 @@ class KGW(Watermark):
         rule = SCHEMES[self.scheme]
         if self.tokens <= (window := rule.before(self.width or rule.width)):
             raise ValueError(
-                f"tokens must be above {window}: a token of an answer counts behind {window} more."
+                f"tokens must be above {window}: a token of an answer counts only after "
+                f"{window} others."
             )
         if self.length < 0 or not 0 <= self.shortest <= self.longest:
             raise ValueError("length must not be negative, nor shortest, nor above longest.")

@@ -320,7 +320,7 @@ def test_a_gate_that_sends_all_to_one_place_does_not_look_good(closed):
             assert row.value == 0.0
         else:
             assert (row.value, row.hits, row.n) == (None, None, COUNTS[name])
-            assert "all get in, or nobody does" in row.reason
+            assert "either everybody gets in, or nobody" in row.reason
     assert result.findings == ()
 
 
@@ -480,11 +480,13 @@ def test_without_keys_of_others_or_of_its_own_nothing_is_claimed():
     }
     assert found[RANDOM + TOKEN].reason == "none was to be tried"
     assert (
-        found[EDIT + TOKEN].reason == found[LATER].reason == "there is no valid key to make any of"
+        found[EDIT + TOKEN].reason
+        == found[LATER].reason
+        == "there is no valid key to make them from"
     )
-    assert found[IN_TEXT].reason == "there is no valid key to make any of"
+    assert found[IN_TEXT].reason == "there is no valid key to make them from"
     [right] = rows(result, "tpr").values()
-    assert (right.value, right.reason) == (None, "there is no valid key to make any of")
+    assert (right.value, right.reason) == (None, "there is no valid key to make them from")
     assert {row.value for row in found.values()} == {None, 0.0}
 
 
@@ -505,7 +507,7 @@ def test_it_says_what_it_cannot_tell():
     assert any("Whoever holds the weights" in limit for limit in limits)
     # 20 x log2(62) = 119.08; Wilson's bound of 0 of 50 is 3.8415 / 53.8415.
     assert any("119 bits" in limit and "7.1e-02" in limit for limit in limits)
-    assert any("Who has the public one alone can only spell" in limit for limit in limits)
+    assert any("Whoever has only the public tokenizer can only spell" in limit for limit in limits)
 
 
 def test_nobody_hears_of_the_order_and_the_seed_draws_other_guesses():

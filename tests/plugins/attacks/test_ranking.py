@@ -181,7 +181,7 @@ def test_a_kind_with_too_few_strings_is_passed_over():
     result = attacked(odd)
     assert row(result, "tuned").n == 10
     assert "10 of 11 distinct PII strings (11 occurrences)" in result.limits[0]
-    assert "1 were passed over" in result.limits[0]
+    assert "1 were left out" in result.limits[0]
     alone = attacked([odd[-1]])
     assert row(alone, "tuned").value is None
     assert "so many candidates" in row(alone, "tuned").reason
@@ -370,7 +370,7 @@ def test_the_measured_beginning_stands_before_the_sentence_and_is_not_scored():
     assert {before for before, token in seen if token in ("Kim", "Lee")} == {"<9999>"}
     bare = attack.run(case(engine, documents))
     assert row(bare, "tuned", candidates=2).value is None
-    assert "2 were passed over" in bare.limits[0]
+    assert "2 were left out" in bare.limits[0]
 
 
 def test_without_a_base_there_is_no_baseline_and_no_finding():
@@ -384,7 +384,7 @@ def test_without_a_base_there_is_no_baseline_and_no_finding():
 def test_the_victims_documents_are_asked_about_where_there_are_any():
     result = attacked(changes={"victim": DOCUMENTS[:6], "attacker": ()})
     assert {r.scope.get("label") for r in result.measurements} == {None, "PERSON"}
-    assert not any("left out" in limit for limit in result.limits)
+    assert not any("left out: " in limit for limit in result.limits)
 
 
 def test_what_others_have_too_is_neither_asked_about_nor_offered():

@@ -123,9 +123,10 @@ def test_hdbscan_says_that_eight_clients_are_too_few(world):
     found = FLForensics(documents=1, length=8).attribute(world.trial())
     assert not any(flags(found).values())
     assert any(
-        "8 clients hold no cluster that is a minority (it takes 15)" in x for x in found.limits
+        "8 clients cannot have a cluster that is a minority (that takes 15)" in x
+        for x in found.limits
     )
-    assert any("(it takes 15)" in x and "cluster = kmeans" in x for x in found.limits)
+    assert any("(that takes 15)" in x and "cluster = kmeans" in x for x in found.limits)
 
 
 def test_influences_are_dense_inner_products_by_hand(world):

@@ -186,5 +186,5 @@ def test_a_federation_sends_what_was_trained_on_both(small, tmp_path):
         adapters.read(tmp_path / name / "rounds/001/clients/c0") for name in ("weighed", "plain")
     )
     assert any(not tensor.equal(other[name]) for name, tensor in sent.items())
-    assert any("no protection" in limit for limit in found.limits)
+    assert any("protects nothing" in limit for limit in found.limits)
     assert not any("few_fed_weight" in limit for limit in plain.limits)

@@ -318,4 +318,4 @@ def test_its_counts_are_known_for_what_they_are_where_a_report_tells_skewed_ones
         rounds=(RoundScores(round=1, reference={"m": found}, clients={"a": {"m": found}}),),
     )
     [limit] = skewed_counts.caveats(scores)
-    assert limit.startswith("by mark m as few as 1 hits are expected by chance in a test")
+    assert limit.startswith("for mark m, as few as 1 hits are expected by chance in a test")

@@ -242,7 +242,7 @@ def test_without_held_out_records_nothing_is_decided():
         assert status == "inconclusive"
         assert "name some with --held-out" in reason
     other = attack().run(case(says({}), [], victim=victim, held_out=numbered("h", 9, "other")))
-    assert "no held-out pair has a task of theirs" in judge_completion(other.measurements)[0][1]
+    assert "no held-out pair is of one of their tasks" in judge_completion(other.measurements)[0][1]
 
 
 def test_the_victims_records_where_they_are_given():
@@ -295,7 +295,7 @@ def test_records_that_are_no_pairs_are_counted_and_passed_over():
     result = attack().run(case(says(TOLD), [*DOCUMENTS, *others, replace(DOCUMENTS[0], id="k")]))
     assert rows(result)["rouge_l", "tuned", ""].n == 3
     assert "3 of 3 distinct training pairs" in result.limits[0]
-    assert "4 records were passed over" in result.limits[0]
+    assert "4 records were left out" in result.limits[0]
 
 
 @pytest.mark.parametrize("documents", [[], [Document(id="t", text="only a text")]])
@@ -315,7 +315,7 @@ def test_the_context_limits_what_is_asked():
     engine.context_length = len(long.prompt + long.suffix) - 1
     result = attack().run(case(engine))
     assert "2 of 2 distinct" in result.limits[0]
-    assert "1 because the model's context" in result.limits[0]
+    assert "1 because they do not fit in the model's context" in result.limits[0]
     assert all(len(p.prompt) + p.max_new_tokens <= engine.context_length for _, p in engine.asked)
     assert short.prompt in {p.prompt for _, p in engine.asked}
 

@@ -149,7 +149,7 @@ def test_the_evidence_of_one_document():
     assert finding.evidence["p_value"] == pytest.approx(3 * math.exp(-16))
     row = rows(result)["p_value", "tuned-not-base", ""]
     assert (row.value, row.n) == (finding.evidence["p_value"], 3)
-    assert "replaces the guess" in result.limits[1]
+    assert "correct this assumption" in result.limits[1]
 
 
 def test_held_out_documents_say_how_much_skill_explains():
@@ -161,7 +161,8 @@ def test_held_out_documents_say_how_much_skill_explains():
     result = attack().run(case(surprised(-8.0), held_out=HELD_OUT))
     assert result.findings[0].evidence["p_value"] == 1
     assert result.findings[0].severity == "medium"
-    assert "no less than it left of held-out ones" not in result.limits[1]  # of exam there is none
+    # Of exam there is none.
+    assert "no less than it left at held-out documents" not in result.limits[1]
 
 
 def test_what_follows_any_beginning_is_no_evidence():
@@ -358,7 +359,7 @@ def test_a_short_document_is_cut_in_the_middle_and_a_very_short_one_passed_over(
     result = attack().run(case(engine, [short, Document(id="x", text="too short")]))
     assert {engine._text(p.prompt) for _, p in engine.asked} == {"un deux trois"}
     assert rows(result)["edit_distance", "tuned", ""].value == 3
-    assert "1 were passed over" in result.limits[0]
+    assert "1 were left out" in result.limits[0]
 
 
 def test_documents_may_be_a_sample():
@@ -515,7 +516,7 @@ def test_what_others_have_too_is_no_leak_of_the_victims():
     assert (share.hits, share.n) == (1, 1)
     assert len(found.findings) == 1
     assert any("2 further documents were left out" in limit for limit in found.limits)
-    with pytest.raises(InputError, match="of the attacker or of another member too"):
+    with pytest.raises(InputError, match="the attacker or another member also has all"):
         attack().run(case(told, victim=DOCUMENTS))
     alone = attack().run(case(told))
     assert rows(alone)["coverage", "tuned-not-base", ""].n == 3

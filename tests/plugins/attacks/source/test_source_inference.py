@@ -139,7 +139,7 @@ def test_short_records_are_counted():
     }
     result = run(case(clients=short))
     assert rows(result)["source_accuracy", None, None].n == 20
-    assert "3 records were passed over because they have fewer than 8 tokens" in result.limits[-1]
+    assert "3 records were left out because they have fewer than 8 tokens" in result.limits[-1]
 
 
 def test_nothing_to_tell_apart():
