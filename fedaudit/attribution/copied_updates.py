@@ -37,8 +37,8 @@ def caveats(federation: Federation) -> list[str]:
     limits = [*_repeated(sent, got), *_alike(sent, got)]
     if rounds := _unchanged(sent, got):
         limits.append(
-            "what was sent is, number for number, the adapter that the round began with, so "
-            f"nothing can be told of what was trained: {_listed(rounds)}"
+            "the adapter that was sent is, number for number, the one that the round began with, "
+            f"so nothing can be said about the training: {_listed(rounds)}"
         )
     return limits
 

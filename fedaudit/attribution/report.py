@@ -145,7 +145,7 @@ def simulation_caveats(scores: Scores, federations: int) -> list[str]:
         return []
     return [
         "how often somebody innocent is flagged with these settings was not simulated: "
-        "--federations 100 does it, and so does `attribute calibrate` with the scores"
+        "--federations 100 simulates it, as does `attribute calibrate` with the scores"
     ]
 
 
@@ -164,8 +164,9 @@ def _shared_sets_caveats(scores: Scores) -> list[str]:
     sets = ", ".join(map(str, sorted(set(rounds.values()))))
     where = f"of rounds {', '.join(map(str, sorted(rounds)))}"
     return [
-        f"the estimates {where} are made of sums over {sets} sets a round that they share; the "
-        "decision draws what they hold of each other from how such sets are drawn"
+        f"the estimates {where} are computed from sums over {sets} sets per round that they "
+        "share; the decision works out how much they hold of each other's updates from how such "
+        "sets are drawn"
     ]
 
 
@@ -182,8 +183,8 @@ def protocol_limits(
     limits = list(_list_assumptions(decision, sets_known=sets_known))
     if not decision.flagged:
         limits.append(
-            "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
-            "is another"
+            "nobody is flagged: either nobody trained on these marks, or too little of them "
+            "shows, or the keys are not the right ones"
         )
     if decision.tests:
         least = median(t.detectable for t in decision.tests)
@@ -196,7 +197,7 @@ def protocol_limits(
     if plan and plan.aggregator.merges_each_round:
         limits.append(
             f"under {plan.aggregator.name} an estimate is a sum of few products of low rank: "
-            "who has a round's estimates may take them apart without knowing the sets"
+            "whoever has a round's estimates may take them apart without knowing the sets"
         )
     if plan:
         exposures = plan.exposures()
@@ -217,34 +218,34 @@ def _list_assumptions(decision: Decision, *, sets_known: bool) -> Iterator[str]:
     """Yield the assumptions behind the p-values."""
     if any(not t.nulls for t in decision.tests):
         yield (
-            "where a mark has no null marks, p-values hold if scores by chance are standard normal "
-            "and independent from round to round, which nobody has shown: who says the same in "
-            "each round is counted in each"
+            "where a mark has no null marks, p-values hold if scores by chance are standard "
+            "normal and independent from round to round, which nobody has shown: a model that "
+            "says the same in each round is counted in each"
         )
     if nulls := max((t.nulls for t in decision.tests), default=0):
         yield (
-            f"Z is held against {nulls} marks that nobody has, tested on the same models, where "
-            "its plugin draws some: that covers what models repeat"
+            f"Z is compared with {nulls} marks that nobody has, tested on the same models, where "
+            "the mark's plugin draws some: this accounts for what models repeat"
         )
     for mark in dict.fromkeys(t.mark for t in decision.tests if isfinite(t.tail_degrees)):
         degrees = min(t.tail_degrees for t in decision.tests if t.mark == mark)
         yield (
-            f"by mark {mark} chance has heavier tails than the normal law, as marks that nobody "
-            f"has show: p-values are higher for it, by Student's t with {degrees:.1f} degrees of "
-            "freedom"
+            f"for mark {mark}, marks that nobody has show that chance has heavier tails than the "
+            f"normal distribution: its p-values are higher, by Student's t with {degrees:.1f} "
+            "degrees of freedom"
         )
     if decision.tests:
         yield (
-            f"what an estimate holds of other clients' marked documents is worked out from "
-            f"{'the sets' if sets_known else 'how the sets are drawn'} and how strongly the others "
-            "show the mark; a test that answers at once from less than 0.35 of it may accuse "
-            "somebody innocent more often"
+            "what an estimate holds of other clients' marked documents is worked out from "
+            f"{'the sets' if sets_known else 'how the sets are drawn'} and how strongly the "
+            "others show the mark; a test that answers in full from less than 0.35 of another "
+            "client's update may accuse somebody innocent more often"
         )
     if decision.tests and max(len(t.rounds) for t in decision.tests) == 1:
         yield (
             "one round was scored: if answers scatter from estimate to estimate, an innocent "
             "client may show more of a mark than the marked one does; score a second round before "
-            "anybody is accused"
+            "accusing anybody"
         )
     elif once := [client for client, t in decision.flagged.items() if len(t.rounds) == 1]:
         yield (

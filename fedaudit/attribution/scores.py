@@ -128,7 +128,7 @@ def _check(scores: Scores, path: Path) -> None:
     tested = {r.round: {"": r.estimates} for r in scores.rounds if r.estimates}
     checks.check_copied_rounds(tested, str(path), "the tests of the estimates")
     if strangers := sorted({*scores.tests, *scores.commitments} - set(scores.marks)):
-        raise InputError(f"{path} tells of a mark {strangers[0]!r}, which it did not test.")
+        raise InputError(f"{path} names a mark {strangers[0]!r}, which it did not test.")
     for record in scores.rounds:
         tables = (record.reference, *record.clients.values())
         if set(record.clients) - set(scores.clients) or any(

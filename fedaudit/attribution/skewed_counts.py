@@ -20,9 +20,9 @@ def caveats(scores: Scores) -> list[str]:
         ]
         if (least := min(expected, default=MIN_EXPECTED)) < MIN_EXPECTED:
             limits.append(
-                f"by mark {mark} as few as {least:.2g} hits are expected by chance in a test; below"
-                f" {MIN_EXPECTED:g} z is skewed, and p-values may be too small; more prompts or "
-                "longer answers help"
+                f"for mark {mark}, as few as {least:.2g} hits are expected by chance in a test; "
+                f"below {MIN_EXPECTED:g} z is skewed, and p-values may be too small; more prompts "
+                "or longer answers help"
             )
     return limits
 

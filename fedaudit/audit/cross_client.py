@@ -55,7 +55,8 @@ def check(request: CrossClientRequest) -> AuditTarget:
     if audited.deployment and request.client is None:
         raise UsageError(
             "The federation answers through its clients' deployed defence: audit the global "
-            "adapter with --round, or name with --client whose deployed model everybody asks."
+            "adapter with --round, or name with --client the client whose deployed model "
+            "everybody asks."
         )
     return audited
 
@@ -65,7 +66,7 @@ def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
     for name in request.attacks:
         attack = registry.create("attack", name, request.options.get(name))
         if not isinstance(attack, PrefixAttack):
-            raise UsageError(f"The attack {name} asks no prefixes: it has no --matrix.")
+            raise UsageError(f"The attack {name} asks no prefixes: it does not work with --matrix.")
         attacks.append(attack)
     return attacks
 

@@ -52,7 +52,7 @@ def open_deployment(run: Path, client: str, device: str = "auto") -> DeployedGat
         raise unknown_name_error("client", client, clients)
     folder = federation.path / DEPLOYED
     if not (folder / client).is_dir():
-        raise InputError(f"{run} misses {DEPLOYED}/{client}, what {client} deployed.")
+        raise InputError(f"{run} lacks {DEPLOYED}/{client}, which {client} deployed.")
     base = load_base(federation.manifest.base.name, device=device, fetch=False)
     if not base.known_as(federation.manifest.base.sha256):
         raise InputError(f"The base {base.name} is not the one that {run} was trained on.")

@@ -66,7 +66,7 @@ def _detection() -> str:
 def _protection() -> str:
     protections = sandbox.attempt("fedaudit.system.sandbox.protections", None, seconds=5.0)
     lacking = [name for name in ("no writing", "no programs", "no TCP") if name not in protections]
-    note = "" if not lacking else f"; this kernel's Landlock does not see to {', '.join(lacking)}"
+    note = "" if not lacking else f"; this kernel's Landlock does not cover {', '.join(lacking)}"
     return f"opened first in a process with {', '.join(protections)}{note}"
 
 

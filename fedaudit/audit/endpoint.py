@@ -42,8 +42,8 @@ def endpoint_target(request: "AuditRequest") -> AuditTarget:
     }
     if option := next((name for name, value in file_options.items() if value), None):
         raise UsageError(
-            f"{option} goes with a model's files, not with a server: it serves a model by its name "
-            "(--model), and its base by another (--set endpoint.base=NAME)."
+            f"{option} needs a model's files and does not work with a server, which serves a "
+            "model by its name (--model) and the base by another (--set endpoint.base=NAME)."
         )
     try:
         served = ServedModel(

@@ -61,8 +61,8 @@ class AuditResults:
 
 Watcher = Callable[[str], Progress]
 NO_RECHECK = (
-    "The server keeps to no seed, so that what shards say cannot be asked again: merge them with "
-    "--recheck 0."
+    "The server keeps to no seed, so the answers of shards cannot be checked by asking again: "
+    "merge them with --recheck 0."
 )
 
 
@@ -227,7 +227,7 @@ def check(request: AuditRequest) -> AuditTarget:
     for index, name in enumerate(request.attacks):
         registry.create("attack", name, request.options.get(name))
         if name in request.attacks[:index]:
-            raise UsageError(f"The attack {name} is named twice; each can be made once.")
+            raise UsageError(f"The attack {name} is named twice; each can be run only once.")
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
     factory.check(request.engine, request.device, request.vllm)
@@ -243,7 +243,7 @@ def check(request: AuditRequest) -> AuditTarget:
         return endpoint_target(request)
     if request.model or request.endpoint:
         option = "--model" if request.model else "--set endpoint"
-        raise UsageError(f"{option} goes with a server's address as --target.")
+        raise UsageError(f"{option} needs a server's address as --target.")
     audited = resolve(
         request.target,
         request.adapter,
@@ -253,7 +253,7 @@ def check(request: AuditRequest) -> AuditTarget:
         request.victim_path,
     )
     if request.keys and not audited.deployment:
-        raise UsageError("--key goes with a federation whose model answers through a defence.")
+        raise UsageError("--key needs a federation whose model answers through a defence.")
     return audited
 
 

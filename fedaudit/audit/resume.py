@@ -76,7 +76,9 @@ def stored_shard(stored: Journal) -> Shard | None:
     try:
         return None if name is None else shard(name)
     except UsageError:
-        raise InputError(f"{stored.place} is of a shard that cannot be: it says no i/n.") from None
+        raise InputError(
+            f"{stored.place} names a shard that cannot be: it is not of the form i/n."
+        ) from None
 
 
 def _nothing(folder: Path) -> UsageError:
@@ -112,10 +114,10 @@ def _shard(name: str | None, default: str) -> str:
 def resume_hint(journal: AuditJournal) -> str:
     """Return a message with the number of answers kept and how to resume."""
     if not journal.answers:
-        return "No answer was kept: the same command begins again."
+        return "No answer was kept: give the same command to begin again."
     count = journal.answers
     summary = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
-    return f"{summary} The same command with --resume goes on."
+    return f"{summary} Give the same command with --resume to go on."
 
 
 def was_stopped(folder: Path) -> bool:
@@ -155,4 +157,6 @@ def interrupted_report(
     )
 
 
-STOPPED = "The audit was stopped before it had any result; the same command with --resume goes on."
+STOPPED = (
+    "The audit was stopped before it had any result; give the same command with --resume to go on."
+)

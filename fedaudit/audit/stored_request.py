@@ -83,7 +83,7 @@ def from_table(table: Mapping[str, Any], folder: Path, servers: Sequence[str] = 
             raise UsageError("something is missing, or written in another way")
     except (UsageError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{folder} holds no request as this version of fedaudit keeps it: "
+            f"{folder} holds no request in the form that this version of fedaudit keeps: "
             f"{error!s:.{QUOTED_CHARS}}"
         ) from None
     _check_servers(request, folder, servers)
@@ -100,7 +100,7 @@ def _check_servers(request: AuditRequest, folder: Path, servers: Sequence[str]) 
     unnamed = [url for url in asked if url.rstrip("/") not in named]
     if unnamed:
         raise UsageError(
-            f"{folder} says that records and a key go to {make_visible(', '.join(unnamed))}: name "
+            f"{folder} would send records and a key to {make_visible(', '.join(unnamed))}: name "
             "each such server with --server if that is right."
         )
 

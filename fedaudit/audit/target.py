@@ -202,7 +202,7 @@ def _apply_deployment(audited: AuditTarget, client: str | None, data: Path | Non
         check_linked(path, federation.path)
     if not folder.is_dir():
         raise InputError(
-            f"{federation.path} misses {DEPLOYED}/{client}, what {client} deployed; a client that "
+            f"{federation.path} lacks {DEPLOYED}/{client}, which {client} deployed; a client that "
             "took part in no round deploys nothing."
         )
     return replace(audited, adapter=folder, deployment=client, round=None)

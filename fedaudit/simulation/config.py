@@ -38,7 +38,8 @@ class Training:
     decay: Decay = "linear"
     """How the rate falls over all rounds together."""
     restart: bool = False
-    """Whether it falls within every round instead, and starts again at its value in the next."""
+    """Whether the rate falls within every round instead, and starts again at its value in the
+    next."""
     warmup: int = 0
     """Optimizer steps at the start of every round in which the rate rises to its value."""
     clip: float = 1.0
@@ -46,7 +47,7 @@ class Training:
     max_length: int = 256
     """Longer documents are cut to this many tokens."""
     learned: Literal["text", "answer"] = "text"
-    """What of an instruction record the loss is over; other documents are learned whole."""
+    """The part of an instruction record that the loss covers; other documents are learned whole."""
     rank: int = 16
     alpha: int = 32
     checkpointing: bool = False
@@ -58,7 +59,7 @@ class Training:
         if min(self.batch_size, self.accumulation, self.rank) < 1:
             raise ValueError("batch_size, accumulation and rank must be at least 1.")
         if self.max_length < 2:
-            raise ValueError("max_length must be at least 2: one token foretells nothing.")
+            raise ValueError("max_length must be at least 2: a single token predicts nothing.")
         if min(self.steps, self.epochs) < 0 or not self.steps + self.epochs:
             raise ValueError("steps and epochs must not be negative, nor both be 0.")
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.dropout < 1:
@@ -117,17 +118,18 @@ class Simulation:
     central: bool = True
     """Also train one model on everybody's documents, to compare utility."""
     local: Literal["no", "plain", "defended"] = "no"
-    """Also train a model of every client's own documents, without federation, to compare both; with
-    "defended", through the defences' stages, as if each client were all the federation there is."""
+    """Also train a model on every client's own documents, without federation, to compare with; with
+    "defended", the defences are applied as if each client were the whole federation."""
     template: str = "fed_pii"
     aggregation: str | Mapping[str, Any] = "fedavg"
     secure_aggregation: str | Mapping[str, Any] = ""
-    """How the server gets sums in place of updates, which are then not kept; empty: it sees all."""
+    """How the server gets sums in place of updates, which are then not kept; if empty, it sees
+    every update."""
     queries: SumQuerySettings = field(default_factory=SumQuerySettings)
     defenses: tuple[str | Mapping[str, Any], ...] = ()
     """Defence plugins in the order of their stages: names, or tables of name and options."""
     detector: str = "presidio"
-    """What annotates documents for a defence that must know where their PII is."""
+    """The plugin that annotates documents for a defence that must know where their PII is."""
     records: Records = field(default_factory=Records)
     few_shot: FewShot = field(default_factory=FewShot)
     partition: Partition = field(default_factory=Partition)
@@ -141,7 +143,7 @@ class Simulation:
     threads: int = 1
     """Threads of a client's training on CPU: part of the result, since sums differ with it."""
     workers: int = 0
-    """Clients trained at once on CPU; 0 is one a core. No part of the result."""
+    """Clients trained at once on CPU; 0: one per core. No part of the result."""
     engine: str = "local"
     """Where they train: here, on a cluster ("ray") or in Flower's simulation ("flower").
     No part of the result."""

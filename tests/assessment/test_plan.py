@@ -120,7 +120,7 @@ def test_canaries_are_measured_where_there_is_a_file_of_them(here):
     plan = make_plan(found, COMMON)
     assert list(plan.steps) == ["extraction", "inference", "canaries"]
     assert "canaries" not in plan.left_out
-    with pytest.raises(InputError, match="not what the commitment was made to"):
+    with pytest.raises(InputError, match="not the file that the commitment was made to"):
         make_plan(found, COMMON, commitment="0" * 64)
 
 

@@ -145,7 +145,7 @@ def test_an_option_that_cannot_be_stored_is_refused(tmp_path, value):
 )
 def test_anything_else_is_refused_in_one_short_line(tmp_path, changes):
     table = {**to_table(requests(tmp_path)[0]), **changes}
-    with pytest.raises(InputError, match="part1 holds no request as this version") as error:
+    with pytest.raises(InputError, match="part1 holds no request in the form") as error:
         from_table(table, HERE)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
@@ -204,7 +204,7 @@ def served(**options):
 
 def test_no_server_is_asked_that_only_a_journal_names():
     """Who has written it would get the records, and what an environment variable holds."""
-    with pytest.raises(UsageError, match=r"go to https://elsewhere/v1: name each.*--server"):
+    with pytest.raises(UsageError, match=r"key to https://elsewhere/v1: name each.*--server"):
         from_table(served(key_variable="SECRET"), HERE)
     named = from_table(served(), HERE, ["https://elsewhere/v1/"])
     assert named.target == "https://elsewhere/v1"
@@ -215,7 +215,7 @@ def test_no_server_is_asked_that_only_a_journal_names():
 )
 def test_every_server_of_a_journal_must_be_named(more):
     table = served(**more)
-    with pytest.raises(UsageError, match="go to https://third/v1: name each"):
+    with pytest.raises(UsageError, match="key to https://third/v1: name each"):
         from_table(table, HERE, ["https://elsewhere/v1"])
     assert from_table(table, HERE, ["https://third/v1", "https://elsewhere/v1"]).model == "m"
 
@@ -226,5 +226,5 @@ def test_no_program_is_run_that_only_a_journal_names():
     table = to_table(request)
     assert "vllm" not in table
     assert from_table(table, HERE) == replace(request, vllm=None)
-    with pytest.raises(InputError, match="no request as this version"):
+    with pytest.raises(InputError, match="no request in the form that this version"):
         from_table({**table, "vllm": asdict(options)}, HERE)

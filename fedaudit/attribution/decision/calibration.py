@@ -80,9 +80,11 @@ def calibrate(
     import numpy as np
 
     if federations < 1:
-        raise UsageError(f"{federations} federations tell nothing: 1 at least.")
+        raise UsageError(f"{federations} federations tell nothing: give 1 or more.")
     if not any(r.clients for r in scores.rounds):
-        raise UsageError("There are no scores of any client: nothing can be made up of them.")
+        raise UsageError(
+            "There are no scores of any client: no federation can be simulated from them."
+        )
     points: list[PowerEstimate] = []
     innocents, flagged = Counter[str](), Counter[str]()
     total = federations * len(STRENGTHS)

@@ -127,8 +127,8 @@ def _check_settings(opened: Sequence[Mark], scores: Scores, parts: BundleParts) 
     for mark in opened:
         if scores.tests.get(mark.id, digits := settings_digits(mark)) != digits:
             raise InputError(
-                f"{parts.scores} is of other settings of the mark {mark.id} than {parts.marks}: "
-                "give the --set that the scores were made with."
+                f"{parts.scores} was made with other settings of the mark {mark.id} than those in "
+                f"{parts.marks}: give the --set that the scores were made with."
             )
 
 

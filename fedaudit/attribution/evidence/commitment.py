@@ -24,12 +24,12 @@ from fedaudit.federation.commitments import Commitments
 from fedaudit.system.files import sha256
 
 NO_COMMITMENTS_CAVEAT = (
-    "no commitments were given: nobody vouches that the keys were fixed before training, and who "
-    "may try keys on these answers can find one that accuses anybody"
+    "no commitments were given: nobody vouches that the keys were fixed before training, and "
+    "whoever can try keys on these answers can find one that accuses anybody"
 )
 UNOPENED_CAVEAT = (
-    "that a score was made with the mark whose commitment it names is its owner's word until the "
-    "mark is opened (`fedaudit attribute verify`)"
+    "until a mark is opened (`fedaudit attribute verify`), only its owner's word says that its "
+    "scores were made with the mark whose commitment they name"
 )
 
 
@@ -171,8 +171,8 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
     )
     if status is None:
         return [
-            f"{NO_COMMITMENTS_CAVEAT}; scores of {description} were given, of other keys "
-            "nothing is known"
+            f"{NO_COMMITMENTS_CAVEAT}; scores of {description} were given; nothing is known of "
+            "other keys"
         ]
     caveats = [
         f"{description} were tested; published commitments match {len(status.matching)} of them"
@@ -192,7 +192,7 @@ def key_caveats(scores: Scores, status: CommitmentCheck | None, *, opened: bool)
 
 def _bare_reason(mark: str, status: CommitmentCheck, digests: Mapping[str, str]) -> str:
     if status.replaced:
-        return "the ledger notes another file of commitments for the first sum (SHA-256)"
+        return "the ledger recorded another file of commitments with the first sum (SHA-256)"
     if mark in status.matching:
         return (
             f"the published commitments say that they were made at {status.published.made}, when "

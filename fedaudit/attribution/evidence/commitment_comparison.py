@@ -40,7 +40,7 @@ def compare_commitments(
     """
     yield _compare_published(files)
     if files.trusted and not committed:
-        why = "it was made without them: none of those that are not opened counts as a test"
+        why = "it was made without them, so unopened ones do not count as tests"
         yield Check(state="differs", kind="decision", name="by commitments", why=why)
     entries = commitments_file.read(files.trusted).commitments if files.trusted else ()
     yield from _check_marks(marks, scores, {e.id: e for e in entries}, files.trusted)

@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {error}") from None
     if not 0 <= config["federations"] <= MOST_FEDERATIONS:
         raise InputError(
-            f"{path} tells of {config['federations']:,} simulated federations; a report has up to "
+            f"{path} states {config['federations']:,} simulated federations; a report has up to "
             f"{MOST_FEDERATIONS:,}."
         )
     return report

@@ -45,6 +45,6 @@ def _describe_exposure(
     group = exposure.group
     least = "" if group.exact else "at most "
     return (
-        f"{prefix}no other's follows by linear algebra; the smallest group whose sum does has "
-        f"{least}{len(group.members)} of the {len(honest)} others."
+        f"{prefix}no other client's follows by linear algebra; the smallest group whose sum "
+        f"follows has {least}{len(group.members)} of the {len(honest)} others."
     )

@@ -182,9 +182,10 @@ def check(plan: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEn
         for entry in entries:
             if entry.round == number and entry.design != design_of(plan, number):
                 raise InputError(
-                    f"Round {number} was asked for with other sets already ({path}): estimates by "
-                    "a second design would give its updates away. Use the estimates of then, or "
-                    "give the same design and --seed, which makes the same ones again."
+                    f"Round {number} was already asked for with other sets ({path}): estimates "
+                    "from a second design would give its updates away. Use the earlier "
+                    "estimates, or give the same design and --seed, which makes the same ones "
+                    "again."
                 )
     return entries
 
@@ -198,7 +199,10 @@ def append_entry(
     for without an entry.
     """
     folder = plan.federation.path
-    with locked(folder / f".{NAME}.lock", f"Another process writes to {folder / NAME}; wait."):
+    with locked(
+        folder / f".{NAME}.lock",
+        f"Another process is writing to {folder / NAME}; wait until it has finished.",
+    ):
         entries = check(replace(plan, designs={number: plan.designs[number]}), run)
         if existing := [e for e in entries if e.round == number]:
             return existing[0]

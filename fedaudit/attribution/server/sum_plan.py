@@ -171,18 +171,18 @@ def _protocol(fed_manifest: Manifest, protocol_config: ProtocolConfig) -> str:
         raise unknown_name_error("protocol", protocol, PROTOCOLS)
     if _has_stored_sums(fed_manifest) and protocol != run_protocol:
         raise UsageError(
-            f"The federation's sums were stored while it ran, by protocol {run_protocol!r}: they "
-            f"cannot be had by {protocol!r}."
+            f"The federation's sums were stored while it ran, with protocol {run_protocol!r}: "
+            f"there are none with {protocol!r}."
         )
     if protocol == SHARED and (
         protocol_config.others is not None or protocol_config.pairs is not None
     ):
         raise UsageError(
-            "--others and --queries are of pairs of sets: shared sets have half the clients, and "
-            "--sets says how many there are."
+            "--others and --queries are for pairs of sets: shared sets have half the clients, and "
+            "--sets says how many sets there are."
         )
     if protocol == PAIRS and protocol_config.sets is not None:
-        raise UsageError("--sets is of shared sets: it needs --protocol shared.")
+        raise UsageError("--sets is for shared sets: it needs --protocol shared.")
     return protocol
 
 
@@ -200,8 +200,8 @@ def _weighting(fed_manifest: Manifest, weighting: str) -> str:
     stored = manifest.sum_queries(fed_manifest).weights or "size"
     if weighting and weighting != stored:
         raise UsageError(
-            f"The federation's sums were stored while it ran, with weights {stored!r}: they cannot "
-            f"be had with weights {weighting!r}."
+            f"The federation's sums were stored while it ran, with weights {stored!r}: there are "
+            f"none with weights {weighting!r}."
         )
     return stored
 

@@ -27,14 +27,14 @@ def claimed_epsilon(epsilon: float | None, audited: AuditTarget, coins: CoinSet)
     claims = [row for row in epsilon_rows if row["scope"].get("client") == coins.client]
     if not claims or claims[0]["value"] is None:
         raise UsageError(
-            f"Nobody says which epsilon is claimed for {coins.client}: name it with --epsilon."
+            f"Nothing states which epsilon is claimed for {coins.client}: name it with --epsilon."
         )
     delta = float(claims[0]["scope"].get("delta", 1.0))
     if delta > coins.delta:
         raise InputError(
-            f"{path} claims epsilon {claims[0]['value']:g} at delta {delta:g}; what is audited is "
-            f"delta {coins.delta:g}: train with that delta, or name the epsilon at it with "
-            "--epsilon."
+            f"{path} claims epsilon {claims[0]['value']:g} at delta {delta:g}; the coins are for "
+            f"delta {coins.delta:g}: train with that delta, or name the epsilon claimed at it "
+            "with --epsilon."
         )
     return float(claims[0]["value"])
 
@@ -48,7 +48,7 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
     clients = {client.id: federation.path / client.data for client in federation.manifest.clients}
     if coins.client not in clients:
         raise InputError(
-            f"{federation.path} has no client {coins.client}, whose canaries they are."
+            f"{federation.path} has no client {coins.client}, for whom the canaries were made."
         )
     text_counts = {client: Counter(_texts(path, federation)) for client, path in clients.items()}
     if not any(text_counts.values()):
@@ -57,8 +57,8 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
     mismatches = sum(counts[canary.text] != canary.included for canary in coins.canaries)
     if mismatches:
         raise InputError(
-            f"The records of {coins.client} in {federation.path} do not hold {mismatches:,} of "
-            f"{len(coins.canaries):,} canaries as their coins fell: plant them with `fedaudit dp "
+            f"The records of {coins.client} in {federation.path} do not agree with the coins of "
+            f"{mismatches:,} of {len(coins.canaries):,} canaries: plant them with `fedaudit dp "
             "plant` before training, each once, and hold none of them out."
         )
     for client, texts in text_counts.items():
@@ -76,7 +76,7 @@ def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federati
     audited federation itself; UsageError if no federation is audited.
     """
     if audited.federation is None:
-        raise UsageError("--noiseless goes with a federation as --target.")
+        raise UsageError("--noiseless needs a federation as --target.")
     if not is_federation(path):
         raise InputError(f"{path} is no federation's folder.")
     federation = open_federation(path)

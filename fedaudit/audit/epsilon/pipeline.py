@@ -23,15 +23,15 @@ from fedaudit.journal.caching_engine import CachingEngine
 
 NO_COMMITMENT = (
     "No --commitment was given: nobody vouches that canaries, coins and rule were fixed before "
-    "training, and a bound on coins that were chosen afterwards is none."
+    "training, and a bound from coins that were chosen afterwards proves nothing."
 )
 NO_GRADIENTS = (
-    "Canaries that are scored by their gradients need the model's weights: --engine local, and a "
+    "Scoring canaries by their gradients needs the model's weights: --engine local, and a "
     "federation as --target."
 )
 UNCHECKED = (
-    "The client's records are not at hand: that canaries were planted as their coins fell is not "
-    "checked, and if they were not, nothing is refuted."
+    "The client's records are not at hand: whether the canaries were planted as their coins say "
+    "was not checked, and if they were not, nothing is refuted."
 )
 
 
@@ -45,7 +45,7 @@ def check(request: EpsilonRequest) -> AuditTarget:
     audited = pipeline.check(request)
     coins = coin_file.read(request.coins)
     if request.commitment and request.commitment.strip().lower() != coin_file.commitment(coins):
-        raise InputError(f"{request.coins} is not what the commitment was made to.")
+        raise InputError(f"{request.coins} is not the file that the commitment was made to.")
     if audited.deployment or audited.adapter is None:
         raise UsageError(
             "Name the global adapter to audit: a federation with --round, or --adapter."
@@ -186,9 +186,9 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
             yield UNCHECKED
         if self._coins.estimator == "f_dp":
             yield (
-                "The claim is judged as that of a Gaussian mechanism, which DP-SGD's accountants "
-                "assume: what is refuted is this mechanism's whole trade-off curve. The bound for "
-                "any mechanism (one_run) stands beside it."
+                "The claim is judged as that of a Gaussian mechanism, as DP-SGD's accountants "
+                "assume: a refutation refutes this mechanism's whole trade-off curve. The report "
+                "also has the bound for any mechanism (one_run)."
             )
         if self.request.noiseless is None:
             yield "No --noiseless federation was given: nothing shows that this audit has power."
@@ -197,8 +197,8 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         """Return the caveats of every audit of epsilon."""
         return [
             "The bound is for one document of one client, added or removed, while the number of "
-            "records and all settings are public. An audit refutes claims and confirms none: one "
-            "training scatters, and other attacks may prove more."
+            "records and all settings are public. An audit can refute a claim but never confirms "
+            "one: results differ from one training to another, and other attacks may prove more."
         ]
 
 

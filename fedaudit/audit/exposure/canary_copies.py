@@ -24,9 +24,8 @@ class CanaryCopies:
             if count < self.given[client]:
                 raise InputError(
                     f"The records of {client} in {folder} lack {self.given[client] - count:,} of "
-                    f"its {self.given[client]:,} canaries or copies of them, so that their "
-                    "exposure would say nothing: plant them with `fedaudit canary plant` before "
-                    "training."
+                    f"its {self.given[client]:,} canaries or copies of them, so their exposure "
+                    "would mean nothing: plant them with `fedaudit canary plant` before training."
                 )
 
     def caveats(self) -> Iterator[str]:
@@ -34,8 +33,8 @@ class CanaryCopies:
         unknown = sorted(self.given.keys() - self.found.keys())
         if unknown:
             yield (
-                f"The records of {', '.join(unknown)} are not at hand: that the canaries were "
-                "planted is not checked, and if they were not, their exposure says nothing."
+                f"The records of {', '.join(unknown)} are not at hand: whether the canaries were "
+                "planted was not checked, and if they were not, their exposure means nothing."
             )
 
 

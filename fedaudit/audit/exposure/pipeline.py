@@ -42,11 +42,11 @@ def check(request: ExposureRequest) -> AuditTarget:
     if request.commitment and request.commitment.strip().lower() != canary_file.commitment(
         canaries
     ):
-        raise InputError(f"{request.canaries} is not what the commitment was made to.")
+        raise InputError(f"{request.canaries} is not the file that the commitment was made to.")
     if audited.deployment:
         raise UsageError(
-            "The federation answers through its clients' deployed defence: name with --round the "
-            "global adapter that is to be measured."
+            "The federation answers through its clients' deployed defence: name the global "
+            "adapter to measure with --round."
         )
     if audited.federation:
         count_canary_copies(audited.federation, canaries).check(audited.federation.path)
@@ -155,28 +155,31 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             yield NO_COMMITMENT
         yield from count_canary_copies(self.audited.federation, self._canaries).caveats()
         if not self._canaries.controls:
-            yield "There are no controls: nothing shows that chance is as it should be."
+            yield (
+                "There are no controls: nothing shows that secrets nobody planted rank as "
+                "chance would have it."
+            )
         if BASE not in scored:
             yield "The target has no base to compare with."
         if self._is_enumerable:
             return
         count, size = self.request.references, self._canaries.space.size
         yield (
-            f"Each secret is ranked among {count:,} of {size:,}, drawn at random: exposure stops "
-            f"at {math.log2(count + 1):.1f} bits, and beyond that it is extrapolated."
+            f"Each secret is ranked among {count:,} of {size:,}, drawn at random: exposure is "
+            f"measured up to {math.log2(count + 1):.1f} bits and extrapolated beyond that."
         )
         given = [c for c in scored[TUNED] if c.canary.times]
         if count >= measurements.FIT_FROM and (refuted := measurements.refuted_fits(given, LEVEL)):
             yield (
                 f"Of {len(given):,} planted secrets, the references of {refuted:,} do not follow "
-                f"the fitted law (p at most {LEVEL}): do not rely on what is extrapolated."
+                f"the fitted law (p at most {LEVEL}): do not rely on their extrapolated exposure."
             )
 
     def caveats(self) -> list[str]:
         """Return the caveats of every audit with canaries."""
         return [
-            "Canaries tell what training does to secrets of this kind in such sentences, not which "
-            "of the real records it gives away."
+            "Canaries show what training does to secrets of this kind in such sentences, not "
+            "which of the real records it gives away."
         ]
 
 

@@ -54,7 +54,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles
         raise InputError(
             f"{_names(request)} tells clients apart: round {number} of {federation.path} has "
             f"{len(of_round.clients)} clients' models, and the records of {len(client_files)} of "
-            "them are at hand; name files called as the clients are with --member."
+            "them are at hand; with --member, name files that are called as the clients are."
         )
     return client_files
 

@@ -47,7 +47,8 @@ class CounterfactualRun:
         if excluded_texts and not texts & excluded_texts:
             raise InputError(
                 f"{self.path} was trained without {', '.join(self.without)}, but none of the "
-                "records tried are theirs: name the federation without their owner."
+                "records tried are theirs: name the federation trained without the owner of "
+                "these records."
             )
         return len(texts - excluded_texts) if excluded_texts else len(texts)
 
@@ -56,14 +57,14 @@ class CounterfactualRun:
         names = ", ".join(self.without)
         how = "lay beside the federation" if self.discovered else "was named"
         yield (
-            f"counterfactual: {self.path}, trained without {names}, {how}. Its numbers are of one "
-            "training with and one without: their intervals are over strings or records, not over "
-            "trainings."
+            f"counterfactual: {self.path}, trained without {names}, {how}. Its numbers compare "
+            "one training with them and one without: the intervals are over strings or records, "
+            "not over trainings."
         )
         if strangers:
             yield (
                 f"counterfactual: {strangers:,} of the records tried are not known to be of "
-                f"{names}: of these it says nothing."
+                f"{names}: it says nothing about these."
             )
 
     def _records(self, audited: AuditTarget, form: PromptTemplate) -> Iterator[Document]:
@@ -85,8 +86,8 @@ def find(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun | N
         return _find_counterpart(request, audited)
     if audited.federation is None or audited.round is None:
         raise UsageError(
-            "--counterfactual goes with the global adapter of a simulated federation as --target; "
-            "where a defence has deployed what answers, name the adapter with --round."
+            "--counterfactual needs the global adapter of a simulated federation as --target; if "
+            "a defence has deployed the models that answer, name the adapter with --round."
         )
     if not is_federation(named):
         hint = "" if named.exists() else suggest_neighbour(named)

@@ -45,7 +45,7 @@ def check(request: "AuditRequest") -> None:
     """Raise UsageError for --held-out if no attack compares with such records or queries them."""
     if request.held_out_path is not None and not _needs_held_out(request):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _uses(name)))
-        raise UsageError(f"--held-out goes with an attack that uses such records: {names}.")
+        raise UsageError(f"--held-out needs an attack that uses such records: {names}.")
 
 
 def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
@@ -84,8 +84,8 @@ def read(
     remaining = [d for d in new if d.group not in groups]
     if not remaining and not _is_of_federation(path, audited):
         raise InputError(
-            f"Nothing in {path} is held out: every record was trained on, or is of a group "
-            "that the records tried are of."
+            f"Nothing in {path} is held out: every record was trained on, or is of the same group "
+            "as records that are tried."
         )
     related = bool(_groups(remaining) & _groups(trained))
     compared = any(map(_compares, request.attacks))
@@ -146,5 +146,5 @@ def _describe_held_out(
     use = f"{count} were compared with" if compared else f"the requests of {count} could be asked"
     return (
         f"held out: {use}; {trained:,} were left out because they were trained on, {grouped:,} "
-        "because they are of groups tried.",
+        "because they are of the same groups as the records tried.",
     )

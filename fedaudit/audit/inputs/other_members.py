@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
 NO_MEMBERS_CAVEAT = (
-    "No other member's documents were at hand (--member): what others have as well counts as the "
-    "victim's."
+    "No other member's documents were at hand (--member): strings that other members also have "
+    "count as the victim's."
 )
 
 
@@ -58,7 +58,7 @@ def victim_copies_caveat(names: Sequence[str]) -> str:
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (
         f"{listed} of the federation's folder {'share' if names[1:] else 'shares'} most records "
-        "with the victim, and counts as the victim, not as another member; --member names other "
+        "with the victim: taken for the victim, not for another member; --member names other "
         "members."
     )
 
@@ -72,7 +72,7 @@ def shared_records_caveats(attacker: "InputFile", victim: "InputFile | None") ->
     if not count:
         return []
     return [
-        f"{count:,} of the victim's {len(victim.documents):,} records stand in the attacker's file "
+        f"{count:,} of the victim's {len(victim.documents):,} records are in the attacker's file "
         "as well: extraction does not look for what is in them."
     ]
 

@@ -44,7 +44,7 @@ def check(request: "AuditRequest") -> None:
         return
     if not any(map(_reads, request.attacks)):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _reads(name)))
-        raise UsageError(f"--reference goes with an attack that compares with models: {names}.")
+        raise UsageError(f"--reference needs an attack that compares with models: {names}.")
     resolved_paths: set[Path] = set()
     for path in named:
         if path.resolve() in resolved_paths:
@@ -62,7 +62,7 @@ def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
         return []
     if audited.adapter is None or audited.deployment:
         raise UsageError(
-            "--reference goes with an adapter or a federation's global adapter as the target."
+            "--reference needs an adapter or a federation's global adapter as the target."
         )
     audited_fingerprint = adapters.fingerprint(audited.adapter)
     return [_open_reference(path, audited, audited_fingerprint) for path in request.reference_paths]
@@ -78,8 +78,8 @@ def caveats(runs: Sequence[ReferenceRun]) -> Iterator[str]:
     if runs:
         yield (
             f"references: {len(runs):,} federations were compared with. Whether a record was in "
-            "one is told by its text in the clients' files; that they were trained as the target "
-            "was is not checked."
+            "one is judged by its text in the clients' files; whether they were trained as the "
+            "target was is not checked."
         )
 
 
@@ -94,7 +94,9 @@ def _open_reference(path: Path, audited: AuditTarget, audited_fingerprint: str) 
         raise InputError(f"{path} is of another base than what is audited.")
     _, adapter = federation.adapter()
     if adapters.fingerprint(adapter) == audited_fingerprint:
-        raise InputError(f"--reference {path} is what is audited: it says nothing of itself.")
+        raise InputError(
+            f"--reference {path} is the audited federation itself: it says nothing about itself."
+        )
     return ReferenceRun(path=path, adapter=adapter, records=tuple(_records(federation)))
 
 

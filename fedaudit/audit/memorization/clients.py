@@ -40,7 +40,7 @@ def _of_federation(folder: Path | None) -> list[tuple[str, Path]]:
         )
     if not is_federation(folder):
         raise UsageError(
-            f"{folder} is no federation, so whose texts are looked for is unknown: name the "
+            f"{folder} is no federation, so it is not known whose texts to look for: name the "
             "clients' files with --clients FILE FILE ..."
         )
     federation = open_federation(folder)

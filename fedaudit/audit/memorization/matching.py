@@ -159,8 +159,8 @@ def new_token_count(engine: Engine, lengths: Sequence[int], protocol: Protocol) 
     longest = max(lengths, default=0)
     if longest >= engine.context_length:
         raise InputError(
-            f"A prefix with all that stands before it has {longest:,} tokens, as many as the "
-            f"model's context ({engine.context_length:,}) or more: take a shorter --prefix-length."
+            f"A prefix with all that precedes it has {longest:,} tokens, which fills the model's "
+            f"context ({engine.context_length:,}): take a shorter --prefix-length."
         )
     return min(protocol.new_tokens, engine.context_length - longest)
 

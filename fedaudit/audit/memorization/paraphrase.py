@@ -18,7 +18,7 @@ Overlaps = Mapping[tuple[str, str], Overlap]
 
 OFF = (
     "Paraphrases were not looked for: no scorer was named with --paraphraser. Passages that are "
-    "alike without being copied or expanded count for nothing."
+    "similar without being copied or expanded do not count."
 )
 
 
@@ -70,6 +70,7 @@ def paraphrase_caveats(scorer: Paraphraser | None, detector: Callable[[], PiiDet
     if scorer is None:
         return OFF
     return (
-        f"Paraphrases were judged by {scorer.describe()}. Two sentences are one only if the "
-        f"entities of one are among those of the other; they were found by {detector().describe()}."
+        f"Paraphrases were judged by {scorer.describe()}. Two sentences count as the same only if "
+        "the entities of one are among those of the other; they were found by "
+        f"{detector().describe()}."
     )

@@ -45,7 +45,7 @@ from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 KNOWN_TOKENS = 32
 """The number of tokens of a known text by which the prompt start is chosen."""
 
-NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
+NO_BASE = "The target has no base to compare with: what the base says by itself is not known."
 TOO_SHORT_SHARE = 0.5
 """The share of too short continuations from which on the report has a caveat about them."""
 
@@ -63,8 +63,8 @@ def check(request: MemorizationRequest) -> AuditTarget:
         scorer.score([])  # shows at once whether it has its model
     if audited.deployment:
         raise UsageError(
-            "The federation answers through its clients' deployed defence: name with --round the "
-            "global adapter that is to be measured."
+            "The federation answers through its clients' deployed defence: name the global "
+            "adapter to measure with --round."
         )
     if request.protocol.central:
         _central(audited)

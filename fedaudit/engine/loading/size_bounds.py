@@ -52,7 +52,9 @@ def bounded_modules(source: str, *, modules: int, weights: int) -> Iterator[None
         remaining[kind] -= size
         if remaining[kind] < 0:
             most = {"modules": modules, "weights": weights}[kind]
-            raise InputError(f"{source} asks for more than {most:,} {kind}, far above its files'.")
+            raise InputError(
+                f"{source} asks for more than {most:,} {kind}, far more than its files hold."
+            )
 
     with ExitStack() as stack:
         for register in _REGISTER:

@@ -77,11 +77,14 @@ class ServerAbilities:
         caveats = []
         if self.api == "chat":
             caveats.append(
-                "The server only chats: its template stands around every prompt, so that what was "
-                "measured are replies, not continuations. What it does not say may be in the model."
+                "The server only chats: its template surrounds every prompt, so replies were "
+                "measured, not continuations. The model may know what its replies do not say."
             )
         if not self.temperature:
-            caveats.append("The server draws nothing at temperature 1.5: what draws was skipped.")
+            caveats.append(
+                "The server draws nothing at temperature 1.5: whatever needs drawn answers "
+                "was skipped."
+            )
         elif not self.seed:
             caveats.append("The server keeps to no seed: the same audit will give other answers.")
         if not self.greedy:

@@ -162,8 +162,8 @@ class RemoteEngine:
         skip = int(self.abilities.adds_start and not self.abilities.token_ids)
         if len(answer.prompt) - skip not in (size - 1, size):
             raise InputError(
-                f"The server cuts a text into {len(answer.prompt) - skip} tokens, not into {size}: "
-                "its scores cannot be told apart by token."
+                f"The server cuts a text into {len(answer.prompt) - skip} tokens, not into "
+                f"{size}: its scores cannot be assigned to tokens."
             )
         return answer.prompt[skip:][: size - 1], answer.first[skip:][: size - 1]
 
@@ -195,7 +195,7 @@ class RemoteEngine:
     def _prompt(self, tokens: Sequence[int]) -> str | tuple[int, ...]:
         prompt = tuple(tokens) if self.abilities.token_ids else self.tokenizer.decode(tokens)
         if not prompt:
-            raise InputError("A prompt is empty, and no server continues nothing.")
+            raise InputError("A prompt is empty, and no server continues an empty prompt.")
         return prompt
 
     def _ask(

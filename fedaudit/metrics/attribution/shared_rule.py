@@ -58,11 +58,13 @@ def check(participants: int, queries: int, threshold: int, *, total_known: bool 
     round's own sum, which has other weights, is one more equation.
     """
     if participants < 4:
-        raise UsageError(f"{participants} clients in a round have no halves to share: 4 at least.")
+        raise UsageError(
+            f"{participants} clients in a round have no halves to share: it takes at least 4."
+        )
     least, highest = (1 if total_known else 2), max_queries(participants, total_known=total_known)
     if least > highest:
         raise UsageError(
-            f"{participants} clients of unequal weights have no sets to share: 5 at least."
+            f"{participants} clients of unequal weights have no sets to share: it takes at least 5."
         )
     if queries < least:
         raise UsageError(f"{queries} shared sets estimate nothing: {least} at least.")

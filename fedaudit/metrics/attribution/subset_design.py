@@ -49,7 +49,9 @@ class DrawnDesign:
 def check(participants: int, mask_size: int, queries: int, threshold: int) -> None:
     """Raise UsageError if N, m, K and the threshold of secure aggregation allow no design."""
     if participants < 3:
-        raise UsageError(f"{participants} clients in a round are too few to hide one: 3 at least.")
+        raise UsageError(
+            f"{participants} clients in a round are too few to hide one: it takes at least 3."
+        )
     if queries < 1:
         raise UsageError(f"{queries} pairs of sums estimate nothing: 1 at least.")
     if queries > MAX_PAIRS:

@@ -54,10 +54,10 @@ class FewShot:
     """How few documents clients train on: some of every K-means cluster of all that there are."""
 
     each: int = 0
-    """Documents drawn of every cluster; 0: clients train on all documents."""
+    """Documents drawn from every cluster; 0: clients train on all documents."""
     clusters: int = 100
-    """Clusters of the embeddings that `partition.embedding` says; a partition by "cluster" then
-    goes by them, not by `partition.clusters`."""
+    """Clusters of the embeddings that `partition.embedding` makes; a partition by "cluster" then
+    uses these clusters, not `partition.clusters`."""
 
     def __post_init__(self) -> None:
         if self.each < 0 or self.clusters < 1:
@@ -71,19 +71,19 @@ class WatermarkSettings:
     plugin: str | Mapping[str, Any] = ""
     """The watermark plugin, by name or as a table of name and options; empty marks nothing."""
     clients: int = 3
-    """Drawn after the partition; each has a mark of its own."""
+    """How many clients are drawn, after the partition; each has a mark of its own."""
     marks: int = 0
     """Marks that the owner issues at least; those that no client trains on test for chance."""
     ratio: float = 0.2
-    """The share of such a client's documents that a marked one takes the place of."""
+    """The share of such a client's documents that marked ones replace."""
     documents: str = ""
     """The owner's documents: a JSONL file, or a domain of the built-in generator. Those that are
     not marked are its prompts. Empty: clients' own are marked, and held-out ones are prompts."""
     distinct: int = 0
-    """How many different marked documents a mark has, each of them as often as it takes; 0: all."""
+    """How many different marked documents a mark has, each repeated as often as needed; 0: all."""
     prompts: Literal["kept", "marked"] = "kept"
     """What prompts of tests are made of: documents that were not marked, or the marked ones. An
-    owner has both; a model that learned marked texts by heart goes on from them."""
+    owner has both; a model that learned marked texts by heart continues them."""
     teacher: str = ""
     """The model that writes marked documents; empty is the base itself."""
 
@@ -99,7 +99,7 @@ class CanarySettings:
     """Secrets of known law that clients' records get before any defence sees them."""
 
     count: int = 0
-    """How many different ones; 0 plants none."""
+    """How many different secrets are planted; 0 plants none."""
     kind: str = "phone"
     language: str = "en"
     times: tuple[int, ...] = (1, 4, 16)
@@ -107,9 +107,9 @@ class CanarySettings:
     controls: int = 100
     """Secrets that no client gets."""
     clients: tuple[str, ...] = ()
-    """Who gets them, in turn; every client without any."""
+    """The clients that get them, in turn; if empty, every client."""
     instruction: str = ""
-    """What their sentences are the answer to, for clients whose records are instructions."""
+    """The instruction that their sentences answer, for clients whose records are instructions."""
 
     def __post_init__(self) -> None:
         if min(self.count, self.controls) < 0:

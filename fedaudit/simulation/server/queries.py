@@ -11,15 +11,16 @@ class SumQuerySettings:
     protocol: Literal["pairs", "shared"] = "pairs"
     """Pairs of sets for each client, as in the paper, or sets that a round's estimates share."""
     others: int = 5
-    """Clients beside the one that a pair of sums is about: m."""
+    """Clients besides the one that a pair of sums is about: m."""
     pairs: int = 5
     """Pairs of sums for each client in each round: K."""
     sets: int = 0
     """Shared sets in each round, Q; 0 is half as many as there are clients."""
     limit: float = 1.0
-    """The largest share of another client's update in an estimate; 1 is none, as in the paper."""
+    """The largest share of another client's update in an estimate; 1 sets no limit, as in the
+    paper."""
     weights: Literal["equal", "size"] = "equal"
-    """What sums over some clients are of: their updates, or these times the clients' sizes."""
+    """How updates are weighted in sums over some clients: equally, or by the clients' sizes."""
 
     def __post_init__(self) -> None:
         if self.others < 1 or self.pairs < 1:

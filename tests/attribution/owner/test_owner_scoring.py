@@ -70,7 +70,7 @@ def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
     assert flagged(found) == set()
     assert report["verdict"]["status"] == "pass"
     assert "none of 7 clients is flagged" in report["verdict"]["reasons"][0]
-    assert any("the key is another" in limit for limit in report["limits"])
+    assert any("the keys are not the right ones" in limit for limit in report["limits"])
     assert report["seeds"] == {}  # the owner knows of no design
 
 
@@ -109,7 +109,7 @@ def test_a_report_says_what_its_settings_can_tell(given, tmp_path):
     assert rows(federations=3)[1] == simulated
     made, simulated = rows(federations=0)
     assert not simulated
-    assert any("--federations 100 does it" in limit for limit in made["limits"])
+    assert any("--federations 100 simulates it" in limit for limit in made["limits"])
     many = replace(scores, clients=tuple(f"c{n}" for n in range(calibration.MOST_TESTS + 1)))
     assert calibration.simulated_federations(many, None) == 0
     assert calibration.simulated_federations(scores, None) == calibration.FEDERATIONS

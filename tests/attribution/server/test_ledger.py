@@ -58,7 +58,7 @@ def test_another_design_of_a_round_is_refused_before_anything_is_written(fed, tm
     asked(fed, tmp_path / "est")
     before = whole(tmp_path)
     for protocol_config in ({"seed": 5}, {"pairs": 3}, {"others": 4, "seed": 4}):
-        with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
+        with pytest.raises(InputError, match="Round 1 was already asked for with other sets"):
             asked(fed, tmp_path / "second", **protocol_config)
     assert whole(tmp_path) == before
 
@@ -67,7 +67,7 @@ def test_eight_releases_are_one(fed, tmp_path):
     """Every way to ask again gives the same estimates or none: no new equation of the updates."""
     first = asked(fed, tmp_path / "est0")
     for again in range(1, 8):
-        with pytest.raises(InputError, match="other sets already"):
+        with pytest.raises(InputError, match="already asked for with other sets"):
             asked(fed, tmp_path / f"est{again}", seed=4 + again)
         found = asked(fed, tmp_path / f"est{again}")
         assert found.rounds == first.rounds

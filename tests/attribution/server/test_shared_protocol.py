@@ -170,7 +170,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
             b = adapters.read(tmp_path / "two" / own.adapter)
             for name, tensor in a.items():
                 torch.testing.assert_close(b[name], tensor, atol=1e-4, rtol=0)
-    with pytest.raises(UsageError, match="stored while it ran, by protocol 'shared'"):
+    with pytest.raises(UsageError, match="stored while it ran, with protocol 'shared'"):
         sum_plan.draw_sum_plan(
             open_federation(hidden.path), sum_plan.ProtocolConfig(protocol="pairs")
         )
@@ -183,9 +183,9 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     ("protocol_config", "says"),
     [
         ({"protocol": "share"}, "Did you mean 'shared'"),
-        ({"others": 3}, "--others and --queries are of pairs of sets"),
-        ({"pairs": 3}, "--others and --queries are of pairs of sets"),
-        ({"protocol": "pairs", "sets": 3}, "--sets is of shared sets: it needs --protocol shared"),
+        ({"others": 3}, "--others and --queries are for pairs of sets"),
+        ({"pairs": 3}, "--others and --queries are for pairs of sets"),
+        ({"protocol": "pairs", "sets": 3}, "--sets is for shared sets: it needs --protocol shared"),
         ({"sets": 9}, "9 shared sets of 6 clients would give every update away"),
         ({"threshold": 4}, "Half of 6 clients are 3, below the threshold"),
         ({"limit": 0.2}, "within 0.2"),
@@ -207,9 +207,9 @@ def test_a_folder_begun_by_the_other_protocol_and_a_round_asked_for_by_it_are_re
     other = {"protocol": "pairs", "limit": None, "others": 3, "threshold": 3}
     with pytest.raises(InputError, match="by protocol 'shared': give --protocol shared, or choose"):
         asked(made.path, out, **other)
-    with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
+    with pytest.raises(InputError, match="Round 1 was already asked for with other sets"):
         asked(made.path, tmp_path / "new", **other)
-    with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
+    with pytest.raises(InputError, match="Round 1 was already asked for with other sets"):
         asked(made.path, tmp_path / "new", seed=5)
 
 

@@ -168,7 +168,7 @@ def test_power_is_said_before_training(told, tmp_path):
     assert "no larger claim can be refuted" in shown.out
     assert coin_file.commitment(coin_file.read(tmp_path / "c.json")) in shown.out
     shown = told(*words, "--out", tmp_path / "d.json", "--any-mechanism")
-    assert "of any mechanism, which is judged" in shown.out
+    assert "for any mechanism, by which the claim is judged" in shown.out
 
 
 def claiming(folder, delta):
@@ -189,7 +189,7 @@ def claiming(folder, delta):
 
 def test_the_claim_may_stand_in_the_simulations_report(told, monkeypatch, tmp_path):
     answer_as(monkeypatch, ["run/rounds"])
-    told.refused(2, *AUDIT, says="Nobody says which epsilon is claimed for c0")
+    told.refused(2, *AUDIT, says="Nothing states which epsilon is claimed for c0")
     shutil.copytree("run", tmp_path / "run")
     words = ("dp", "audit", "coins.json", "--target", tmp_path / "run", "--quiet")
     claiming(tmp_path / "run", 0.04)
@@ -202,7 +202,9 @@ def test_the_claim_may_stand_in_the_simulations_report(told, monkeypatch, tmp_pa
 def test_mistakes(told, monkeypatch, tmp_path, planted):
     answer_as(monkeypatch, ["run/rounds"])
     claim = ("--epsilon", 1)
-    told.refused(3, *AUDIT, *claim, "--commitment", "0" * 64, says="not what the commitment")
+    told.refused(
+        3, *AUDIT, *claim, "--commitment", "0" * 64, says="not the file that the commitment"
+    )
     told.refused(3, *AUDIT, *claim, "--noiseless", "run", says="the federation under audit itself")
     told.refused(3, *AUDIT, *claim, "--noiseless", "nowhere", says="no federation's folder")
     told.refused(2, *AUDIT, "--epsilon", -1, says="--epsilon")
@@ -221,4 +223,4 @@ def test_records_that_do_not_hold_what_the_coins_put_in(told, tmp_path):
     simulate(settings(tmp_path / "bare.jsonl"), tmp_path / "bare", listener=lambda event: None)
     inside = sum(coin_file.read(Path("coins.json")).coins)
     words = ("dp", "audit", "coins.json", "--epsilon", 1, "--target", tmp_path / "bare")
-    told.refused(3, *words, says=f"do not hold {inside} of {COUNT} canaries as their coins fell")
+    told.refused(3, *words, says=f"do not agree with the coins of {inside} of {COUNT} canaries")

@@ -104,4 +104,4 @@ def test_who_has_no_weights_is_told_so(planted, monkeypatch, capfd):
     shown = told("dp", "audit", "coins.json", "--target", "run", "--epsilon", 8, "--quiet",
                  "--engine", "local:2")  # fmt: skip
     assert shown.code == 2
-    assert "need the model's weights" in shown.err
+    assert "needs the model's weights" in shown.err

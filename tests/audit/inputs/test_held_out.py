@@ -123,7 +123,7 @@ def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
 
 def test_only_attacks_that_use_it_take_it(files):
     with pytest.raises(
-        UsageError, match=r"--held-out goes with .*: benign, discoverable, membership, verbatim"
+        UsageError, match=r"--held-out needs .*: benign, discoverable, membership, verbatim"
     ):
         held_out.check(request(files, Path("x"), attacks=("contextual",)))
     held_out.check(request(files, Path("x"), attacks=("contextual", "verbatim")))

@@ -96,7 +96,7 @@ def test_records_that_nobody_trained_on_do_not_make_a_stranger_of_the_victim():
 
 def test_the_report_says_who_was_taken_for_the_victim():
     assert victim_copies_caveat(["c1"]).startswith(
-        "c1 of the federation's folder shares most records with the victim, and counts"
+        "c1 of the federation's folder shares most records with the victim: taken"
     )
     assert victim_copies_caveat(["c1", "c2", "c3"]).startswith(
         "c1, c2 and c3 of the federation's folder share most records with the victim"
@@ -107,4 +107,4 @@ def test_the_report_says_how_many_of_the_victims_records_the_attacker_has():
     assert shared_records_caveats(file("a"), None) == []
     assert shared_records_caveats(file("a"), file("b", "c")) == []
     [said] = shared_records_caveats(file("a", "B "), file("b", "c"))
-    assert said.startswith("1 of the victim's 2 records stand in the attacker's file as well")
+    assert said.startswith("1 of the victim's 2 records are in the attacker's file as well")

@@ -47,13 +47,13 @@ def test_what_a_federation_was_trained_on_is_read(federation, other):
 
 
 def test_what_is_refused(federation, other, tmp_path):
-    with pytest.raises(UsageError, match="goes with an attack that compares with models: member"):
+    with pytest.raises(UsageError, match="needs an attack that compares with models: member"):
         find(federation, other, attacks=("contextual",))
     with pytest.raises(UsageError, match="named twice"):
         find(federation, other, other / ".." / other.name)
-    with pytest.raises(UsageError, match="goes with an adapter"):
+    with pytest.raises(UsageError, match="needs an adapter"):
         find(federation, other, target="fedaudit-nano")
-    with pytest.raises(InputError, match="it says nothing of itself"):
+    with pytest.raises(InputError, match="it says nothing about itself"):
         find(federation, federation.path)
     with pytest.raises(InputError, match="no federation's folder"):
         find(federation, tmp_path)

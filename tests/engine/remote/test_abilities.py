@@ -144,7 +144,7 @@ def test_a_server_that_only_chats(connect):
     assert not engine.abilities.token_ids
     assert engine.abilities.seed
     assert "chats" in engine.lacks["score"]
-    assert "replies, not continuations" in engine.caveats()[0]
+    assert "replies were measured, not continuations" in engine.caveats()[0]
 
 
 def test_a_server_that_does_neither_is_refused(connect):
