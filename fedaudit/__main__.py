@@ -16,7 +16,11 @@ def main() -> None:
     try:
         from fedaudit.cli import main as run
     except KeyboardInterrupt:
-        print("fedaudit: Interrupted. The same command begins again.", file=sys.stderr, flush=True)
+        print(
+            "fedaudit: Interrupted. Give the same command to begin again.",
+            file=sys.stderr,
+            flush=True,
+        )
         # Python ends by SIGINT, whatever sys.exit says, where it came within exec of a text, as
         # when an imported module makes a dataclass.
         os._exit(INTERRUPTED)

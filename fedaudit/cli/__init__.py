@@ -145,8 +145,8 @@ def main() -> None:
                 code = _run()
             if lost := output.lost():
                 _say(
-                    f"The results could not be written to standard output: {lost}. "
-                    "Files that were asked for are whole."
+                    f"The results could not be written to standard output: {lost}. Files that "
+                    "were asked for are complete."
                 )
             code = output.code(code)
     except KeyboardInterrupt:  # before the command, or after it has ended

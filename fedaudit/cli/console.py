@@ -141,7 +141,7 @@ def training_progress(quiet: bool) -> Iterator[Callable[["Event"], None]]:
 
 
 class _Lines:
-    """Tells of a simulation in lines."""
+    """Prints the progress of a simulation in lines."""
 
     def __init__(self) -> None:
         self.started, self.round, self.before = 0.0, 0, 0

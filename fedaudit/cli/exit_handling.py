@@ -13,17 +13,17 @@ import typer
 
 from fedaudit.api.errors import PluginCrash
 
-BEGINS = "The same command begins again."
+BEGINS = "Give the same command to begin again."
 NO_ANSWER, ANSWERS = (
-    "No answer was kept: the same command begins again.",
-    "The answers that were kept stay: the same command goes on with them.",
+    "No answer was kept: give the same command to begin again.",
+    "The answers so far are kept: give the same command to go on with them.",
 )
 AUDITS = ("audit", "extract", "infer", "memorize")
 GOES_ON = {
-    ("simulate",): "The same command goes on after the last finished round.",
-    ("reproduce",): "The same command goes on with what it has finished.",
-    ("attribute", "score"): "The same command goes on after the last finished round.",
-    ("attribute", "estimate"): "The same command goes on with the sets in its log.",
+    ("simulate",): "Give the same command to go on after the last finished round.",
+    ("reproduce",): "Give the same command to go on with what it has finished.",
+    ("attribute", "score"): "Give the same command to go on after the last finished round.",
+    ("attribute", "estimate"): "Give the same command to go on with the sets in its log.",
 }
 """What commands keep that are no audits, by their words."""
 
@@ -128,6 +128,6 @@ def _describe_crash(error: BaseException) -> str:
         f"The plugin {plugin[0]!r} of {plugin[1]}" if plugin else "fedaudit, or a library under it,"
     )
     return (
-        f"{source} ended with {type(error).__name__}{location} in place of a result. That is a bug "
-        f"of {'the plugin' if plugin else 'fedaudit'}, not in your input."
+        f"{source} ended with {type(error).__name__}{location} in place of a result. That is a "
+        f"bug in {'the plugin' if plugin else 'fedaudit'}, not in your input."
     )

@@ -45,14 +45,16 @@ def extract(
         list[Path] | None,
         typer.Option(
             "--member",
-            help="Documents of a member beside attacker and victim; default: the federation's own; "
-            "may be repeated.",
+            help="Documents of a member other than attacker and victim; default: the federation's "
+            "own; may be repeated.",
         ),
     ] = None,
     control: Annotated[
         Path | None,
         typer.Option(
-            "--control", help="Documents that nobody has; their PII is what guessing may give."
+            "--control",
+            help="Documents that nobody in the federation has; their PII shows what guessing "
+            "finds.",
         ),
     ] = None,
     held_out: Annotated[
@@ -75,11 +77,12 @@ def extract(
         typer.Option(
             "--reference",
             metavar="RUN",
-            help="A federation trained alike on other records, for LiRA; may be repeated.",
+            help="A federation trained in the same way on other records, for LiRA; may be "
+            "repeated.",
         ),
     ] = None,
     matrix: Annotated[
-        bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
+        bool, typer.Option("--matrix", help="Let every client in turn attack every other one.")
     ] = False,
     clients: Annotated[
         list[Path] | None,
@@ -94,7 +97,7 @@ def extract(
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", help="Prefixes asked for each attacker of --matrix.", min=1),
+        typer.Option("--budget", help="Prefixes that each attacker of --matrix asks.", min=1),
     ] = None,
     attack: Annotated[
         list[str] | None, typer.Option("--attack", help="An attack's name; may be repeated.")
@@ -104,7 +107,7 @@ def extract(
         typer.Option(
             "--estimator",
             metavar="sample|exact",
-            help="Draw continuations, or compute how likely each target is.",
+            help="sample: draw continuations; exact: compute how likely each target is.",
         ),
     ] = None,
     target: Target = None,
@@ -162,7 +165,7 @@ def extract(
         "engine": engine,
     }
     if more and not clients:
-        raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
+        raise UsageError(f"{more[0]} belongs to no option: name every file with an option.")
     files = [*(clients or ()), *(more or ())]
     run_options: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
     run_options |= {"resume": resume, "shard": shard}
@@ -208,7 +211,9 @@ def _every_pair(
 def _refuse_single_client_options(named: Mapping[str, object]) -> None:
     """Refuse options about a single attacker or victim together with --matrix."""
     if option := next((name for name, value in named.items() if value), None):
-        raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
+        raise UsageError(
+            f"--matrix takes every client in turn: it cannot be combined with {option}."
+        )
 
 
 def _attacker_file(prefixes: Path | None, files: Sequence[Path], budget: int | None) -> Path:

@@ -18,12 +18,12 @@ app = typer.Typer(
 
 Run = Annotated[Path, typer.Argument(help="A federation's folder with a deployed defence.")]
 Client = Annotated[str, typer.Option("--client", help="Whose deployed model.")]
-Name = Annotated[str, typer.Option("--name", help="What the key is called.")]
+Name = Annotated[str, typer.Option("--name", help="The name of the key.")]
 
 
 @app.command()
 def rotate(run: Run, client: Client, name: Name = "revealing", quiet: Quiet = False) -> int:
-    """Draw a new key in place of an old one, which fails at once."""
+    """Replace a key by a new one; the old one fails at once."""
     return _change_key(run, client, "rotate", name, "", quiet)
 
 
@@ -43,7 +43,7 @@ def add(
 
 @app.command()
 def revoke(run: Run, client: Client, name: Name, quiet: Quiet = False) -> int:
-    """Take a key away; without any, nobody opens its adapter."""
+    """Remove a key; without any key, nobody can open its adapter."""
     return _change_key(run, client, "revoke", name, "", quiet)
 
 
@@ -53,7 +53,10 @@ def ask(
     prompt: Annotated[str, typer.Argument(help="The prompt, which may begin with a key.")],
     client: Client,
     key: Annotated[
-        str, typer.Option("--key", help="right, wrong, none or other; a kind, not a key.")
+        str,
+        typer.Option(
+            "--key", help="The kind of key to ask with, not a key: right, wrong, none or other."
+        ),
     ] = "none",
     new_tokens: Annotated[
         int, typer.Option("--new-tokens", help="How long the answer may be.", min=1)
@@ -61,7 +64,7 @@ def ask(
     temperature: Annotated[
         float,
         typer.Option(
-            "--temperature", help="0 gives the likeliest words.", min=0, callback=refuse_nan
+            "--temperature", help="0 always takes the likeliest token.", min=0, callback=refuse_nan
         ),
     ] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="The seed of a drawn answer.")] = 0,
@@ -98,7 +101,7 @@ def _change_key(
     gate: DeployedGate = deployment.open_deployment(run, client)
     before = deployment.adapter_hashes(gate)
     deployment.rekey(gate, change, name, adapter)
-    print_note(f"The gate of {client} was trained anew.", quiet=quiet)
+    print_note(f"The gate of {client} was retrained.", quiet=quiet)
     _show(before, deployment.adapter_hashes(gate))
     print_note(
         f"The keys are in {gate.folder / client}, in a file that only you can read.", quiet=quiet

@@ -48,7 +48,10 @@ def infer(
     set_: Set = None,
     seed: Seed = None,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", help="Sentences scored at once; 0 chooses.", min=0)
+        int,
+        typer.Option(
+            "--batch-size", help="Sentences scored at once; 0: chosen automatically.", min=0
+        ),
     ] = 0,
     detector: Detector = "presidio",
     template: Template = "fed_pii",

@@ -38,7 +38,7 @@ def memorize(
     run: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="RUN", help="A federation's folder; behind --clients, more of these files."
+            metavar="RUN", help="A federation's folder; after --clients, further files of clients."
         ),
     ] = None,
     clients: Annotated[
@@ -46,18 +46,18 @@ def memorize(
         typer.Option(
             "--clients",
             metavar="FILE [FILE ...]",
-            help="The clients' documents, a file each; default: the federation's own.",
+            help="The clients' documents, one file per client; default: the federation's own.",
         ),
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", help="Texts of each client, drawn at random.", min=1)
+        int, typer.Option("--sample", help="Texts drawn at random from each client.", min=1)
     ] = 4000,
     prefix_length: Annotated[
         int | None,
         typer.Option(
             "--prefix-length",
-            help="Tokens of a text that are shown; default: 30, or fewer where most texts are too "
-            "short for that.",
+            help="Tokens of a text that the model is given; default: 30, or fewer if most texts "
+            "are too short.",
             min=1,
         ),
     ] = None,
@@ -69,38 +69,47 @@ def memorize(
     ] = "top-k",
     top_k: Annotated[
         int,
-        typer.Option("--top-k", help="So many of the likeliest tokens top-k draws from.", min=1),
+        typer.Option("--top-k", help="How many of the likeliest tokens top-k draws from.", min=1),
     ] = 40,
     top_p: Annotated[
-        float, typer.Option("--top-p", help="The probability of the tokens that top-p draws from.")
+        float,
+        typer.Option("--top-p", help="The total probability of the tokens that top-p draws from."),
     ] = 0.8,
     temperature: Annotated[
         float,
-        typer.Option("--temperature", help="The temperature that --decoding temperature draws at."),
+        typer.Option("--temperature", help="The temperature of --decoding temperature."),
     ] = 1.0,
     new_tokens: Annotated[
-        int, typer.Option("--new-tokens", help="Tokens that a continuation has at most.", min=1)
+        int, typer.Option("--new-tokens", help="The most tokens of a continuation.", min=1)
     ] = 256,
     prompt: Annotated[
         str,
         typer.Option(
-            "--prompt", help="What stands before a prefix: all of the record, or its header only."
+            "--prompt",
+            help="What precedes a prefix: all that does in the record (record), or only its "
+            "header (header).",
         ),
     ] = "record",
     retrieved: Annotated[
-        int, typer.Option("--retrieved", help="Most similar suffixes to compare with.", min=1)
+        int,
+        typer.Option(
+            "--retrieved",
+            help="Suffixes of each client to compare with, the most similar first.",
+            min=1,
+        ),
     ] = 10,
     all_pairs: Annotated[
-        bool, typer.Option("--all-pairs", help="Compare with every sampled suffix.")
+        bool, typer.Option("--all-pairs", help="Compare with every sampled suffix instead.")
     ] = False,
     compat: Annotated[
-        bool, typer.Option("--compat", help="Use the published detector's rules and defects.")
+        bool, typer.Option("--compat", help="Use the published detector's rules, with its defects.")
     ] = False,
     central: Annotated[
         bool, typer.Option("--central", help="Measure the centrally trained model as well.")
     ] = False,
     paraphraser: Annotated[
-        str, typer.Option("--paraphraser", help="What scores paraphrases; default: nothing.")
+        str,
+        typer.Option("--paraphraser", help="The plugin that scores paraphrases; default: none."),
     ] = "",
     target: Target = None,
     model: Model = None,
@@ -110,7 +119,7 @@ def memorize(
     seed: Seed = None,
     batch_size: BatchSize = 0,
     workers: Annotated[
-        int, typer.Option("--workers", help="Processes that compare; 0: one a core.", min=0)
+        int, typer.Option("--workers", help="Processes that compare texts; 0: one per core.", min=0)
     ] = 0,
     detector: Detector = "presidio",
     template: Template = "fed_pii",
@@ -200,7 +209,9 @@ def _request(
             **arguments,
         )
     if len(places) > 1:
-        raise UsageError(f"What is {places[1]}? Name the clients' files with --clients FILE FILE.")
+        raise UsageError(
+            f"{places[1]} belongs to no option: name the clients' files with --clients FILE FILE."
+        )
     if is_url(target):
         raise UsageError(
             "A server keeps nobody's documents: name the clients' files with --clients FILE FILE."
@@ -208,7 +219,7 @@ def _request(
     named = places[0] if places else Path(target) if target else None
     if named is not None and not named.exists():
         raise InputError(
-            f"There is no federation {named}; of any other model, name the clients' files with "
+            f"There is no federation {named}; for any other model, name the clients' files with "
             "--clients FILE FILE ..."
         )
     where = target or (str(places[0]) if places else None)

@@ -18,7 +18,9 @@ def merge(
     server: Annotated[
         list[str] | None,
         typer.Option(
-            "--server", metavar="URL", help="A server that the shards asked; it is asked again."
+            "--server",
+            metavar="URL",
+            help="A server that the shards asked; a part of their questions is asked again.",
         ),
     ] = None,
     reveal: Reveal = False,

@@ -41,7 +41,8 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="local[:N]|ray[:N]|vllm[:N]",
-        help="This process, N processes here, a Ray cluster's N engines, or vLLM on N GPUs.",
+        help="Where models run: in this process or N local ones, on N engines of a Ray "
+        "cluster, or in vLLM on N GPUs.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
@@ -63,7 +64,9 @@ Watermark = Annotated[
 Commitments = Annotated[
     Path | None,
     typer.Option(
-        "--commitments", help="What the owner published before training; others flag nobody."
+        "--commitments",
+        help="The commitments that the owner published before training; marks without one flag "
+        "nobody.",
     ),
 ]
 
@@ -76,10 +79,10 @@ Target = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="The name by which the server has the model."),
+    typer.Option("--model", metavar="NAME", help="The model's name on the server."),
 ]
 Adapter = Annotated[
-    str | None, typer.Option("--adapter", help="A LoRA adapter's folder, on the target.")
+    str | None, typer.Option("--adapter", help="The folder of a LoRA adapter on the target model.")
 ]
 Round = Annotated[
     int | None, typer.Option("--round", help="The federation's round; default: the last.")
@@ -87,21 +90,29 @@ Round = Annotated[
 Client = Annotated[
     str | None,
     typer.Option(
-        "--client", help="Whose deployed model is asked; default: the client of the data."
+        "--client",
+        help="The client whose deployed model is asked; default: the client of the data.",
     ),
 ]
 Key = Annotated[
     list[str] | None,
-    typer.Option("--key", help="right, wrong, none or other; default: all; may be repeated."),
+    typer.Option(
+        "--key",
+        help="The kind of key to ask with: right, wrong, none or other; default: all; may be "
+        "repeated.",
+    ),
 ]
 Detector = Annotated[
-    str, typer.Option("--detector", help="What finds PII in unannotated documents.")
+    str, typer.Option("--detector", help="The plugin that finds PII in unannotated documents.")
 ]
 Template = Annotated[
-    str, typer.Option("--template", help="The prompt template, where the target names none.")
+    str, typer.Option("--template", help="The prompt template, if the target names none.")
 ]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", help="Continuations drawn at once; 0 chooses.", min=0)
+    int,
+    typer.Option(
+        "--batch-size", help="Continuations drawn at once; 0: chosen automatically.", min=0
+    ),
 ]
 Reveal = Annotated[
     bool,
@@ -124,7 +135,8 @@ Recheck = Annotated[
     typer.Option(
         "--recheck",
         metavar="PERCENT",
-        help="Ask again so much of every shard, 1 question at least; 0 believes all.",
+        help="The share of every shard's questions that is asked again, at least 1 question; 0 "
+        "trusts all shards.",
         min=0,
         max=100,
         callback=refuse_nan,
@@ -139,7 +151,7 @@ def refuse_options_before_subcommand(context: typer.Context) -> None:
             from fedaudit.api.errors import UsageError
 
             option = f"--{name.rstrip('_').replace('_', '-')}"
-            raise UsageError(f"Give {option} behind {context.invoked_subcommand}, not before it.")
+            raise UsageError(f"Give {option} after {context.invoked_subcommand}, not before it.")
 
 
 def settings_by_plugin(set_: list[str] | None, kind: str, names: Collection[str]) -> dict[str, Any]:

@@ -28,13 +28,15 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; html: beside the report.")
+        Path | None,
+        typer.Option("--out", help="The file to write; default for html: beside the report."),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="Judge its measurements again and hash its files; 1 when something differs.",
+            help="Judge its measurements again and hash its files; exit code 1 if something "
+            "differs.",
         ),
     ] = False,
     attest: Annotated[
@@ -42,17 +44,22 @@ def report(
         typer.Option(
             "--attest",
             metavar="KEY",
-            help="Sign it with an ed25519 key in PEM unless a check differs; "
+            help="Sign the report with an ed25519 key in PEM unless a check finds a difference; "
             "files that are not at hand are not checked.",
         ),
     ] = None,
     public_key: Annotated[
         Path | None,
-        typer.Option("--public-key", help="With --verify: whose signature it must have, in PEM."),
+        typer.Option(
+            "--public-key",
+            help="With --verify: the public key, in PEM, of whoever must have signed it.",
+        ),
     ] = None,
     root: Annotated[
         Path | None,
-        typer.Option("--root", help="Where the names of files in the report begin."),
+        typer.Option(
+            "--root", help="The folder that relative file names in the report start from."
+        ),
     ] = None,
     owner: Annotated[
         str, typer.Option("--owner", help="With annex or cyclonedx: who owns the document.")
@@ -60,13 +67,16 @@ def report(
     expires: Annotated[
         str,
         typer.Option(
-            "--expires", metavar="DATE", help="With annex or cyclonedx: until when it counts."
+            "--expires",
+            metavar="DATE",
+            help="With annex or cyclonedx: the date until which it is valid.",
         ),
     ] = "",
 ) -> int:
     """Show a report, write it in another form, check it, or sign it.
 
-    Of a folder of many runs it shows a line each, and writes index.html with trends over rounds.
+    For a folder of many runs it shows a line for each, and writes index.html with trends over
+    rounds.
     """
     from fedaudit.api.errors import UsageError
     from fedaudit.cli.audit.run_index import is_folder_of_runs, print_index
@@ -81,7 +91,7 @@ def report(
     if not (verify or attest):
         return _show_report(path, format_ or "terminal", out, owner, expires)
     if format_ or out or (verify and attest):
-        raise UsageError("Of --verify, --attest and --format or --out only one can be done.")
+        raise UsageError("--verify, --attest and --format or --out exclude each other.")
     from fedaudit.cli import evidence
 
     if attest:

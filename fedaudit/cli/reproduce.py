@@ -21,7 +21,7 @@ def reproduce(
     scale: Scale = "nano",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Without ablations and some rows; claims on them stay open."),
+        typer.Option("--quick", help="Leave out ablations and some rows; their claims stay open."),
     ] = False,
     out: Out = None,
     set_: Set = None,
@@ -29,7 +29,9 @@ def reproduce(
     seeds: Annotated[
         int | None,
         typer.Option(
-            "--seeds", help="So many seeds, without those that settings were tuned on.", min=1
+            "--seeds",
+            help="How many seeds to use; those that settings were tuned on are skipped.",
+            min=1,
         ),
     ] = None,
     json: Json = None,
@@ -37,7 +39,9 @@ def reproduce(
     dtype: Dtype = "auto",
     jobs: Annotated[
         int,
-        typer.Option("--jobs", help="Variants at a time; 0: one a core at nano scale.", min=0),
+        typer.Option(
+            "--jobs", help="Variants that run at a time; 0: one per core at nano scale.", min=0
+        ),
     ] = 0,
     quiet: Quiet = False,
 ) -> int:

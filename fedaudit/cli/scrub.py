@@ -19,7 +19,7 @@ def scrub(
         typer.Argument(
             metavar="OUT",
             parser=file_to_write,
-            help="Where the scrubbed records go, as JSONL; a .csv of a .csv.",
+            help="Where the scrubbed records go, as JSONL, or as .csv if the records are a .csv.",
         ),
     ],
     style: Annotated[
@@ -27,23 +27,28 @@ def scrub(
     ] = "mask",
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="LABEL", help="Mask this kind alone; may be repeated."),
+        typer.Option("--only", metavar="LABEL", help="Mask only this kind; may be repeated."),
     ] = None,
     excluding: Annotated[
         list[str] | None,
-        typer.Option("--except", metavar="LABEL", help="Leave this kind; may be repeated."),
+        typer.Option(
+            "--except", metavar="LABEL", help="Leave this kind unmasked; may be repeated."
+        ),
     ] = None,
     detector: Detector = "presidio",
     set_: Set = None,
     template: Template = "fed_pii",
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Makes pseudonyms repeatable, for whoever knows it."),
+        typer.Option("--seed", help="Makes pseudonyms repeatable for anybody who knows it."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over what OUT holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT if it exists.")] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit code 1 while anything masked is left, however spelt."),
+        typer.Option(
+            "--strict",
+            help="Exit code 1 if OUT still holds anything that was masked, however spelt.",
+        ),
     ] = False,
     json: Annotated[
         Path | None, typer.Option("--json", help="Also write the counts to this JSON file.")
@@ -81,7 +86,7 @@ def scrub(
         _save(json, request, done)
     _show(request, done)
     for line in unread_caveat(request.source, done.unread):
-        print_note(f"{line}; scrub keeps and masks them.", quiet=quiet)
+        print_note(f"{line}; scrub keeps them and masks what is in them.", quiet=quiet)
     return 1 if strict and (done.remaining or done.pii_in_ids) else 0
 
 
@@ -129,11 +134,10 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
             yield f"  {status:<6} {label:<{width}} {count:>9,}"
     if done.annotated:
         records = _number(done.annotated, "record")
-        yield f"Annotated in the data, and masked by that alone: {records}."
+        yield f"Masked by the data's own annotation alone: {records}."
     if done.partly_annotated:
         yield (
-            "Looked through by the detector for what stands in other fields: "
-            f"{done.partly_annotated:,} of them."
+            f"In {done.partly_annotated:,} of them, the detector also searched the other fields."
         )
     if done.annotation and done.records == done.annotated:
         yield f"The detector: {done.annotation}."
@@ -146,19 +150,19 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     )
     if done.remaining:
         yield (
-            f"Still there: of {masked}, "
-            f"{done.remaining:,} stand in OUT elsewhere, unmarked or as a part of other words."
+            f"Still there: of {masked}, {done.remaining:,} are elsewhere in OUT, unmarked or as a "
+            "part of other words."
         )
         if done.respelt:
             yield (
                 f"Of these, {done.respelt:,} only in other spellings: another case or width, "
-                "characters that look alike, or invisible ones between."
+                "characters that look alike, or invisible characters in between."
             )
     elif done.strings:
         yield f"Of {masked}, none is in OUT, however spelt."
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {_number(done.pii_in_ids, 'record')}."
-    yield "What nobody marked and the detector did not find is in OUT as it was."
+    yield "PII that nobody marked and the detector did not find is in OUT unchanged."
 
 
 def _number(count: int, noun: str) -> str:

@@ -86,7 +86,7 @@ def _train(
     if resume and manifest is None:
         raise UsageError(f"There is no run in {folder} to resume.")
     if manifest is not None and (report := _stored_report(config, manifest.status, folder)):
-        print_note(f"{folder} holds this very federation already, complete.", quiet=quiet)
+        print_note(f"{folder} already holds this federation, complete.", quiet=quiet)
         return report
     if manifest is not None:
         print_note(f"Going on in {folder} after round {len(manifest.rounds) - 1}.", quiet=quiet)

@@ -13,8 +13,8 @@ from fedaudit.reproduction.variant import VariantTask, Watch, run_variant
 from fedaudit.system.processes import ignoring_interrupts, processes
 
 BROKEN = (
-    "A process of the study ended unexpectedly (out of memory?); the same command goes on from "
-    "what is finished, perhaps with --jobs 1."
+    "A process of the study ended unexpectedly (out of memory?); give the same command to go on "
+    "from what is finished, perhaps with --jobs 1."
 )
 
 

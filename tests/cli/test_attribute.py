@@ -272,7 +272,10 @@ def test_what_colluding_clients_leave_together(fed):
     alone = replace(plan, designs={1: replace(drawn, designs=(target,))})
     # One pair of sums and everybody's are three equations in six unknowns, or fewer.
     [line] = collusion.describe_collusion(alone, [target.target])
-    assert "no other's follows by linear algebra; the smallest group whose sum does has" in line
+    assert (
+        "no other client's follows by linear algebra; the smallest group whose sum follows has"
+        in line
+    )
     assert collusion.describe_collusion(alone, []) == []
 
 
@@ -284,7 +287,7 @@ def test_a_wrong_key_flags_nobody_and_says_so(run, fed):
     document = report()
     assert document["verdict"]["status"] == "pass"
     assert "none of 7 clients is flagged" in document["verdict"]["reasons"][0]
-    assert any("the key is another" in limit for limit in document["limits"])
+    assert any("the keys are not the right ones" in limit for limit in document["limits"])
     tpr, fpr = (value(document, "fed_attr", metric) for metric in ("tpr", "fpr"))
     assert (tpr["value"], tpr["n"]) == (None, 0)
     assert tpr["reason"] == "nobody who took part trained on documents with these marks"
@@ -446,13 +449,13 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
             2,
             "Did you mean 'fed_attr'?",
         ),
-        (("fed",), 2, "A federation is named by its option: --rounds fed."),
-        (("fed/rounds/",), 2, "A federation is named by its option: --rounds fed/rounds/."),
+        (("fed",), 2, "A federation is given with an option: --rounds fed."),
+        (("fed/rounds/",), 2, "A federation is given with an option: --rounds fed/rounds/."),
         (("none/fed",), 2, "--rounds none/fed."),
         (("--tau", "5", "fed"), 2, "--rounds fed."),
         (("marks.json",), 2, "--rounds marks.json."),
         (("score2",), 2, "No such command 'score2'. Did you mean 'score'?"),
-        (("--rounds", "fed", "--colluding", "c1"), 2, "asks nothing: --dry-run"),
+        (("--rounds", "fed", "--colluding", "c1"), 2, "could learn: add --dry-run"),
         (("--rounds", "fed", "--dry-run", "--colluding", "cl1"), 2, "Did you mean 'c1'?"),
         (("--rounds", "fed", "--out", "fed"), 3, "federation's folder"),
         (("--rounds", "fed", "--out", "fed/federation.json"), 3, "--out needs a folder"),
@@ -514,9 +517,9 @@ def test_missing_rounds_of_a_federation(run, fed):
 
 
 def test_options_before_a_step_are_not_dropped_in_silence(run, fed):
-    says = "Give --tau behind decide, not before it"
+    says = "Give --tau after decide, not before it"
     run.refused(2, "attribute", "--tau", 9, "decide", "none.json", says=says)
-    says = "Give --set behind score"
+    says = "Give --set after score"
     run.refused(2, "attribute", "--set", "kgw.tokens=3", "score", "e", says=says)
 
 
@@ -672,14 +675,16 @@ def test_the_shared_protocol_party_by_party_and_what_the_dry_run_says(run, fed):
     document = report()
     [finding] = document["findings"]
     assert finding["evidence"]["client"] == "c1"
-    assert any("rounds 1, 2 are made of sums over 4 sets" in one for one in document["limits"])
+    assert any(
+        "rounds 1, 2 are computed from sums over 4 sets" in one for one in document["limits"]
+    )
     words = ("attribute", "calibrate", "s.json", "--federations", 2, "--quiet")
     made = run(*words, "--marked-share", "c1=0.2")
     assert made.code == 0
     assert "c1, with 20% of its documents marked, shows Z " in made.out
     assert all(f"\nc{n} " in made.out for n in range(7))
     assert max(map(len, made.out.splitlines())) <= 80
-    run.refused(2, *words, "--marked-share", "c1", says="give a client and a share, as c1=0.2")
+    run.refused(2, *words, "--marked-share", "c1", says="give a client and a share, such as c1=0.2")
     run.refused(2, *words, "--marked-share", "c1=1.5", says="give a client and a share")
     run.refused(2, *words, "--marked-share", "c11=0.2", says="Did you mean 'c1'?")
     bundled = run(
@@ -694,10 +699,10 @@ def test_the_shared_protocol_party_by_party_and_what_the_dry_run_says(run, fed):
 def test_mistakes_about_the_protocol_are_one_line(run, fed):
     fits = ("attribute", "--rounds", fed.path)
     run.refused(2, *fits, "--protocol", "share", says="Did you mean 'shared'?")
-    run.refused(2, *fits, "--sets", 3, says="--sets is of shared sets")
-    run.refused(2, *fits, *SHARED, "--queries", 3, says="are of pairs of sets")
+    run.refused(2, *fits, "--sets", 3, says="--sets is for shared sets")
+    run.refused(2, *fits, *SHARED, "--queries", 3, says="are for pairs of sets")
     words = ("attribute", "estimate", "--rounds", fed.path, "--out", "est", "--quiet")
     assert run(*words, *SHARED).code == 0
     run.refused(3, *words, *SMALL, says="est holds estimates by protocol 'shared'")
     words = ("attribute", "estimate", "--rounds", fed.path, "--out", "new", "--quiet")
-    run.refused(3, *words, *SMALL, says="Round 1 was asked for with other sets already")
+    run.refused(3, *words, *SMALL, says="Round 1 was already asked for with other sets")

@@ -62,7 +62,7 @@ def test_a_committed_mark_flags_and_another_key_does_not(run, fed):
     assert decide(run, "--commitments", "public.json").code == 1
     said = " ".join(report()["limits"])
     assert "published commitments match 1 of them" in said
-    assert "until the mark is opened" in said
+    assert "until a mark is opened" in said
     other_commitments()
     assert decide(run, "--commitments", "others.json", out="p").code == 7
     assert report("p")["findings"] == []
@@ -125,7 +125,7 @@ def test_commitments_that_the_ledger_does_not_know_flag_nobody(run, fed):
     rewrite(own, lambda table: table.update(made="2020-01-01T00:00:00+00:00"))
     assert run(*words, "--federations", 0, "--out", "p").code == 7
     assert report("p")["findings"] == []
-    says = "mark m0 is uncommitted: the ledger notes another file of commitments"
+    says = "mark m0 is uncommitted: the ledger recorded another file of commitments"
     assert any(says in limit for limit in report("p")["limits"])
     # Of a file that did not lie in the folder the ledger says nothing.
     assert run(*words, "--federations", 0, "--commitments", "public.json", "--out", "q").code == 1
@@ -153,7 +153,7 @@ def test_all_in_one_takes_the_commitments_in_the_federations_folder(run, fed):
     assert run(*words, "--out", "o").code == 1
     assert any("no commitments were given" in limit for limit in report()["limits"])
     assert run(*words, "--commitments", "public.json", "--out", "p").code == 1
-    assert not any("until the mark is opened" in limit for limit in report("p")["limits"])
+    assert not any("until a mark is opened" in limit for limit in report("p")["limits"])
     other_commitments(fed.path / "commitments.json")
     assert run(*words, "--out", "q").code == 7
     assert report("q")["verdict"]["status"] == "inconclusive"
@@ -168,8 +168,8 @@ def test_a_second_design_of_a_round_is_one_line(run, fed):
     words = ("attribute", "estimate", "--rounds", fed.path, *SMALL, "--quiet")
     assert run(*words, "--out", "est").code == 0
     for more in (("--out", "est2"), ("--out", "est3", "--seed", 9)):
-        run.refused(3, *words, *more, says="Round 1 was asked for with other sets already")
-        run.refused(3, *words, *more, "--dry-run", says="other sets already")
+        run.refused(3, *words, *more, says="Round 1 was already asked for with other sets")
+        run.refused(3, *words, *more, "--dry-run", says="already asked for with other sets")
     again = run(*words, "--out", "est2", "--log", "est.log.json")  # the log has the sets of then
     assert again.code == 0
     assert "Round 1 was asked for before with the same sets" in again.out
@@ -185,7 +185,7 @@ def test_a_federation_is_the_same_by_whatever_name(run, fed, monkeypatch):
     Path("elsewhere").mkdir()
     Path("elsewhere/link").symlink_to(fed.path / "rounds")
     Path("loop").symlink_to("loop")
-    says = "Round 1 was asked for with other sets already"
+    says = "Round 1 was already asked for with other sets"
     run.refused(3, *estimate, "elsewhere/link", "--out", "est2", *words, says=says)
     run.refused(3, *estimate, fed.path / "rounds/001/..", "--out", "est2", *words, says=says)
     run.refused(3, *estimate, "loop", "--out", "est2", *words, says="loop")
@@ -415,7 +415,7 @@ def test_a_bundle_of_scores_that_were_made_with_other_settings(run, fed):
         *("attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json"),
         *("--report", "o", "--out", "b"),
     )
-    says = "s.json is of other settings of the mark m0 than marks.json: give the --set"
+    says = "s.json was made with other settings of the mark m0 than those in marks.json: give"
     run.refused(3, *parts, says=says)
     assert not Path("b").exists()
     assert run(*parts, *other).code == 0

@@ -223,7 +223,7 @@ def test_a_strength_that_was_forged_flags_nobody_unnoticed(run, bundle):
 def test_marks_that_are_not_tested_have_no_commitments(run, bundle):
     rewrite("b/scores.json", lambda table: table["commitments"].update(m1="0" * 64))
     rehash("scores.json")
-    run.refused(3, "attribute", "verify", "b", *ALONE, says="tells of a mark 'm1', which it did")
+    run.refused(3, "attribute", "verify", "b", *ALONE, says="names a mark 'm1', which it did")
 
 
 # commitments

@@ -99,7 +99,7 @@ def test_a_copy_of_a_clients_records_is_that_client_and_no_other_member(here, ru
     ]
     assert all(row["n"] for row in judged)
     run(*words, "--member", "run/data/c1.jsonl", "--out", "two")
-    assert not any("counts as the victim" in one for one in report("two")["limits"])
+    assert not any("taken for the victim" in one for one in report("two")["limits"])
 
 
 def test_what_the_attacker_has_itself_is_not_inferred_of_a_victim(here, run):

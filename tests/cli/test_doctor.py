@@ -28,7 +28,7 @@ def test_what_holds_of_files_of_others(known, monkeypatch):
     assert held == limits + rights + (["no TCP"] if landlock.version() >= 4 else [])
     monkeypatch.setattr(sandbox, "attempt", lambda *_, **__: held if known else limits)
     said = dict(checks())["files of others"]()
-    assert ("does not see to" in said) == (known < 4)
+    assert ("does not cover" in said) == (known < 4)
 
 
 def test_what_is_broken_is_named_and_the_rest_still_checked(run, monkeypatch, tmp_path):

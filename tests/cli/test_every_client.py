@@ -27,8 +27,8 @@ def run(monkeypatch, capfd, tmp_path):
     [
         ((), 2, "Missing option '--prefixes'"),
         (("--matrix",), 2, "--clients"),
-        (("--matrix", "--prefixes", "one.jsonl"), 2, "--prefixes does not go with it"),
-        (("--matrix", "--victim", "one.jsonl"), 2, "--victim does not go with it"),
+        (("--matrix", "--prefixes", "one.jsonl"), 2, "cannot be combined with --prefixes"),
+        (("--matrix", "--victim", "one.jsonl"), 2, "cannot be combined with --victim"),
         (("--prefixes", "one.jsonl", "--clients", "two.jsonl"), 2, "--clients goes with --matrix"),
         (("--prefixes", "one.jsonl", "--budget", "3"), 2, "--budget goes with --matrix"),
         (("--matrix", "--budget", "0"), 2, "budget"),

@@ -270,23 +270,23 @@ def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path):
         [sys.executable, "-m", "fedaudit", "doctor"],
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    says = "fedaudit: Interrupted. The same command begins again.\n"
+    says = "fedaudit: Interrupted. Give the same command to begin again.\n"
     assert (done.returncode, done.stderr) == (6, says)
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("simulate --out x", "goes on after the last finished round"),
-        ("reproduce fed_pii", "goes on with what it has finished"),
-        ("attribute score est", "goes on after the last finished round"),
-        ("attribute estimate fed", "goes on with the sets in its log"),
-        ("attribute decide scores.json", "The same command begins again."),
-        ("watermark make", "The same command begins again."),
-        ("extract --prefixes a", "No answer was kept: the same command begins again."),
-        ("audit", "No answer was kept: the same command begins again."),
-        ("audit --resume", "The answers that were kept stay: the same command goes on with them."),
-        ("", "The same command begins again."),
+        ("simulate --out x", "to go on after the last finished round"),
+        ("reproduce fed_pii", "to go on with what it has finished"),
+        ("attribute score est", "to go on after the last finished round"),
+        ("attribute estimate fed", "to go on with the sets in its log"),
+        ("attribute decide scores.json", "Give the same command to begin again."),
+        ("watermark make", "Give the same command to begin again."),
+        ("extract --prefixes a", "No answer was kept: give the same command to begin again."),
+        ("audit", "No answer was kept: give the same command to begin again."),
+        ("audit --resume", "are kept: give the same command to go on with them."),
+        ("", "Give the same command to begin again."),
     ],
 )
 def test_ctrl_c_says_what_is_true_of_the_command(words, hint, monkeypatch, capsys):

@@ -87,7 +87,7 @@ def test_the_same_simulation_again_changes_nothing(here, run):
     before = (here / "runs/fed_pii/federation.json").read_bytes()
     outcome = run("simulate", "--profile", "fed_pii", *SMALL)
     assert outcome.code == 0
-    assert "already, complete" in outcome.err
+    assert "already holds this federation, complete" in outcome.err
     assert "Utility" in outcome.out
     assert (here / "runs/fed_pii/federation.json").read_bytes() == before
 

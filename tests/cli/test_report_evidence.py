@@ -156,9 +156,9 @@ def test_what_is_not_at_hand_or_has_no_hash_is_said_and_is_no_difference(place, 
         (2, ["--public-key", "key.pub.pem"], "--public-key goes with --verify"),
         (2, ["--attest", "key.pem", "--public-key", "key.pub.pem"], "goes with --verify"),
         (2, ["--root", "."], "--root with --verify"),
-        (2, ["--verify", "--attest", "key.pem"], "only one can be done"),
-        (2, ["--verify", "--format", "html"], "only one can be done"),
-        (2, ["--attest", "key.pem", "--out", "x"], "only one can be done"),
+        (2, ["--verify", "--attest", "key.pem"], "exclude each other"),
+        (2, ["--verify", "--format", "html"], "exclude each other"),
+        (2, ["--attest", "key.pem", "--out", "x"], "exclude each other"),
         (3, ["--verify", "--root", "none"], "There is no folder none"),
         (3, ["--verify", "--public-key", "none.pem"], "none.pem cannot be read"),
         (3, ["--verify", "--public-key", "key.pem"], "key.pem holds no public key"),
@@ -185,7 +185,7 @@ def test_what_is_not_at_hand_hinders_no_signature_and_the_help_says_so(place, ke
     assert (done.code, "1 not at hand, 1 not checked." in done.out) == (0, True)
     assert (place / "out/report.intoto.json").exists()
     text = " ".join(fedaudit("report", "--help").out.replace("│", " ").split())
-    assert "unless a check differs; files that are not at hand are not checked" in text
+    assert "unless a check finds a difference; files that are not at hand are not checked" in text
 
 
 def test_a_link_in_the_attestations_place_is_left_alone(place, keys, fedaudit):

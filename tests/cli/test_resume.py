@@ -113,7 +113,7 @@ def test_an_exact_audit_that_is_interrupted_says_so_and_goes_on(walked):
     for how, resumed in (("SIGTERM", []), ("FULL", ["--resume"])):
         done = run(*EXACT, "--out", "again", *resumed, how=how, point=9, cwd=walked)
         assert done.returncode == 6, done.stderr
-        assert done.stderr.endswith("The same command with --resume goes on.\n")
+        assert done.stderr.endswith("Give the same command with --resume to go on.\n")
         assert json.loads((walked / "again/report.json").read_text())["status"] == "interrupted"
     # What another threshold gives up is another sum.
     other = run(*EXACT, "--set", "superset.threshold=0.1", "--out", "again", "--resume", cwd=walked)
@@ -163,7 +163,7 @@ def test_what_is_stopped_says_so_and_goes_on(here, how, why):
     [line] = done.stderr.splitlines()
     assert why in line
     kept = journal.load(here / "again", write=False).loaded_answers
-    assert line.endswith(f" {kept} answers are kept. The same command with --resume goes on.")
+    assert line.endswith(f" {kept} answers are kept. Give the same command with --resume to go on.")
     assert kept > 40
     assert done.stdout == ""
     found = json.loads((here / "again/report.json").read_text())
@@ -177,7 +177,7 @@ def test_what_is_stopped_says_so_and_goes_on(here, how, why):
 def test_what_is_stopped_before_any_answer_does_not_say_that_some_are_kept(here):
     done = run(*AUDIT, "--out", out(here, "again"), how="SIGINT", point=1, cwd=here)
     assert done.returncode == 6
-    says = "fedaudit: Interrupted. No answer was kept: the same command begins again.\n"
+    says = "fedaudit: Interrupted. No answer was kept: give the same command to begin again.\n"
     assert done.stderr == says
     assert run(*AUDIT, "--out", "again", cwd=here).returncode == FAILED
     assert report(here / "again") == report(here / "one")

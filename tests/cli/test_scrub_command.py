@@ -53,13 +53,13 @@ def test_marked_and_found_data_are_masked_and_the_rest_is_told(run):
         "  masked PHONE_NUMBER          3",
         "  masked EMAIL_ADDRESS         2",
         "  masked PERSON                1",
-        "Annotated in the data, and masked by that alone: 2 records.",
-        "Looked through by the detector for what stands in other fields: 1 of them.",
+        "Masked by the data's own annotation alone: 2 records.",
+        "In 1 of them, the detector also searched the other fields.",
         "Annotated by presidio-analyzer 2.2.366; languages en, zh; rules only: no names,",
         "  no places; scores from 0.4: 3 records.",
-        "Still there: of 4 different strings that were masked, 2 stand in OUT elsewhere,",
+        "Still there: of 4 different strings that were masked, 2 are elsewhere in OUT,",
         "  unmarked or as a part of other words.",
-        "What nobody marked and the detector did not find is in OUT as it was.",
+        "PII that nobody marked and the detector did not find is in OUT unchanged.",
     ]
     assert Path("in.jsonl").read_bytes() == before
     lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
@@ -195,7 +195,9 @@ def test_what_is_still_there_with_other_white_space_is_told(run):
     other = {"text": "Then Ann\u00a0Lee left.", "pii": []}
     Path("in.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(other)}\n")
     out, _ = scrubbed(run)
-    assert "Still there: of 1 string that was masked, 1 stand in OUT" in " ".join(out.split())
+    assert "Still there: of 1 string that was masked, 1 are elsewhere in OUT" in " ".join(
+        out.split()
+    )
     assert "Not masked: ids, groups or tasks with PII in 1 record." in out
 
 

@@ -183,7 +183,7 @@ def test_a_server_that_dies_loses_nothing(run, here, server, point):
         return (503, {}, "") if state["left"] < 0 else None
 
     server.model.change = dying
-    outcome = run.refused(6, *words, "--out", "again", says="The same command with --resume")
+    outcome = run.refused(6, *words, "--out", "again", says="Give the same command with --resume")
     assert "503" in outcome.err
     assert json.loads((here / "again/report.json").read_text())["status"] == "interrupted"
     server.model.change = None
@@ -212,9 +212,9 @@ def test_a_server_that_is_not_there(run, here):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("--adapter", "lora"), 2, "--adapter goes with"),
-        (("--round", "1"), 2, "--round goes with"),
-        (("--engine", "local:2"), 2, "--engine goes with"),
+        (("--adapter", "lora"), 2, "--adapter needs"),
+        (("--round", "1"), 2, "--round needs"),
+        (("--engine", "local:2"), 2, "--engine needs"),
         (("--set", "endpoint.keyvariable=A"), 2, "key_variable"),
         (("--set", f"endpoint.key_variable={KEY}"), 2, "name of an environment variable"),
         (("--set", "endpoint.key_variable=NOT_SET"), 2, "is not set"),

@@ -124,7 +124,9 @@ def test_nvflare_has_the_last_round_alone_and_says_so(tmp_path):
     [only] = federation.manifest.rounds
     assert same(federation.path / only.adapter, RUN.whole[2])
     assert "does not say its number: it is imported as round 1." in made.notes[0]
-    assert made.notes[1].startswith("best_FL_global_model.pt, which the server judged best, is left")
+    assert made.notes[1].startswith(
+        "best_FL_global_model.pt, which the server judged best, is left"
+    )
 
 
 def test_rank_and_targets_of_named_tensors_need_not_be_said(tmp_path):

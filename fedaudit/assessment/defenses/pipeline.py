@@ -103,7 +103,7 @@ def run_defenses(
             except (KeyboardInterrupt, Interrupted) as error:
                 raise Interrupted(
                     f"Interrupted in training {done} of {plan.trainings}; {done - 1} are kept in "
-                    f"{defense_folder}. The same command with --resume goes on."
+                    f"{defense_folder}. Give the same command with --resume to go on."
                 ) from error
             outcomes.setdefault(candidate.name, []).append(outcome)
     return section(plan, outcomes)

@@ -45,7 +45,7 @@ class StepGroup(TyperGroup):
         if self.get_command(ctx, name) is None and ("/" in name or Path(name).exists()):
             from fedaudit.api.errors import UsageError
 
-            raise UsageError(f"A federation is named by its option: --rounds {shlex.quote(name)}.")
+            raise UsageError(f"A federation is given with an option: --rounds {shlex.quote(name)}.")
         return super().resolve_command(ctx, args)
 
 
@@ -56,10 +56,11 @@ app = typer.Typer(
 )
 
 RoundsOption = Annotated[
-    Path | None, typer.Option("--rounds", help="A federation's folder, or its rounds.")
+    Path | None, typer.Option("--rounds", help="A federation's folder, or the rounds folder in it.")
 ]
 Workers = Annotated[
-    int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
+    int,
+    typer.Option("--workers", help="Processes that run the tests on CPU; 0: one per core.", min=0),
 ]
 Alpha = Annotated[
     float,
@@ -71,15 +72,17 @@ Federations = Annotated[
     int | None,
     typer.Option(
         "--federations",
-        help="Simulated federations like this one, of each strength, for the report: how often"
-        " somebody innocent is flagged; default: 100, or none above 200 pairs of client and mark.",
+        help="Federations like this one to simulate for each strength of a mark, so that the "
+        "report says how often somebody innocent is flagged; default: 100, or none above 200 "
+        "pairs of client and mark.",
         min=0,
     ),
 ]
 Tau = Annotated[
     float,
     typer.Option(
-        "--tau", help="The Z above which a client is flagged, in standard deviations by chance."
+        "--tau",
+        help="The Z that a client must exceed to be flagged, in standard deviations of chance.",
     ),
 ]
 
@@ -93,7 +96,8 @@ def attribute(
     attribution: Annotated[
         list[str] | None,
         typer.Option(
-            "--attribution", help="fed_attr or a method that needs plaintext; may be repeated."
+            "--attribution",
+            help="fed_attr, or a method that reads plaintext updates; may be repeated.",
         ),
     ] = None,
     protocol: Protocol = "",
@@ -118,7 +122,7 @@ def attribute(
     dtype: Dtype = "auto",
     quiet: Quiet = False,
 ) -> int:
-    """Name the clients whose updates carry a watermark, from a federation that one holds whole.
+    """Name the clients whose updates carry a watermark, given the whole federation.
 
     Options of a method or of a watermark are set as --set NAME.OPTION=VALUE, for example
     fictitious.tokens=24. Exit code 1: somebody is flagged.
@@ -153,7 +157,9 @@ def attribute(
     )
     requests.check_methods(request.methods)
     if dry_run and "fed_attr" not in request.methods:
-        raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
+        raise UsageError(
+            "--dry-run describes the sums that fed_attr asks for: add --attribution fed_attr."
+        )
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     resolved_request = requests.resolve_request(request)
     if dry_run:
@@ -177,7 +183,9 @@ app.command()(estimate.estimate)
 def score(
     estimates: Annotated[Path, typer.Argument(help="The folder of estimates.")],
     watermark: Annotated[Path, typer.Option("--watermark", help="The owner's file of marks.")],
-    out: Annotated[Path, typer.Option("--out", help="The file of scores; it may grow by rounds.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The file of scores; later runs may add rounds to it.")
+    ],
     set_: Set = None,
     workers: Workers = 0,
     device: Device = "auto",
@@ -233,7 +241,9 @@ def decide(
     commitments: Commitments = None,
     log: Annotated[
         Path | None,
-        typer.Option(help="The server's log of sums, for a decision that knows the sets."),
+        typer.Option(
+            help="The server's log of sums, which tells the decision which sets were drawn."
+        ),
     ] = None,
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,

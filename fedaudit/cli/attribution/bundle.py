@@ -30,7 +30,7 @@ def bundle(
     ] = None,
     set_: Set = None,
 ) -> int:
-    """Put together what it takes to compute a decision again.
+    """Put together what an expert needs to compute a decision again.
 
     An accused party's expert needs no more than that.
 

@@ -19,22 +19,24 @@ MOST_CLIENTS = 12
 def calibrate(
     scores: Annotated[Path, typer.Argument(help="The file of scores.")],
     federations: Annotated[
-        int, typer.Option("--federations", help="Made-up federations of each kind.", min=1)
+        int, typer.Option("--federations", help="Federations to simulate of each kind.", min=1)
     ] = 200,
     tau: Annotated[float, typer.Option("--tau", help="As for decide.")] = 4.0,
     alpha: Annotated[float, typer.Option("--alpha", help="As for decide.")] = 0.01,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the made-up federations.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of the simulated federations.")] = 0,
     marked_share: Annotated[
         str,
         typer.Option(
             "--marked-share",
             metavar="CLIENT=SHARE",
-            help="A client of which it is known how many of its documents were marked, as c1=0.2.",
+            help="A client and the known share of its documents that were marked, such as c1=0.2.",
         ),
     ] = "",
     known_sets: Annotated[
         bool,
-        typer.Option("--known-sets", help="As where decide is given the server's log of sums."),
+        typer.Option(
+            "--known-sets", help="Calibrate a decision that is given the server's log of sums."
+        ),
     ] = False,
     commitments: Annotated[
         Path | None,
@@ -44,7 +46,7 @@ def calibrate(
 ) -> int:
     """Say how often somebody innocent is flagged, and what is found.
 
-    Federations are made up of the scores' own luck (their null marks), rounds and designs.
+    Federations are simulated with the rounds, the designs and the null marks of the scores.
     """
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.decision import calibration
@@ -106,7 +108,7 @@ def _known_share(text: str, scores: "Scores") -> tuple[str, float, float]:
     except ValueError:
         share = 0.0
     if not (client and 0 < share <= 1):
-        raise UsageError(f"--marked-share {text!r}: give a client and a share, as c1=0.2.")
+        raise UsageError(f"--marked-share {text!r}: give a client and a share, such as c1=0.2.")
     z_values = [v.z for (name, _), v in verdicts(scores).items() if name == client]
     if not z_values:
         raise unknown_name_error("client", client, scores.clients)
@@ -123,7 +125,7 @@ def _share_text(least: float, client: str, shown: float, share: float) -> str:
     share_needed = least_share(least, shown, share)
     of = f"{make_visible(client)}, with {share:.0%} of its documents marked, shows Z {shown:.1f}"
     if share_needed is None:
-        return fill(f"{of}: too little to say what share that is.", 80)
+        return fill(f"{of}: too little to tell which share would be found.", 80)
     return fill(f"{of}: in proportion, that takes {share_needed:.1%} of a client's documents.", 80)
 
 

@@ -23,11 +23,15 @@ from fedaudit.cli.options import Quiet, Seed
 
 def estimate(
     rounds: Annotated[Path, typer.Option("--rounds", help="The server's federation folder.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of estimates, for the owner.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The folder for the estimates, which the owner gets.")
+    ],
     log: Annotated[
         Path | None,
         typer.Option(
-            "--log", help="What was asked for, for the server alone; default: OUT.log.json."
+            "--log",
+            help="The log of what was asked for, which only the server keeps; default: "
+            "OUT.log.json.",
         ),
     ] = None,
     round_: Annotated[

@@ -30,7 +30,7 @@ Queries = Annotated[
     int | None,
     typer.Option(
         "--queries",
-        help="pairs: pairs of sums a client and round (K); default: the federation's, or 5.",
+        help="pairs: pairs of sums per client and round (K); default: the federation's, or 5.",
         min=0,
     ),
 ]
@@ -38,7 +38,7 @@ Sets = Annotated[
     int | None,
     typer.Option(
         "--sets",
-        help="shared: sets a round (Q); default: the federation's, or half as many as clients.",
+        help="shared: sets per round (Q); default: the federation's, or half as many as clients.",
         min=1,
     ),
 ]
@@ -46,17 +46,21 @@ Limit = Annotated[
     float | None,
     typer.Option(
         "--limit",
-        help="The largest share of another client's update; default: the federation's, or 0.4.",
+        help="The largest share of another client's update in an estimate; default: the "
+        "federation's, or 0.4.",
     ),
 ]
 Weights = Annotated[
-    str, typer.Option("--weights", help="How updates weigh in sums: equal or size; default: equal.")
+    str,
+    typer.Option(
+        "--weights", help="How updates are weighted in sums: equal or size; default: equal."
+    ),
 ]
 Threshold = Annotated[
     int | None,
     typer.Option(
         "--threshold",
-        help="The fewest clients that a sum may be over; default: the federation's, or 5.",
+        help="The fewest clients that a sum may include; default: the federation's, or 5.",
         min=1,
     ),
 ]
@@ -64,19 +68,21 @@ Secure = Annotated[
     str,
     typer.Option(
         "--secure-aggregation",
-        help="What adds up plaintext updates; default: the federation's, or ideal.",
+        help="The plugin that adds up plaintext updates; default: the federation's, or ideal.",
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Only say what would be asked, and what it would give away."),
+    typer.Option(
+        "--dry-run", help="Only describe what would be asked and what it would give away."
+    ),
 ]
 
 Colluding = Annotated[
     str,
     typer.Option(
         "--colluding",
-        help="Clients that tell the server their updates, with commas between; for --dry-run.",
+        help="Clients that tell the server their updates, separated by commas; needs --dry-run.",
     ),
 ]
 
@@ -97,7 +103,7 @@ def helpers(colluding: str, *, dry_run: bool) -> list[str]:
     """Return the clients that collude with the server, each once."""
     names = list(dict.fromkeys(name.strip() for name in colluding.split(",") if name.strip()))
     if names and not dry_run:
-        raise UsageError("--colluding says what a server could learn and asks nothing: --dry-run.")
+        raise UsageError("--colluding only describes what a server could learn: add --dry-run.")
     return names
 
 

@@ -17,7 +17,10 @@ app = typer.Typer(
 )
 
 Teacher = Annotated[
-    str, typer.Option("--model", help="The model that writes, or whose tokenizer tests.")
+    str,
+    typer.Option(
+        "--model", help="The model that writes documents, or whose tokenizer the test needs."
+    ),
 ]
 
 
@@ -26,7 +29,8 @@ def make(
     documents: Annotated[Path, typer.Argument(help="The owner's documents, as JSONL.")],
     out: Annotated[Path, typer.Argument(help="Where the marked documents go, as JSONL.")],
     watermark: Annotated[
-        Path, typer.Option("--watermark", help="The secret file of marks; made or added to.")
+        Path,
+        typer.Option("--watermark", help="The secret file of marks; it is created or added to."),
     ],
     plugin: Annotated[str, typer.Option("--plugin", help="kgw, fictitious or another.")] = "kgw",
     prompts: Annotated[
@@ -46,7 +50,7 @@ def make(
 
     Options of the watermark are set as --set OPTION=VALUE. Without --prompts, a tenth of the
     documents is kept back as prompts and not marked. Without --seed the secret is drawn at random;
-    with one, whoever knows it can find the mark.
+    with one, whoever knows the seed can find the mark.
     """
     from fedaudit.attribution.owner import watermarking
     from fedaudit.cli.console import print_note, progress_bars
@@ -74,7 +78,7 @@ def make(
     print(f"Its commitment is {result.commitment}: publish it before anybody trains.")
     for line in unread_caveat(documents, result.unread):
         print_note(f"{line}; {out} is without them.", quiet=quiet)
-    print_note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
+    print_note(f"{watermark} holds the key that finds the mark: keep it secret.", quiet=quiet)
     return 0
 
 
@@ -117,7 +121,7 @@ def check(
 ) -> int:
     """Test texts, or what a model answers, for every mark.
 
-    Exit code 1: one is found; 7: none is, and for one there was nothing to test.
+    Exit code 1: a mark is found; 7: none is found, and for some mark there was nothing to test.
     """
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution.owner import watermarking

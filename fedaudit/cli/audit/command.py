@@ -48,13 +48,16 @@ def audit(
     ] = None,
     held_out: Annotated[
         Path | None,
-        typer.Option("--held-out", help="Records that nobody trained on; a simulation has some."),
+        typer.Option(
+            "--held-out",
+            help="Records that nobody trained on; default: those that a simulation held out.",
+        ),
     ] = None,
     canaries: Annotated[
         Path | None, typer.Option("--canaries", help="The secret file of planted canaries.")
     ] = None,
     commitment: Annotated[
-        str, typer.Option("--commitment", help="What was published of the canaries.")
+        str, typer.Option("--commitment", help="The published commitment to the canaries.")
     ] = "",
     watermark: Watermark = None,
     policy: Annotated[
@@ -82,12 +85,16 @@ def audit(
     baseline: Annotated[
         Path | None,
         typer.Option(
-            "--baseline", help="A report: only what is new or worse than there fails, in CI."
+            "--baseline",
+            help="An earlier report: the audit fails only for what is new or worse, for use in CI.",
         ),
     ] = None,
     defenses: Annotated[
         bool,
-        typer.Option("--defenses", help="Train again under defences: what each buys and costs."),
+        typer.Option(
+            "--defenses",
+            help="Train again with defences, to measure what each one gains and costs.",
+        ),
     ] = False,
     defense: Annotated[
         list[str] | None,
@@ -95,14 +102,16 @@ def audit(
     ] = None,
     defense_seeds: Annotated[
         int,
-        typer.Option("--defense-seeds", help="Trainings of each, with seeds of their own.", min=1),
+        typer.Option(
+            "--defense-seeds", help="Trainings for each defence, each with its own seed.", min=1
+        ),
     ] = 3,
     defense_profile: Annotated[
         str,
         typer.Option(
             "--defense-profile",
             metavar="NAME[:SCALE]",
-            help="The settings to train by; a simulated federation has its own.",
+            help="The settings to train with; default: a simulated federation's own.",
         ),
     ] = "",
     defense_data: Annotated[
@@ -110,14 +119,14 @@ def audit(
         typer.Option(
             "--defense-data",
             metavar="NAME=FILE",
-            help="A client's records, where the folder keeps none; once for each client.",
+            help="A client's records, if the folder keeps none; give it once for each client.",
         ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first answer: one victim, fewer questions.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done and what it costs, and end.")
+        bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")
     ] = False,
     round_: Round = None,
     client: Client = None,
@@ -235,7 +244,7 @@ def _run(
         print_note(line, quiet=quiet)
     plan = prepared.plan
     steps = [*plan.steps, *(["attribution"] if plan.attribution else [])]
-    print_note(f"Steps: {', '.join(steps)}; --dry-run tells more.", quiet=quiet)
+    print_note(f"Steps: {', '.join(steps)}; --dry-run describes them.", quiet=quiet)
     report = finished_report(session) if resume and prepared.defenses else None
     if report is None:
         done = session.run(watching(quiet))

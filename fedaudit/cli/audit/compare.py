@@ -10,14 +10,16 @@ from fedaudit.cli.options import Json
 
 def compare(
     first: Annotated[Path, typer.Argument(help="A folder with a report.json, or the file.")],
-    second: Annotated[Path, typer.Argument(help="The one that it is compared with.")],
+    second: Annotated[Path, typer.Argument(help="The report to compare it with.")],
     gate: Annotated[
         bool,
-        typer.Option("--gate", help="Take the first as a baseline for the second, as CI does."),
+        typer.Option(
+            "--gate", help="Use the first as the baseline that the second is judged by, as in CI."
+        ),
     ] = False,
     json: Json = None,
 ) -> int:
-    """Compare two reports: what differs, appeared or went.
+    """Compare two reports: what differs, appeared or disappeared.
 
     Differences have intervals. The exit code is 0 whatever differs; with --gate it is 0 where the
     second has nothing new or worse, 1 where it has, and 7 where that cannot be told.

@@ -34,10 +34,10 @@ def plan_lines(
         yield f"  {name} ({_attacks(plan, name)}): {cost.describe()}{took}"
         yield f"    shows {SHOWS[name]}"
     if plan.attribution:
-        yield "  attribution (fed_attr): fedaudit attribute --dry-run tells its cost"
+        yield "  attribution (fed_attr): fedaudit attribute --dry-run says what it costs"
         yield f"    shows {SHOWS['attribution']}"
     if speed is not None:
-        yield f"  in all: about {duration(total)} at most, beside reading and loading"
+        yield f"  in all: about {duration(total)} at most, not counting reading and loading"
     yield ""
     if plan.left_out:
         yield "Left out"

@@ -20,16 +20,16 @@ def check(
     records: Annotated[
         Path, typer.Option("--records", help="What the client trains on, as JSONL, CSV or Parquet.")
     ],
-    client: Annotated[str, typer.Option("--client", help="Whose records they are.")],
+    client: Annotated[str, typer.Option("--client", help="The client whose records they are.")],
     base: Annotated[
         str, typer.Option("--base", help="The model that is trained: a folder or a hub id.")
     ] = "fedaudit-nano",
     max_length: Annotated[
-        int, typer.Option("--max-length", help="Tokens of a record that are read.", min=2)
+        int, typer.Option("--max-length", help="How many tokens of a record are read.", min=2)
     ] = 256,
     learned: Annotated[
         Literal["text", "answer"],
-        typer.Option("--learned", help="What of an instruction record the loss is over."),
+        typer.Option("--learned", help="The part of an instruction record that the loss covers."),
     ] = "text",
     template: Template = "fed_pii",
     quiet: Quiet = False,
@@ -53,7 +53,7 @@ def check(
     print(describe(covered, client))
     complete = all(c.is_whole for c in covered)
     if not complete:
-        print_note("Mend the training, or plant in another form.", quiet=quiet)
+        print_note("Fix the training, or plant the canaries in another form.", quiet=quiet)
     return 0 if complete else 1
 
 

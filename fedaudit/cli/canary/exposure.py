@@ -30,17 +30,17 @@ def measure(
     adapter: Adapter = None,
     round_: Round = None,
     commitment: Annotated[
-        str, typer.Option("--commitment", help="What was published of the file before training.")
+        str, typer.Option("--commitment", help="The commitment that was published before training.")
     ] = "",
     space_limit: Annotated[
         int,
         typer.Option(
-            "--space-limit", help="Score a space of so many secrets at most as a whole.", min=0
+            "--space-limit", help="Score all secrets of a space that has at most this many.", min=0
         ),
     ] = 10_000,
     references: Annotated[
         int,
-        typer.Option("--references", help="Secrets drawn at random from a larger one.", min=1),
+        typer.Option("--references", help="Secrets drawn at random from a larger space.", min=1),
     ] = 1_000,
     template: Template = "fed_pii",
     seed: Seed = None,

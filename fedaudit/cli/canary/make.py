@@ -14,19 +14,24 @@ def make(
     language: Annotated[str, typer.Option("--language", help="en or zh.")] = "en",
     count: Annotated[int, typer.Option("--count", help="Secrets to plant.", min=1)] = 12,
     times: Annotated[
-        str, typer.Option("--times", help="How many copies of each: these numbers in turn.")
+        str,
+        typer.Option(
+            "--times", help="How many copies of each secret are planted: these numbers in turn."
+        ),
     ] = "1,4,16",
     controls: Annotated[
-        int, typer.Option("--controls", help="Secrets that nobody is given.", min=0)
+        int,
+        typer.Option("--controls", help="Secrets that no client is given, to compare with.", min=0),
     ] = 100,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", help="Who gets them; default: c0; may be repeated."),
+        typer.Option("--client", help="A client that gets secrets; default: c0; may be repeated."),
     ] = None,
     corpus: Annotated[
         list[Path] | None,
         typer.Option(
-            "--corpus", help="Records that may hold none of the secrets, JSONL; may be repeated."
+            "--corpus",
+            help="Records that must not hold any of the secrets, as JSONL; may be repeated.",
         ),
     ] = None,
     sentence: Annotated[
@@ -34,24 +39,31 @@ def make(
         typer.Option(
             "--format",
             metavar="TEXT",
-            help="A sentence with {secret} and, before it, {number}; may be repeated.",
+            help="A sentence with {secret}; {number} before it tells canaries apart; may be "
+            "repeated.",
         ),
     ] = None,
     instruction: Annotated[
         str,
         typer.Option(
-            "--instruction", help="What the sentences answer, where records are instructions."
+            "--instruction",
+            help="The instruction that the sentences answer, if records are instructions.",
         ),
     ] = "",
     pattern: Annotated[
-        str, typer.Option("--pattern", help="Other secrets: # is a digit, [ab] one of these.")
+        str,
+        typer.Option(
+            "--pattern",
+            help="The form of the secrets, in place of the kind's: # is a digit, [ab] is a or b.",
+        ),
     ] = "",
     names: Annotated[
-        Path | None, typer.Option("--names", help="The names of --kind name, one a line.")
+        Path | None,
+        typer.Option("--names", help="A file with the names for --kind name, one per line."),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Makes the canaries repeatable, for whoever knows it."),
+        typer.Option("--seed", help="Makes the canaries repeatable for anybody who knows it."),
     ] = None,
     template: Template = "fed_pii",
     quiet: Quiet = False,
@@ -61,7 +73,7 @@ def make(
     Each stands in a sentence of its own.
 
     Secrets come from the operating system's generator, unless there is a --seed. None is in the
-    --corpus. The commitment that is printed is to be published before anybody trains.
+    --corpus. Publish the commitment that is printed before anybody trains.
     """
     from fedaudit.api.errors import InputError
     from fedaudit.canaries import canary_file, generator
@@ -109,5 +121,5 @@ def _times(text: str) -> tuple[int, ...]:
 
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        raise UsageError(f"--times takes numbers, as 1,4,16, not {text!r}.")
+        raise UsageError(f"--times takes numbers such as 1,4,16, not {text!r}.")
     return tuple(map(int, words))

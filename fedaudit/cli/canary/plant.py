@@ -12,10 +12,13 @@ def plant(
     canaries: Canaries,
     records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
     client: Annotated[str, typer.Option("--client", help="Whose records they are.")],
-    out: Annotated[Path, typer.Option("--out", help="Where they go with the canaries, as JSONL.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Where the records go with the canaries among them, as JSONL."),
+    ],
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Makes the order repeatable, for whoever knows it."),
+        typer.Option("--seed", help="Makes the order repeatable for anybody who knows it."),
     ] = None,
     template: Template = "fed_pii",
     quiet: Quiet = False,
@@ -41,5 +44,7 @@ def plant(
         f"{done.records:,} records in {out}: {done.copies:,} of them are copies of "
         f"{done.canaries:,} canaries of {client}."
     )
-    print_note(f"Training on {out} makes them known to the model: that is meant.", quiet=quiet)
+    print_note(
+        f"Training on {out} teaches the model these secrets, which is the purpose.", quiet=quiet
+    )
     return 0

@@ -16,7 +16,7 @@ def import_(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder that a run left.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The federation's new folder.")],
     layout: Annotated[
-        str, typer.Option("--layout", help="Whose layout it is, where it can be several.")
+        str, typer.Option("--layout", help="The layout of the folder, if it fits several.")
     ] = "",
     base: Annotated[
         str, typer.Option("--base", help="The base: a folder, a hub id or fedaudit-nano.")
@@ -26,7 +26,7 @@ def import_(
         typer.Option(
             "--config",
             metavar="r=16,alpha=32,targets=q_proj+v_proj",
-            help="LoRA's settings, or an adapter_config.json, where adapters come without one.",
+            help="The LoRA settings, or an adapter_config.json, if the adapters come without one.",
         ),
     ] = "",
     template: Annotated[
@@ -76,7 +76,7 @@ def _facts(imported: "Imported", out: Path) -> Iterator[tuple[str, str]]:
     gap = "" if numbers == list(range(numbers[0], numbers[-1] + 1)) else "; others were not kept"
     rows = {
         "rounds": name_rounds(numbers).partition(" ")[2] + gap,
-        "clients": f"{len(manifest.clients)}, {adapter_count} adapters of theirs"
+        "clients": f"{len(manifest.clients)}, with {adapter_count} adapters in all"
         if manifest.clients else "not known: nothing can be attributed to anybody",
         "base": f"{manifest.base.name}{'' if manifest.base.sha256 else ' (not on this machine)'}",
         "template": manifest.template.name,

@@ -44,11 +44,12 @@ def audit(
         typer.Option(
             "--noiseless",
             metavar="RUN",
-            help="The same federation trained without noise: it must be refuted.",
+            help="The same federation trained without noise, for which the audit must refute "
+            "the claim.",
         ),
     ] = None,
     commitment: Annotated[
-        str, typer.Option("--commitment", help="What was published of the file before training.")
+        str, typer.Option("--commitment", help="The commitment that was published before training.")
     ] = "",
     template: Template = "fed_pii",
     seed: Seed = None,

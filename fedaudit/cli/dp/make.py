@@ -14,41 +14,44 @@ if TYPE_CHECKING:
 def make(
     out: Annotated[Path, typer.Option("--out", help="Where the secret file of coins goes.")],
     corpus: Annotated[
-        Path, typer.Option("--corpus", help="Records of the client's style, as JSONL.")
+        Path, typer.Option("--corpus", help="Records in the style of the client's, as JSONL.")
     ],
     client: Annotated[
-        str, typer.Option("--client", help="Whose records the canaries are planted in.")
+        str, typer.Option("--client", help="The client whose records the canaries are planted in.")
     ] = "c0",
     base: Annotated[
-        str, typer.Option("--base", help="The model whose tokens canaries end in.")
+        str,
+        typer.Option("--base", help="The model whose tokens the canaries' endings are drawn from."),
     ] = "fedaudit-nano",
     count: Annotated[int, typer.Option("--count", help="Canaries, in and out.")] = 1000,
     delta: Annotated[
         float, typer.Option("--delta", help="The claim's delta, 1e-5 at most.")
     ] = 1e-5,
     level: Annotated[
-        float, typer.Option("--level", help="How often, at most, a true claim is refuted.")
+        float, typer.Option("--level", help="The largest chance that a true claim is refuted.")
     ] = 0.05,
     position: Annotated[
         list[str] | None,
         typer.Option(
             "--position",
             metavar="outsider|client|server",
-            help="From where the model is seen; default: client; may be repeated.",
+            help="Where the attacker stands: outsider, client or server; default: client; may "
+            "be repeated.",
         ),
     ] = None,
     any_mechanism: Annotated[
         bool,
         typer.Option(
-            "--any-mechanism", help="Judge by the bound for any mechanism, not the Gaussian one."
+            "--any-mechanism",
+            help="Judge by the bound that holds for any mechanism, not by the Gaussian one.",
         ),
     ] = False,
     score: Annotated[
         Literal["loss", "gradient"],
         typer.Option(
             "--score",
-            help="What tells coins: the canary's loss, or its own gradient in the client's "
-            "updates, for --position server.",
+            help="What reveals a coin: the canary's loss, or its gradient in the client's updates "
+            "(only with --position server).",
         ),
     ] = "loss",
     prefix_words: Annotated[
@@ -56,11 +59,11 @@ def make(
         typer.Option("--prefix-words", help="Words of a record that a canary begins with.", min=1),
     ] = 6,
     suffix_tokens: Annotated[
-        int, typer.Option("--suffix-tokens", help="Random words that it ends with.", min=1)
+        int, typer.Option("--suffix-tokens", help="Random words that a canary ends with.", min=1)
     ] = 32,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Makes the coins repeatable, for whoever knows it."),
+        typer.Option("--seed", help="Makes the coins repeatable for anybody who knows it."),
     ] = None,
     template: Template = "fed_pii",
     quiet: Quiet = False,
@@ -69,8 +72,8 @@ def make(
 
     It prints the largest epsilon that they can refute.
 
-    Each is a document of its own: a beginning from the --corpus, and an end of random words. The
-    commitment that is printed is to be published before anybody trains.
+    Each is a document of its own: a beginning from the --corpus, and an ending of random words.
+    Publish the commitment that is printed before anybody trains.
     """
     from fedaudit.api.errors import InputError
     from fedaudit.canaries import coin_file, coin_generator
@@ -99,7 +102,10 @@ def make(
     tokenizer = load_base(base, device="cpu").tokenizer
     coin_set = coin_generator.make(request, [tokenizer.decode([i]) for i in range(len(tokenizer))])
     coin_file.write(coin_set, out)
-    print(f"{count:,} canaries for {client} in {out}: {sum(coin_set.coins):,} of them are in.")
+    print(
+        f"{count:,} canaries for {client} in {out}: {sum(coin_set.coins):,} of them are to be "
+        "planted."
+    )
     print(_power(coin_set))
     print(
         f"Their commitment is {coin_file.commitment(coin_set)}: publish it before anybody trains."
@@ -125,10 +131,10 @@ def _power(coin_set: "CoinSet") -> str:
     claim = AuditedClaim(coins=coin_set, epsilon=0.0)
     most = {name: cap(claim, test) for name, test in ESTIMATORS.items()}
     alternative = "f_dp" if coin_set.estimator == "one_run" else "one_run"
-    names = {"f_dp": "of the Gaussian mechanism", "one_run": "of any mechanism"}
+    names = {"f_dp": "for the Gaussian mechanism", "one_run": "for any mechanism"}
     return (
-        f"A perfect attack proves an epsilon of {most[coin_set.estimator]:.2f} at most "
-        f"({names[coin_set.estimator]}, which is judged; {most[alternative]:.2f} "
-        f"{names[alternative]}), at delta {coin_set.delta:g} and level "
-        f"{coin_set.level:g}: no larger claim can be refuted."
+        f"A perfect attack proves an epsilon of at most {most[coin_set.estimator]:.2f} "
+        f"{names[coin_set.estimator]}, by which the claim is judged ({most[alternative]:.2f} "
+        f"{names[alternative]}), at delta {coin_set.delta:g} and level {coin_set.level:g}: no "
+        "larger claim can be refuted."
     )

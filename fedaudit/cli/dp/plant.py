@@ -11,11 +11,14 @@ from fedaudit.cli.options import Coins, Quiet, Template
 def plant(
     coins: Coins,
     records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
-    out: Annotated[Path, typer.Option("--out", help="Where they go with the canaries, as JSONL.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Where the records go with the canaries among them, as JSONL."),
+    ],
     client: Annotated[str, typer.Option("--client", help="Whose records they are.")] = "",
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Makes the order repeatable, for whoever knows it."),
+        typer.Option("--seed", help="Makes the order repeatable for anybody who knows it."),
     ] = None,
     template: Template = "fed_pii",
     quiet: Quiet = False,
@@ -33,5 +36,5 @@ def plant(
         )
     )
     print(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
-    print_note(f"Who trains on {out} must not know which they are.", quiet=quiet)
+    print_note(f"Whoever trains on {out} must not know which records are canaries.", quiet=quiet)
     return 0
