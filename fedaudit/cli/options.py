@@ -25,13 +25,35 @@ def file_to_write(text: str) -> Path:
     return Path(text)
 
 
+def json_to_write(path: Path | None) -> Path | None:
+    """Return the file of --json; one that holds anything but a JSON object is refused.
+
+    It may be somebody's records, which a report would take the place of.
+    """
+    if path is None or not path.is_file() or path.is_symlink() or not path.stat().st_size:
+        return path
+    from fedaudit.api.errors import InputError
+    from fedaudit.system.files import read_json
+
+    try:
+        is_object = isinstance(read_json(path, f"There is no {path}."), dict)
+    except InputError:
+        is_object = False
+    if not is_object:
+        raise InputError(
+            f"{path} exists and is no JSON object, as a report is: give --json another name."
+        )
+    return path
+
+
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write into.")]
 Json = Annotated[
-    Path | None, typer.Option("--json", help="Also write the report to this JSON file.")
+    Path | None,
+    typer.Option("--json", help="Also write the report to this JSON file.", callback=json_to_write),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ... or auto.")]

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.options import Detector, Quiet, Set, Template, file_to_write, settings_by_plugin
+from fedaudit.cli.options import (
+    Detector,
+    Quiet,
+    Set,
+    Template,
+    file_to_write,
+    json_to_write,
+    settings_by_plugin,
+)
 
 if TYPE_CHECKING:
     from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
@@ -101,6 +109,7 @@ def _check_json(json: Path | None, request: "ScrubRequest") -> None:
     check_target(json)
     if json.resolve() in (request.source.resolve(), request.out.resolve()):
         raise InputError(f"{json} cannot hold both the records and the counts.")
+    json_to_write(json)
     existing_parent(json.absolute().parent)
 
 

@@ -312,4 +312,9 @@ def test_two_audits_beside_each_other(here, run):
     found = json.loads(Path("difference.json").read_text())
     assert found["differences"]
     assert len(found["verdicts"]) == 2
+    assert run("compare", "one", "two", "--json", "difference.json").code == 0  # once more
     run.refused(3, "compare", "one", "nowhere", says="nowhere")
+    for name in ("one/report.json", "two/../two/report.json"):
+        before = Path(name).read_bytes()
+        run.refused(3, "compare", "one", "two", "--json", name, says="one of the reports")
+        assert Path(name).read_bytes() == before

@@ -116,6 +116,21 @@ def test_what_is_no_plain_file_is_not_replaced(here, option, kind):
         assert other.read_text() == "precious"
 
 
+@pytest.mark.parametrize("content", ['{"text": "a"}\n{"text": "b"}\n', "[1]", "precious", "\xff"])
+@pytest.mark.parametrize("command", ["extract", "scrub", "compare"])
+def test_a_report_does_not_replace_what_is_no_json_object(here, command, content):
+    taken = here / "taken"
+    taken.write_text(content, encoding="latin-1")
+    words = {
+        "extract": AUDIT,
+        "scrub": ("scrub", "own.jsonl", "clean.jsonl"),
+        "compare": ("compare", "audit", "audit"),
+    }[command]
+    assert "taken exists and is no JSON object" in refused(here, *words, "--json", "taken")
+    assert taken.read_text(encoding="latin-1") == content
+    assert not (here / "clean.jsonl").exists()
+
+
 @pytest.mark.parametrize("kind", ["pipe", "device", "link"])
 @pytest.mark.parametrize("name", [".lock", "journal.key", "journal.bin", "revealed.jsonl"])
 def test_what_lies_in_the_output_folder_is_not_replaced(here, name, kind):

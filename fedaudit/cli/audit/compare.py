@@ -27,6 +27,7 @@ def compare(
     import json as texts
     from dataclasses import asdict
 
+    from fedaudit.api.errors import InputError
     from fedaudit.cli.audit.baseline import gate_code, gate_table, print_gate, read_baseline
     from fedaudit.cli.console import console, print_note
     from fedaudit.report import document
@@ -39,6 +40,8 @@ def compare(
     if json is not None:
         check_target(json)
     paths = [path / "report.json" if path.is_dir() else path for path in (first, second)]
+    if json is not None and json.resolve() in [path.resolve() for path in paths]:
+        raise InputError(f"{json} is one of the reports: give --json another name.")
     reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
     if gate:
         check_candidate_report(reports[1])
