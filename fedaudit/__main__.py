@@ -24,7 +24,10 @@ def main() -> None:
         # Python ends by SIGINT, whatever sys.exit says, where it came within exec of a text, as
         # when an imported module makes a dataclass.
         os._exit(INTERRUPTED)
-    run()
+    try:
+        run()
+    finally:
+        exec("")  # Python forgets that an earlier text was interrupted, and ends with run's code
 
 
 if __name__ == "__main__":

@@ -274,6 +274,19 @@ def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path):
     assert (done.returncode, done.stderr) == (6, says)
 
 
+def test_ctrl_c_while_a_command_imports_keeps_the_exit_code(here):
+    """Imported modules run texts, as for dataclasses; Python itself would end by SIGINT then."""
+    (here / "fake").mkdir()
+    (here / "fake/torch.py").write_text("exec('import signal; signal.raise_signal(2)')")
+    path = os.pathsep.join([str(here / "fake"), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "fedaudit", *AUDIT], cwd=here,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    says = "fedaudit: Interrupted. No answer was kept: the same command begins again.\n"
+    assert (done.returncode, done.stderr) == (6, says)
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
