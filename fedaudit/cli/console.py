@@ -196,9 +196,13 @@ def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
             shown_bars.stop()
 
 
-def report_folder(out: Path | None, otherwise: Path, json: Path | None) -> Path:
-    """Return the report's folder, after checking that it and the file `json` can be written."""
+def report_folder(out: Path | None, otherwise: Path, json: Path | None, command: str) -> Path:
+    """Return the report's folder, after checking that it and the file `json` can be written.
+
+    Raises InputError for a folder with the report of another command than `command`.
+    """
     from fedaudit.api.errors import InputError
+    from fedaudit.report.document import read
     from fedaudit.system.files import check_target, existing_parent
 
     folder = out or otherwise
@@ -211,6 +215,9 @@ def report_folder(out: Path | None, otherwise: Path, json: Path | None) -> Path:
     for file in (folder / "report.json", json or folder / "report.json"):
         check_target(file)
         existing_parent(file.absolute().parent)
+    path = folder / "report.json"
+    if path.exists() and read(path)["run"]["command"] != command:
+        raise InputError(f"{folder} holds another run's report; choose another --out or remove it.")
     return folder
 
 

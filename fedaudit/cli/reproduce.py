@@ -53,6 +53,7 @@ def reproduce(
         print_note,
         print_report,
         progress_bars,
+        report_folder,
         save_report,
         training_progress,
     )
@@ -61,14 +62,11 @@ def reproduce(
     from fedaudit.report.redaction import Redactor, key_for
     from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
-    from fedaudit.system.files import check_target
     from fedaudit.system.new_folders import new_folder
 
     start_time = datetime.now(UTC)
     chosen = profiles.load(profile)
-    folder = out or Path("runs") / "reproduce" / chosen.name
-    for path in (folder / "report.json", *([json] if json else ())):
-        check_target(path)
+    folder = report_folder(out, Path("runs") / "reproduce" / chosen.name, json, "reproduce")
     key, note = key_for(folder)
     if note:
         print_note(note, quiet=quiet)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from example_report import example
+
+from fedaudit.report.document import dumps
 
 PROFILE = """
 name = "small"
@@ -89,6 +92,23 @@ def test_a_profile_without_a_study_is_refused(run):
     Path("bare.toml").write_text('name = "bare"\n[scale.nano]\nclients = 2\n')
     run.refused(2, "reproduce", "bare.toml", says="no study")
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("federation.json", "{}", "out is a federation's folder"),
+        ("report.json", "audit", "out holds another run's report"),
+        ("report.json", "[]", "Not a valid report"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused_before_training(name, content, says, run):
+    Path("out").mkdir()
+    text = dumps(example().to_json()) if content == "audit" else content
+    (Path("out") / name).write_text(text)
+    run.refused(3, "reproduce", "small.toml", "--out", "out", says=says)
+    assert [path.name for path in Path("out").iterdir()] == [name]
+    assert (Path("out") / name).read_text() == text
 
 
 def test_pairs_the_central_model_and_a_masked_federation(run):

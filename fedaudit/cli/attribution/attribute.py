@@ -170,7 +170,10 @@ def attribute(
             helpers,
         )
     folder = report_folder(
-        out, Path("runs") / "attribute" / requests.name_of(request, resolved_request), json
+        out,
+        Path("runs") / "attribute" / requests.name_of(request, resolved_request),
+        json,
+        "attribute",
     )
     with progress_bars(quiet) as bar:
         return report_and_exit_code(pipeline.run(request, bar), folder, json, quiet)
@@ -271,7 +274,9 @@ def decide(
             federations=federations,
             progress=bar("simulating federations"),
         )
-    folder = report_folder(out, Path("runs") / "attribute" / str(report.run["id"]), json)
+    folder = report_folder(
+        out, Path("runs") / "attribute" / str(report.run["id"]), json, report.run["command"]
+    )
     return report_and_exit_code(report, folder, json, quiet)
 
 
