@@ -1,7 +1,7 @@
 """An adapter's configuration: its file, or the user's settings completed from its tensors."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,8 @@ def complete(
     if config.r and ranks and set(ranks.values()) != {config.r}:
         tensor_ranks = sorted(set(ranks.values()))
         raise InputError(f"{path} has the rank {tensor_ranks[0]}, not {config.r} as --config says.")
+    if config.targets and ranks:
+        _check_targets(config.targets, ranks, path)
     alpha = int(config.alpha) if config.alpha == int(config.alpha) else config.alpha
     return {
         "peft_type": "LORA",
@@ -97,6 +99,20 @@ def complete(
         "use_dora": config.dora or any("lora_magnitude_vector" in name for name in dump.shapes),
         "bias": "none",
     }
+
+
+def _check_targets(targets: Sequence[str], modules: Collection[str], path: Path) -> None:
+    """Raise InputError unless `targets` name the adapted modules, as PEFT matches names."""
+
+    def named(module: str, target: str) -> bool:
+        return module == target or module.endswith(f".{target}")
+
+    unnamed = [m for m in modules if not any(named(m, target) for target in targets)]
+    if unnamed:
+        raise InputError(f"{path} adapts {unnamed[0]}, which --config does not name as a target.")
+    for target in targets:
+        if not any(named(module, target) for module in modules):
+            raise InputError(f"{path} does not adapt {target}, which --config names as a target.")
 
 
 def _ranks(dump: StateDump) -> dict[str, int]:

@@ -397,3 +397,17 @@ def test_what_names_hold_cannot_steer_a_terminal(run, tmp_path):
     assert "\x1b" not in outcome.out + outcome.err
     lines = outcome.out.splitlines()
     assert max(map(len, lines)) <= 80, lines
+
+
+@pytest.mark.parametrize(
+    ("targets", "says"),
+    [
+        ("q_proj", "which --config does not name as a target."),
+        ("q_proj+v_proj+lm_head", "not adapt lm_head"),
+    ],
+)
+def test_targets_that_tensors_contradict_are_refused(run, tmp_path, targets, says):
+    flower_pt(RUN, tmp_path / "src")
+    words = ("--base", "fedaudit-nano", "--config", f"alpha=16,targets={targets}")
+    run.refused(3, "import", "src", "out", *words, says=says)
+    assert not (tmp_path / "out/federation.json").exists()
