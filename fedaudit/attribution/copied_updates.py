@@ -2,11 +2,14 @@
 
 Evidence adds up over rounds, so a round that is stored twice would count twice. Adapters are
 compared by their tensors, so that a file counts as the same after it was saved again with other
-metadata or in another dtype.
+metadata or in another dtype. Clients' updates in a round are also compared by their cosine: one
+that copies another's, with a factor or some noise, would be flagged for the other's documents.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
+from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import federation_checks as checks
 from fedaudit.attribution import measurements
@@ -14,8 +17,11 @@ from fedaudit.attribution.server import estimation
 from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import Federation, name_rounds
+from fedaudit.federation.manifest import Round
 from fedaudit.system.files import sha256
 
+ALIKE = 0.95
+"""The cosine from which on two clients' updates in a round are said to be one."""
 MOST_NAMED = 10
 """Groups of clients that limits name one by one."""
 
@@ -34,7 +40,7 @@ def caveats(federation: Federation) -> list[str]:
     Here "received" is the adapter that the client started the round from.
     """
     sent, got = _sent(federation), _got(federation)
-    limits = [*_repeated(sent, got), *_alike(sent, got)]
+    limits = [*_repeated(sent, got), *_alike(federation, sent, got)]
     if rounds := _unchanged(sent, got):
         limits.append(
             "the adapter that was sent is, number for number, the one that the round began with, "
@@ -70,10 +76,15 @@ def _sent(federation: Federation) -> dict[int, dict[str, str]]:
 
 def _got(federation: Federation) -> dict[int, str]:
     """Return the hash of the adapter that clients started from, by round."""
+    return {number: _hash(federation, start) for number, start in _starts(federation).items()}
+
+
+def _starts(federation: Federation) -> dict[int, str]:
+    """Return the folder of the adapter that clients started from, by round."""
     rule = federation.manifest.aggregation
     aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
     return {
-        record.round: _hash(federation, estimation.start_adapter(federation, aggregator, record))
+        record.round: estimation.start_adapter(federation, aggregator, record)
         for record in federation.manifest.rounds[1:]
         if record.clients
     }
@@ -112,21 +123,58 @@ def _repeated(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
         )
 
 
-def _alike(sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
-    """Yield a limit for groups of clients that sent the same adapter in one round."""
+def _alike(federation: Federation, sent: checks.Hashes, got: Mapping[int, str]) -> Iterator[str]:
+    """Yield a limit for groups of clients whose updates of one round are nearly the same."""
+    starts = _starts(federation)
     rounds: dict[str, list[int]] = {}
-    for number, by_client in sent.items():
-        groups: dict[str, list[str]] = {}
-        for client, digest in by_client.items():
-            groups.setdefault(digest, []).append(client)
-        for digest, group in groups.items():
-            if len(group) > 1 and digest != got[number]:
-                rounds.setdefault(" and ".join(group), []).append(number)
+    for record in federation.manifest.rounds[1:]:
+        hashes = sent[record.round]
+        changed = [client for client in record.clients if hashes[client] != got[record.round]]
+        for group in _groups(changed, _like_pairs(federation, record, changed, starts, hashes)):
+            rounds.setdefault(" and ".join(group), []).append(record.round)
     if rounds:
         yield (
-            "several clients' adapters of a round are the same, number for number, so whose "
-            f"documents they were trained on cannot be told: {_listed(rounds)}"
+            f"several clients' updates of a round are the same or nearly so (a cosine of {ALIKE} "
+            "or more), so whose documents they were trained on cannot be told: "
+            f"{_listed(rounds)}"
         )
+
+
+def _like_pairs(
+    federation: Federation,
+    record: Round,
+    clients: Sequence[str],
+    starts: Mapping[int, str],
+    hashes: Mapping[str, str],
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of clients with equal adapters or, if these are plain LoRA, like updates."""
+    from fedaudit.engine.lora import sketch
+
+    if len(clients) < 2:
+        return
+    yield from ((a, b) for a, b in combinations(clients, 2) if hashes[a] == hashes[b])
+    start = federation.path / starts[record.round]
+    try:
+        sketches = {
+            client: sketch.sketch_update(federation.path / record.clients[client], start)
+            for client in clients
+        }
+    except InputError:  # another kind of adapter, whose update is no product
+        return
+    near = sketch.cosines(sketches).triu(1) >= ALIKE
+    yield from ((clients[i], clients[j]) for i, j in near.nonzero().tolist())
+
+
+def _groups(clients: Sequence[str], pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the clients in groups of two or more that pairs connect, in their order."""
+    group_of = {client: client for client in clients}
+    for first, second in pairs:
+        kept, merged = group_of[first], group_of[second]
+        group_of = {c: kept if group == merged else group for c, group in group_of.items()}
+    groups: dict[str, list[str]] = {}
+    for client in clients:
+        groups.setdefault(group_of[client], []).append(client)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _listed(rounds: Mapping[str, list[int]]) -> str:

@@ -112,6 +112,29 @@ def test_clients_that_sent_the_same_are_told_together(fed):
     assert limit.endswith("cannot be told: c1 and c2 and c5 in rounds 1 to 2")
 
 
+def rescaled(tensors, _):
+    """Return factors whose product is three times what it was."""
+    return {name: t * (2 if "lora_A" in name else 1.5) for name, t in tensors.items()}
+
+
+def noisy(tensors, size):
+    """Return the factors with noise in B, of `size` times the spread of its numbers."""
+    torch.manual_seed(0)
+    noise = {name: size * t.std() * torch.randn_like(t) for name, t in tensors.items()}
+    return {name: t + noise[name] if "lora_B" in name else t for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "size", "copied"), [(rescaled, 0, True), (noisy, 0.1, True), (noisy, 1.0, False)]
+)
+def test_a_copy_with_other_factors_or_a_little_noise_is_one_all_the_same(fed, change, size, copied):
+    put(fed, "001/clients/c1", "001/clients/c3")
+    path = fed.path / "rounds/001/clients/c3" / adapters.WEIGHTS
+    save_file(change(load_file(path), size), path)
+    handmade.named(fed.path)
+    assert [limit.endswith("c1 and c3 in round 1") for limit in limits(fed)] == [True] * copied
+
+
 def test_who_always_sent_back_what_it_got_was_not_tested(run, fed):
     for number in (1, 2, 3):
         for client in ("c1", *(("c3",) if number > 1 else ())):
@@ -124,7 +147,7 @@ def test_who_always_sent_back_what_it_got_was_not_tested(run, fed):
         "rounds 1 to 3)."
     ]
     [limit] = [one for one in document["limits"] if "the round began with" in one]
-    assert limit.endswith("trained: c1 in rounds 1 to 3; c3 in rounds 2 to 3")
+    assert limit.endswith("training: c1 in rounds 1 to 3; c3 in rounds 2 to 3")
 
 
 def test_under_flora_clients_start_from_the_first_adapter(tmp_path):
@@ -132,7 +155,7 @@ def test_under_flora_clients_start_from_the_first_adapter(tmp_path):
     for number in (1, 2):
         put(made, "000/global", f"00{number}/clients/c2")
     [limit] = limits(made)
-    assert limit.endswith("trained: c2 in rounds 1 to 2")
+    assert limit.endswith("training: c2 in rounds 1 to 2")
 
 
 def test_a_long_list_is_cut(tmp_path):

@@ -199,10 +199,8 @@ def append_entry(
     for without an entry.
     """
     folder = plan.federation.path
-    with locked(
-        folder / f".{NAME}.lock",
-        f"Another process is writing to {folder / NAME}; wait until it has finished.",
-    ):
+    wait = f"Another process is writing to {folder / NAME}; wait until it has finished."
+    with locked(folder / f".{NAME}.lock", wait):
         entries = check(replace(plan, designs={number: plan.designs[number]}), run)
         if existing := [e for e in entries if e.round == number]:
             return existing[0]

@@ -8,4 +8,5 @@
 * `linear`: LoRA's linear layers as one operation each, for training.
 * `merge`: Adapters merged into a model's weights, W + s B A, which saves multiplications.
 * `multi`: Several adapters on one frozen base in one batch: each block of rows has its own adapter.
+* `sketch`: Sketches of LoRA updates: random projections that keep the cosine between two updates.
 """
