@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from attribution_study import KEPT, ROOT, read_kept, with_block
+from attribution_study import read_kept
+from attribution_study_tables import KEPT, ROOT, with_block
 
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.decision.contamination import Shares

@@ -25,65 +25,31 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from scipy.stats import binomtest
+from attribution_study_tables import (
+    KEPT,
+    MARKED,
+    PAGE,
+    PROFILE,
+    ROOT,
+    SEEDS,
+    Task,
+    ablations,
+    page_with_table,
+    table,
+    tasks,
+)
 
 if TYPE_CHECKING:
     from fedaudit.attribution.decision.contamination import Shares
     from fedaudit.attribution.scores import Scores
 
-SEEDS = (3, 4, 5, 6, 7, 8)
-MARKED = {"nobody": 0, "one": 1, "all": 10}
-"""Clients with marked documents, beside the three of the main table."""
-PROFILE = "fed_attr"
-ROOT = Path(__file__).parents[1]
-KEPT, PAGE = ROOT / "docs/studies/attribution", ROOT / "docs/fed-attr-study.md"
 LOG, SCORES = "log.json", "scores.json"
-START, END = "<!-- attribution study -->\n", "<!-- end -->"
-ABLATIONS = "<!-- ablations -->\n", "<!-- end of ablations -->"
-ABLATED = (
-    "fictitious-fedit", "others-1", "others-2", "others-4", "others-6", "others-8",
-    "pairs-2", "pairs-3", "pairs-10", "pairs-20", "ratio-0.05", "ratio-0.1", "ratio-0.3",
-    "rank-16", "rank-128", "clients-1", "clients-5", "alike", "dirichlet-0.5", "dirichlet-0.3",
-    "dirichlet-0.1", "dirichlet-0.3-rounds-10", "participation-0.7", "participation-0.5", "size-20",
-)  # fmt: skip
-"""What the paper varies: variants of the profile, the first of which is its own setting."""
-ABLATION_SEED = 3
-
-
-@dataclass(frozen=True)
-class Task:
-    """One federation: a variant of the profile, with a seed and so many marked clients."""
-
-    kind: str
-    base: str
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """The name of its file of figures."""
-        return f"{self.kind}-{self.seed}"
-
-
-def tasks(seeds: Sequence[int]) -> Iterator[Task]:
-    """Yield every federation, the main table's of a seed before the others of that seed."""
-    for seed in seeds:
-        for base in ("kgw-fedit", "kgw-flora", "fictitious-fedit", "fictitious-flora"):
-            yield Task(base, base, seed)
-        for kind in MARKED:
-            yield Task(kind, "fictitious-fedit" if seed % 2 else "kgw-fedit", seed)
-
-
-def ablations() -> Iterator[Task]:
-    """Yield the federations of what the paper varies, the first that of the main table."""
-    for name in ABLATED:
-        yield Task(name, name, ABLATION_SEED)
 
 
 def run(task: Task, out: Path, work: Path) -> str:
@@ -186,100 +152,6 @@ def _text(figures: Mapping[str, Any]) -> str:
     """Return a federation's figures as they are kept: a line for each row."""
     rows = ",\n  ".join(json.dumps(row) for row in figures["rows"])
     return f'{{"truth": {json.dumps(figures["truth"])},\n "rows": [\n  {rows}]}}\n'
-
-
-def table(out: Path, seeds: Sequence[int]) -> Iterator[str]:
-    """Yield the rows of what is kept, in Markdown."""
-    yield "| federations | seeds | marked flagged | innocent flagged | federations with one | by Z > 4 | weakest marked | nearest innocent |"  # noqa: E501
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    kept = [(one, out / f"{one.name}.json") for one in tasks(seeds)]
-    done = [(one, json.loads(path.read_text())) for one, path in kept if path.exists()]
-    for kind in dict.fromkeys(one.kind for one, _ in done):
-        yield _row(kind, [(one.seed, found) for one, found in done if one.kind == kind])
-    yield _row("all together", [(one.seed, found) for one, found in done])
-
-
-def _row(kind: str, found: Sequence[tuple[int, Mapping[str, Any]]]) -> str:
-    rows = [one["rows"] for _, one in found]
-    caught, accused, published = (
-        _counts(rows, plugin, metric)
-        for plugin, metric in ((PROFILE, "tpr"), (PROFILE, "fpr"), ("paper_rule", "fpr"))
-    )
-    wrong = sum(_counts([own], PROFILE, "fpr")[0] > 0 for own in rows)
-    near = [_near(one) for _, one in found]
-    marked = [value for own, _ in near for value in own]
-    innocent = [value for _, own in near for value in own]
-    seeds = ", ".join(map(str, sorted({seed for seed, _ in found})))
-    cells = [
-        kind, seeds, _share(*caught), _share(*accused), f"{wrong} of {len(found)}",
-        f"{published[0]} of {published[1]}",
-        f"{min(marked):.2f}" if marked else "-", f"{max(innocent):.2f}" if innocent else "-",
-    ]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
-
-
-def _counts(rows: Sequence[Sequence[Mapping[str, Any]]], plugin: str, metric: str) -> list[int]:
-    found = [
-        row
-        for own in rows
-        for row in own
-        if (row["plugin"], row["metric"]) == (plugin, metric) and row["n"]
-    ]
-    return [sum(row["hits"] for row in found), sum(row["n"] for row in found)]
-
-
-def _near(one: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Return Z over what it must exceed, of marked clients and of innocent ones."""
-    found: tuple[list[float], list[float]] = ([], [])
-    for row in one["rows"]:
-        own = row["plugin"] == PROFILE and row["metric"] == "stouffer_z" and row["client"]
-        if own and row["baseline"] and row["value"] is not None:
-            found[not one["truth"].get(row["client"])].append(row["value"] / row["baseline"])
-    return found
-
-
-def _share(hits: int, n: int) -> str:
-    if not n:
-        return "-"
-    found = binomtest(hits, n).proportion_ci(method="exact")
-    return f"{hits} of {n} [{found.low:.1%}, {found.high:.1%}]"
-
-
-def ablation_table(out: Path) -> Iterator[str]:
-    """Yield a row for each variant that is kept, in Markdown."""
-    yield "| variant | marked flagged | innocent flagged | mean Z of marked | mean Z of innocent | weakest marked | nearest innocent |"  # noqa: E501
-    yield "| --- | --- | --- | --: | --: | --: | --: |"
-    for task in ablations():
-        path = out / f"{task.name}.json"
-        if not path.exists():
-            continue
-        found = json.loads(path.read_text())
-        tpr, fpr = (_counts([found["rows"]], PROFILE, metric) for metric in ("tpr", "fpr"))
-        values: tuple[list[float], list[float]] = ([], [])
-        for row in found["rows"]:
-            if row["metric"] == "stouffer_z" and row["client"] and row["value"] is not None:
-                values[not found["truth"].get(row["client"])].append(row["value"])
-        marked, innocent = _near(found)
-        cells = [
-            task.kind, f"{tpr[0]} of {tpr[1]}", f"{fpr[0]} of {fpr[1]}",
-            *(f"{fmean(part):.1f}" if part else "-" for part in values),
-            f"{min(marked):.2f}" if marked else "-", f"{max(innocent):.2f}" if innocent else "-",
-        ]  # fmt: skip
-        yield f"| {' | '.join(cells)} |"
-
-
-def page_with_table(page: str, kept: Path) -> str:
-    """Return the page with the tables of what is kept in their places."""
-    page = with_block(page, (START, END), table(kept, SEEDS))
-    return with_block(page, ABLATIONS, ablation_table(kept))
-
-
-def with_block(page: str, marks: tuple[str, str], lines: Iterable[str]) -> str:
-    """Return the page with these lines between two marks."""
-    start, end = marks
-    before, rest = page.split(start)
-    _, after = rest.split(end, 1)
-    return "".join([before, start, "\n".join(lines), "\n", end, after])
 
 
 def main() -> None:

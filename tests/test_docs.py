@@ -158,7 +158,7 @@ def test_the_tables_of_made_up_federations_are_what_was_kept(monkeypatch):
 
 def test_the_table_of_the_attribution_study_is_what_it_kept():
     """Nor in this one: benchmarks/attribution_study.py --table writes it."""
-    made = runpy.run_path(str(ROOT / "benchmarks/attribution_study.py"))
+    made = runpy.run_path(str(ROOT / "benchmarks/attribution_study_tables.py"))
     kept, text = (
         ROOT / "docs/studies/attribution",
         (ROOT / "docs/fed-attr-study.md").read_text("utf-8"),
