@@ -34,7 +34,7 @@ def import_(
     ] = "",
     quiet: Quiet = False,
 ) -> int:
-    """Make a federation's folder of another framework's.
+    """Make a federation folder from another framework's output.
 
     What SRC is follows from what is in it; `fedaudit plugins` lists the layouts (importer). Files
     that can run code when they are loaded are opened in a process with limits only.

@@ -62,7 +62,7 @@ def audit(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Hold a claimed epsilon against what the model tells of the coins.
+    """Test a claimed epsilon by what the model reveals about the coins.
 
     Exit code 1: the claim is refuted. 7: it is not, and the audit has not shown that it could.
     """

@@ -7,7 +7,7 @@ from fedaudit.cli.dp.make import make
 from fedaudit.cli.dp.plant import plant
 
 app = typer.Typer(
-    help="Hold a claimed epsilon against canaries that coins planted.",
+    help="Test a claimed epsilon with canaries planted by tossing coins.",
     no_args_is_help=True,
 )
 for command in (make, plant, audit):
