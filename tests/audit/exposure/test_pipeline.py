@@ -149,7 +149,7 @@ def test_the_commitment_is_checked(run, monkeypatch):
     assert run("canary", "measure", "c.json", *AUDIT, "--out", "m", "--commitment", own).code == 7
     assert not any("commitment" in line for line in report("m")["limits"])
     run.refused(
-        3, "canary", "measure", "c.json", *AUDIT, "--commitment", "0" * 64, says="not the file that the"
+        3, "canary", "measure", "c.json", *AUDIT, "--commitment", "0" * 64, says="not the file that"
     )
 
 
