@@ -119,7 +119,8 @@ def _attribution_reports(
     """Yield the report of a variant's attribution."""
     if not variant.attribution:
         return
-    used = {PROTOCOL, *variant.attribution, config.watermark.plugin}  # others are of its attacks
+    watermark, _ = config.watermark_plugin()
+    used = {PROTOCOL, *variant.attribution, watermark}  # other options are for its attacks
     options = {name: dict(table) for name, table in variant.options.items() if name in used}
     protocol_config = build(
         ProtocolConfig, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}"

@@ -7,6 +7,7 @@ from fedaudit.config.profile import Variant, parse
 from fedaudit.reproduction import variant as of_study
 from fedaudit.reproduction.runner import shared_federations, study_variants
 from fedaudit.simulation.config import Simulation, SumQuerySettings
+from fedaudit.simulation.data.settings import WatermarkSettings
 
 PROFILE = {
     "name": "some",
@@ -61,3 +62,16 @@ def test_a_study_without_a_limit_has_none(tmp_path, monkeypatch, options, limit)
     watch = of_study.Watch(variant=print, training=print, bar=print)
     list(of_study._attribution_reports(one, tmp_path, config, watch))
     assert (asked[0].protocol_config.limit, asked[0].protocol_config.seed) == (limit, 3)
+
+
+def test_attribution_gets_the_options_of_its_methods_and_of_the_watermark_alone(
+    tmp_path, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(of_study.attribution, "run", lambda request, watch: asked.append(request))
+    options = {"kgw": {"tokens": 8}, "global": {"x": 1}, "ranking": {"y": 1}, "fictitious": {}}
+    one = Variant(name="v", attribution=("fed_attr", "global"), options=options)
+    watch = of_study.Watch(variant=print, training=print, bar=print)
+    watermark = WatermarkSettings(plugin={"name": "kgw", "scheme": "lefthash"})
+    list(of_study._attribution_reports(one, tmp_path, Simulation(watermark=watermark), watch))
+    assert asked[0].options == {"kgw": {"tokens": 8}, "global": {"x": 1}}
