@@ -241,6 +241,18 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(run, fed, monkeypatch, tmp_pa
     assert all(target.adapter is None for target, _ in fed.engine.asked)  # the bare base, for time
 
 
+def test_only_the_servers_dry_run_needs_no_marks(run, fed, tmp_path):
+    shutil.copytree(fed.path, "bare", ignore=shutil.ignore_patterns("owner"))
+    words = ("--rounds", "bare", *SMALL, "--dry-run")
+    run.refused(2, "attribute", *words, says="name the owner's with --watermark")
+    shown = run("attribute", "estimate", *words, "--out", "est")
+    assert shown.code == 0
+    assert "112 sums in rounds 1, 2" in shown.out
+    assert "Time for the tests" not in shown.out
+    marked = run("attribute", *words, *ALONE, "--watermark", fed.path / "owner/watermark.json")
+    assert "Time for the tests" in marked.out
+
+
 def test_a_dry_run_tells_what_colluding_clients_add(run, fed):
     words = ("--rounds", fed.path, *SMALL, *ALONE, "--dry-run", "--colluding", "c0, c2,c0")
     for step in ((), ("estimate", "--out", "est")):
