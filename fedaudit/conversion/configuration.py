@@ -46,8 +46,9 @@ def parse(text: str) -> GivenConfig | Mapping[str, Any]:
     if isinstance(table.get("targets"), str):
         table["targets"] = tuple(filter(None, table["targets"].split("+")))
     config = build(GivenConfig, table, "--config")
-    if config.r < 0 or config.alpha < 0:
-        raise UsageError(f"--config {text}: r and alpha are above 0.")
+    for name in ("r", "alpha"):
+        if name in table and not getattr(config, name) > 0:
+            raise UsageError(f"--config {text}: {name} must be above 0.")
     return config
 
 
