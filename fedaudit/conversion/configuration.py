@@ -35,10 +35,7 @@ def parse(text: str) -> GivenConfig | Mapping[str, Any]:
     if not text:
         return GivenConfig()
     if "=" not in text:
-        config = read_json(Path(text), f"There is no file {text}; --config takes one, or {FORM}.")
-        if not isinstance(config, dict):
-            raise InputError(f"{text} must hold a JSON object, as adapter_config.json does.")
-        return config
+        return read(Path(text), f"There is no file {text}; --config takes one, or {FORM}.")
     pairs = [setting.partition("=") for setting in text.split(",")]
     table: dict[str, Any] = {key.strip(): _value(value.strip()) for key, _, value in pairs}
     if len(table) < len(pairs):
@@ -49,6 +46,14 @@ def parse(text: str) -> GivenConfig | Mapping[str, Any]:
     for name in ("r", "alpha"):
         if name in table and not getattr(config, name) > 0:
             raise UsageError(f"--config {text}: {name} must be above 0.")
+    return config
+
+
+def read(path: Path, missing: str) -> dict[str, Any]:
+    """Return what an adapter_config.json holds; raises InputError, saying `missing` without one."""
+    config = read_json(path, missing)
+    if not isinstance(config, dict):
+        raise InputError(f"{path} must hold a JSON object, as adapter_config.json does.")
     return config
 
 

@@ -12,7 +12,7 @@ from fedaudit.conversion import bases, configuration, recognition, rederivation,
 from fedaudit.conversion.source import SourceFolder
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import name_rounds
-from fedaudit.system.files import existing_parent, read_json, sha256
+from fedaudit.system.files import existing_parent, sha256
 from fedaudit.system.locks import locked
 from fedaudit.system.names import check_name
 
@@ -160,9 +160,8 @@ def _named_bases(federation: ForeignFederation, run: SourceFolder) -> Iterator[s
     """Yield the bases that the adapters' own configurations name."""
     every = {move.adapter.config for move in writer.moves(federation)} - {""}
     for name in sorted(every):
-        table = read_json(run.file_path(name), f"There is no {name}.")
-        if isinstance(table, dict):
-            yield str(table.get("base_model_name_or_path") or "")
+        config = configuration.read(run.file_path(name), f"There is no {name}.")
+        yield str(config.get("base_model_name_or_path") or "")
 
 
 def _links(run: SourceFolder) -> list[str]:

@@ -13,7 +13,7 @@ from fedaudit.conversion import configuration
 from fedaudit.conversion.configuration import GivenConfig
 from fedaudit.conversion.source import SourceFolder, is_dump
 from fedaudit.federation import adapter_options, adapters
-from fedaudit.system.files import atomic, atomic_text, open_regular, read_json
+from fedaudit.system.files import atomic, atomic_text, open_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,7 @@ class Writer:
         """Return the checked configuration of an adapter."""
         if adapter.config:
             path = self.run.file_path(adapter.config)
-            config = read_json(path, f"There is no {path}.")
-            if not isinstance(config, dict):
-                raise InputError(f"{path} must hold a JSON object.")
+            config = configuration.read(path, f"There is no {path}.")
         else:
             path = self.run.file_path(adapter.weights)
             dump = self.run.look(adapter.weights)

@@ -143,6 +143,11 @@ def no_json(place):
     return place
 
 
+def no_object(place):
+    (peft(RUN.whole[1], place / "peft_1") / "adapter_config.json").write_text("[1]")
+    return place
+
+
 def no_losses(place):
     source = openfedllm(RUN, place)
     (source / "training_loss.npy").write_bytes(b"-1 0.5")
@@ -204,6 +209,7 @@ def missing(place):
         (not_finite, 3, "peft_1/adapter_model.safetensors: tensor base_model.model.model.layers.0"),
         (truncated, 3, "peft_1/adapter_model.safetensors is not a valid safetensors file"),
         (no_json, 3, "peft_1/adapter_config.json is not JSON"),
+        (no_object, 3, "peft_1/adapter_config.json must hold a JSON object"),
         (no_losses, 3, "training_loss.npy is no numeric .npy file"),
         (pickled_losses, 3, "training_loss.npy is no numeric .npy file"),
         (no_client, 3, "two adapters of round 1, round_1/client_1/a and round_1/client_1/b"),
