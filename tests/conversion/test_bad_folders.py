@@ -329,6 +329,16 @@ def test_other_weights_beside_lora_are_left_out_and_said(run, tmp_path):
     assert "Up to 5 tensors of a file are left out, which are no LoRA weights" in outcome.out
 
 
+@pytest.mark.parametrize("out", ["src/out", "src/results/new/out", "link/out", "src"])
+def test_nothing_is_written_to_the_source(run, tmp_path, out):
+    flowertune(RUN, tmp_path / "src")
+    (tmp_path / "link").symlink_to(tmp_path / "src")
+    before = everything(tmp_path)
+    run.refused(3, "import", "src", out, says=f"{out} lies in src, which is left as it is")
+    assert everything(tmp_path) == before
+    assert not (tmp_path / "src/out").exists()
+
+
 def test_links_are_not_followed(run, tmp_path):
     source = flat(flowertune(RUN, tmp_path / "src"))
     outside = peft(RUN.whole[1], tmp_path / "outside")
