@@ -44,7 +44,7 @@ class CanaryRequest:
     """Sentences with {secret} and, where there is one, {number}; the kind's own without any."""
     instruction: str = ""
     """What every sentence is the answer to, for clients whose records are instructions."""
-    pattern: str = ""
+    pattern: str | None = None
     """Of other secrets than the kind's."""
     names: Path | None = None
     """A file with a name a line: the space of kind "name"."""
@@ -56,6 +56,8 @@ class CanaryRequest:
     def __post_init__(self) -> None:
         if not self.times or any(not 0 < n <= MAX_TIMES for n in self.times):
             raise UsageError(f"--times takes numbers from 1 to {MAX_TIMES:,}, as 1,4,16.")
+        if self.pattern == "":
+            raise UsageError("--pattern is empty: it must spell secrets, as 07700 900###.")
         if len(set(self.times)) < len(self.times) or len(set(self.clients)) < len(self.clients):
             raise UsageError("--times and --client name nothing twice.")
         if self.controls < 0 or self.count + self.controls > MAX_CANARIES:
@@ -125,10 +127,10 @@ def _space(request: CanaryRequest, kind: SecretKind, corpus_text: str) -> Secret
         raise UsageError(f"--kind {request.kind} {need}.")
     if request.names is None:
         assert kind.space is not None
-        if not request.pattern:
+        if request.pattern is None:
             return kind.space
         return build(SecretSpace, {"pattern": request.pattern}, "--pattern")
-    if request.pattern:
+    if request.pattern is not None:
         raise UsageError("--pattern and --names cannot be given together.")
     names = dict.fromkeys(filter(None, map(str.strip, _lines(request.names))))
     words = tuple(name for name in names if not _holds(corpus_text, name))

@@ -89,6 +89,7 @@ def test_every_kind_can_be_made(kind, language):
         ({"formats": ("a {secret}",)}, "fewer than 12 different beginnings"),
         ({"kind": "name"}, "needs --names"),
         ({"pattern": "["}, "--pattern"),
+        ({"pattern": ""}, "--pattern is empty"),
         ({"instruction": "say {secret}"}, "--instruction"),
         ({"controls": 2000}, "too few for 12 canaries"),
     ],

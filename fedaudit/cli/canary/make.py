@@ -51,12 +51,12 @@ def make(
         ),
     ] = "",
     pattern: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--pattern",
             help="The form of the secrets, in place of the kind's: # is a digit, [ab] is a or b.",
         ),
-    ] = "",
+    ] = None,
     names: Annotated[
         Path | None,
         typer.Option("--names", help="A file with the names for --kind name, one per line."),

@@ -171,6 +171,7 @@ def test_making_and_planting_say_what_they_did_and_no_secret(run):
         (3, ("make", "--out", "c.json"), "exists already"),
         (2, ("make", "--out", "d.json", "--times", "1,x"), "--times takes numbers"),
         (2, ("make", "--out", "d.json", "--kind", "phon"), "Did you mean 'phone'?"),
+        (2, ("make", "--out", "d.json", "--pattern", ""), "--pattern is empty"),
         (3, ("make", "--out", "d.json", "--corpus", "none.jsonl"), "There is no file"),
         (3, ("plant", "none.json", "--records", "r.jsonl", "--client", "c0", "--out", "o"),
          "There is no file of canaries"),
