@@ -90,6 +90,8 @@ def _each_once(shards: Sequence[ShardJournal]) -> list[ShardJournal]:
 
 
 def _load_shard(folder: Path) -> ShardJournal:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: name the folder of a shard.")
     stored = journal.load(folder, write=False)
     if stored is None:
         raise InputError(f"{folder} holds no shard: there is no {FILE} in it.")
