@@ -233,7 +233,8 @@ def check(request: AuditRequest) -> AuditTarget:
     factory.check(request.engine, request.device, request.vllm)
     held_out.check(request)
     reference_models.check(request)
-    for path in filter(None, (request.input_path, request.victim_path, request.held_out_path)):
+    corpus.existing_file(request.input_path, request.input_kind)
+    for path in filter(None, (request.victim_path, request.held_out_path)):
         corpus.existing_file(path)
     check_files(request)
     for name, count in Counter(client.name for client in request.participants).items():

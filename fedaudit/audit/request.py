@@ -28,6 +28,8 @@ class AuditRequest(ABC):
     command: ClassVar[str]
     purpose: ClassVar[str]
     """What the report's seed seeds."""
+    input_kind: ClassVar[str] = "a JSONL file"
+    """What `input_path` must be, in words."""
     compares_counterfactual: ClassVar[bool] = False
     """Whether its attacks look for a federation without the victim, beside the one audited."""
     compares_every_counterfactual: ClassVar[bool] = False

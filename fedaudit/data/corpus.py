@@ -87,11 +87,14 @@ def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
 
-def existing_file(path: Path) -> Path:
-    """Return the path of a file of records; InputError where there is no regular file."""
+def existing_file(path: Path, needed: str = "a JSONL file") -> Path:
+    """Return the path of a file of records, or of what else is `needed`.
+
+    Raises InputError where there is no regular file.
+    """
     if not existing_path(path, "file").is_file():
         kind = "a folder" if path.is_dir() else "no regular file"
-        raise InputError(f"{path} is {kind}; a JSONL file is needed.")
+        raise InputError(f"{path} is {kind}; {needed} is needed.")
     return path
 
 

@@ -15,6 +15,7 @@ class EpsilonRequest(AuditRequest):
     kind: ClassVar[str] = "dp"
     command: ClassVar[str] = "dp"
     purpose: ClassVar[str] = "coins tossed anew"
+    input_kind: ClassVar[str] = "the JSON file that `fedaudit dp make` wrote"
     minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0}
 
     attacks: tuple[str, ...] = ()

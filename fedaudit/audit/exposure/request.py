@@ -15,6 +15,7 @@ class ExposureRequest(AuditRequest):
     kind: ClassVar[str] = "canary"
     command: ClassVar[str] = "canary"
     purpose: ClassVar[str] = "references"
+    input_kind: ClassVar[str] = "the JSON file that `fedaudit canary make` wrote"
     minimums: ClassVar[Mapping[str, int]] = {"batch_size": 0, "space_limit": 0, "references": 1}
 
     attacks: tuple[str, ...] = ()

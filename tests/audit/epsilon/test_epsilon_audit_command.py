@@ -208,6 +208,8 @@ def test_mistakes(told, monkeypatch, tmp_path, planted):
     told.refused(3, *AUDIT, *claim, "--noiseless", "run", says="the federation under audit itself")
     told.refused(3, *AUDIT, *claim, "--noiseless", "nowhere", says="no federation's folder")
     told.refused(2, *AUDIT, "--epsilon", -1, says="--epsilon")
+    says = "run is a folder; the JSON file that `fedaudit dp make` wrote is needed."
+    told.refused(3, "dp", "audit", "run", "--target", "run", says=says)
     told.refused(3, "dp", "audit", "c0.jsonl", "--target", "run", says="c0.jsonl")
     made = ("dp", "make", "--corpus", "c0.jsonl", "--out")
     told.refused(2, *made, tmp_path / "c", "--delta", 0.01, says="at most 1e-05")

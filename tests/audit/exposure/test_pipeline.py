@@ -180,6 +180,8 @@ def test_making_and_planting_say_what_they_did_and_no_secret(run):
          "exists already"),
         (3, ("measure", "r.jsonl", *AUDIT), "is not JSON"),
         (3, ("measure", "none.json", *AUDIT), "There is no"),
+        (3, ("measure", ".", *AUDIT),
+         ". is a folder; the JSON file that `fedaudit canary make` wrote is needed."),
         (2, ("measure", "c.json", *AUDIT, "--space-limit", "9", "--references", "2000"),
          "there are no more secrets"),
     ],
