@@ -175,7 +175,7 @@ def test_what_is_there_is_not_overwritten(run):
             3,
             "none",
         ),
-        (("make", "one.jsonl", "o", "--watermark", "m"), 3, "no document to mark"),
+        (("make", "one.jsonl", "o", "--watermark", "m"), 3, "held out as a prompt: nothing"),
         (("make", "documents.jsonl", "one.jsonl/o", "--watermark", "m"), 3, "one.jsonl"),
         (("check", "documents.jsonl", "--watermark", "none"), 3, "no watermark file none"),
         (("check", "documents.jsonl", "--watermark", "one.jsonl"), 3, "holds no marks"),

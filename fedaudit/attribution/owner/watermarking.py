@@ -142,8 +142,11 @@ def _texts(request: WatermarkRequest, unread: Counter[str]) -> tuple[list[Docume
     else:
         prompts = [d.text for d in documents[::PROMPT_EVERY]]
         documents = [d for i, d in enumerate(documents) if i % PROMPT_EVERY]
-    if not documents:
-        raise InputError(f"{request.documents} holds no document to mark.")
+        if not documents:
+            raise InputError(
+                f"{request.documents} holds one document, which is held out as a prompt: nothing "
+                "is left to mark. Give more documents, or other texts with --prompts."
+            )
     return documents, prompts
 
 
