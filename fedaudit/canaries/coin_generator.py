@@ -23,6 +23,8 @@ from fedaudit.system.names import check_name
 
 FEWEST_WORDS = 100
 """Tokens that an end is drawn from, at least."""
+MAX_SUFFIX_TOKENS = 4096
+"""Training cuts documents: the profiles read up to 3,072 tokens, and 256 without a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,11 @@ class CoinRequest:
             raise UsageError(f"--count must be {MIN_COINS} to {MAX_COINS:,}.")
         if self.prefix_words < 1 or self.suffix_tokens < 1:
             raise UsageError("A canary needs a word of prefix and a token of suffix at least.")
+        if self.suffix_tokens > MAX_SUFFIX_TOKENS:
+            raise UsageError(
+                f"--suffix-tokens must be {MAX_SUFFIX_TOKENS:,} or fewer: training cuts documents "
+                "to max_length tokens."
+            )
 
 
 def make(request: CoinRequest, vocabulary: Sequence[str]) -> CoinSet:

@@ -46,6 +46,13 @@ def test_a_canary_begins_as_records_do_and_ends_in_words_of_the_vocabulary(recor
     assert 10 <= sum(made.coins) <= 30
 
 
+def test_a_suffix_has_a_largest_length(records):
+    assert make(records, count=20, suffix_tokens=4096).canaries[0].suffix.count(" ") == 4096
+    for tokens in (4097, 99_999):
+        with pytest.raises(UsageError, match=r"--suffix-tokens must be 4,096 or fewer"):
+            make(records, suffix_tokens=tokens)
+
+
 def test_without_a_seed_nobody_can_make_them_again(records):
     one, two = make(records, seed=None), make(records, seed=None)
     assert one.canaries != two.canaries
