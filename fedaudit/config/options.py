@@ -20,7 +20,8 @@ _TABLE_TYPES: dict[Any, Any] = {float: int | float, Path: str | Path}
 def build(cls: type[T], table: Mapping[str, Any], name: str) -> T:
     """Return `cls(**table)`; nested tables become nested dataclasses.
 
-    Raises UsageError for an unknown key (with the nearest one), a wrong type or a refused value.
+    Raises UsageError for an unknown key (with the nearest one), a missing one, a wrong type or a
+    refused value.
     """
     if not isinstance(table, Mapping):
         raise UsageError(f"{name} must be a table, not {table!r}.")
@@ -31,10 +32,23 @@ def build(cls: type[T], table: Mapping[str, Any], name: str) -> T:
         if key not in option_names:
             raise unknown_name_error(f"option of {name}", key, option_names)
         values[key] = _fit(hints[key], value, f"{name}.{key}")
+    if missing := [key for key in _required(cls) if key not in values]:
+        listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        raise UsageError(f"{name}: {listed} {'is' if len(missing) == 1 else 'are'} missing.")
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}: {error}") from None
+
+
+def _required(cls: type) -> list[str]:
+    """Return the options of a dataclass that have no default."""
+    absent = dataclasses.MISSING
+    return [
+        option.name
+        for option in dataclasses.fields(cls)
+        if option.init and option.default is absent and option.default_factory is absent
+    ]
 
 
 def _fit(hint: Any, value: Any, name: str) -> Any:

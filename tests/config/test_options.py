@@ -127,9 +127,19 @@ def test_a_missing_option_is_named():
     @dataclass(frozen=True, kw_only=True)
     class Needy:
         must: int
+        ought: str
+        has: float
+        may: int = 0
+        can: tuple[int, ...] = field(default_factory=tuple)
 
-    with pytest.raises(UsageError, match="must"):
-        build(Needy, {}, "needy")
+    says = {
+        "must, ought and has are missing": {},
+        "must and has are missing": {"ought": "x"},
+        "has is missing": {"must": 1, "ought": "x", "may": 2},
+    }
+    for words, table in says.items():
+        with pytest.raises(UsageError, match=rf"^needy: {words}\.$"):
+            build(Needy, table, "needy")
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,8 @@ def test_an_unknown_scale_names_the_nearest():
     ("text", "message"),
     [
         ("x = 1\n[scale]]\n", "line 2"),
-        ('name = "x"', "scale"),
+        ("", "profile: name and scale are missing"),
+        ('name = "x"', "profile: scale is missing"),
         ("name = 5\n[scale.nano]\nclients = 2", "profile.name takes str"),
         ('name = "x"\n[scales]\n', "Did you mean 'scale'"),
         ('name = "x"\nscale = 5', "profile.scale takes"),
@@ -158,7 +159,7 @@ def test_an_unknown_scale_names_the_nearest():
         ('name = "x"\nlike = {a = "b", b = "a"}\n[scale.a]\n[scale.b]', "like another scale"),
         ('name = "x"\nstudy = 5\n[scale]', "study must be a list of tables"),
         ('name = "x"\nstudy = ["y"]\n[scale]', "study must be a table, not 'y'"),
-        ('name = "x"\n[scale]\n[[study]]\n', "'name'"),
+        ('name = "x"\n[scale]\n[[study]]\n', "study: name is missing"),
         ('name = "x"\n[scale]\n[[study]]\nname = "a"\natacks = []', "Did you mean 'attacks'"),
         ('name = "x"\n[scale]\n[[claims]]\ncompare = "=="', "claims.compare"),
         ('name = "x"\n[scale]\n[[claims]]\nleft = { metrc = "" }', "Did you mean 'metric'"),
