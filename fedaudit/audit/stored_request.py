@@ -67,7 +67,8 @@ def from_table(table: Mapping[str, Any], folder: Path, servers: Sequence[str] = 
     """Return the request that the journal in `folder` holds.
 
     Raises InputError for anything but a result of `to_table` and if a client's file no longer
-    exists, and UsageError for a request to a server that is not among `servers`.
+    exists, and UsageError for a request to a server that is not among `servers`, or a server
+    among them that it does not ask.
     """
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -91,11 +92,11 @@ def from_table(table: Mapping[str, Any], folder: Path, servers: Sequence[str] = 
 
 
 def _check_servers(request: AuditRequest, folder: Path, servers: Sequence[str]) -> None:
-    """Raise UsageError unless the user has named every server that a stored request would ask."""
-    if not is_url(request.target):
-        return
-    options = request.endpoint or EndpointOptions()
-    asked = dict.fromkeys(filter(None, (request.target, *options.urls, options.base_url)))
+    """Raise UsageError unless the user has named every server that a stored request would ask.
+
+    A server that it would not ask is refused, too.
+    """
+    asked = _asked_servers(request)
     named = {server.rstrip("/") for server in servers}
     unnamed = [url for url in asked if url.rstrip("/") not in named]
     if unnamed:
@@ -103,6 +104,20 @@ def _check_servers(request: AuditRequest, folder: Path, servers: Sequence[str]) 
             f"{folder} would send records and a key to {make_visible(', '.join(unnamed))}: name "
             "each such server with --server if that is right."
         )
+    known = {url.rstrip("/") for url in asked}
+    if unasked := [server for server in servers if server.rstrip("/") not in known]:
+        raise UsageError(
+            f"{folder} asks no server {make_visible(', '.join(unasked))}: --server names servers "
+            "that the audit asked."
+        )
+
+
+def _asked_servers(request: AuditRequest) -> list[str]:
+    """Return the addresses of all servers that a request asks, each once."""
+    if not is_url(request.target):
+        return []
+    options = request.endpoint or EndpointOptions()
+    return list(dict.fromkeys(filter(None, (request.target, *options.urls, options.base_url))))
 
 
 def _build_request(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequest:

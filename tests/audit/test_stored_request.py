@@ -220,6 +220,13 @@ def test_every_server_of_a_journal_must_be_named(more):
     assert from_table(table, HERE, ["https://third/v1", "https://elsewhere/v1"]).model == "m"
 
 
+def test_a_server_that_nobody_asked_is_refused():
+    plain = to_table(ExtractionRequest(prefixes=Path("a.jsonl"), target="fedaudit-nano"))
+    for table, named in ((plain, ["foo"]), (served(), ["https://elsewhere/v1", "foo"])):
+        with pytest.raises(UsageError, match="asks no server foo: --server names servers"):
+            from_table(table, HERE, named)
+
+
 def test_no_program_is_run_that_only_a_journal_names():
     options = VllmOptions(python="/somebody/elses", arguments="--port 1")
     request = ExtractionRequest(prefixes=Path("a.jsonl"), engine="vllm", vllm=options)

@@ -202,6 +202,7 @@ def test_missing_repeated_and_foreign_shards_are_refused(run, sharded):
     run.refused(3, "merge", parts[0], "half", says="half is shard 2/2, and part1 1/3")
     run.refused(3, "merge", "lora", says="lora holds no shard: there is no journal.bin in it")
     run.refused(3, "merge", *parts[:2], "own.jsonl", says="own.jsonl is a file: name the folder of")
+    run.refused(2, "merge", *parts, "--server", "foo", says="part1 asks no server foo")
     run.refused(2, "merge", says="Missing argument")
 
 
