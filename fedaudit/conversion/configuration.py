@@ -1,5 +1,6 @@
 """An adapter's configuration: its file, or the user's settings completed from its tensors."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +14,37 @@ from fedaudit.federation import adapters
 from fedaudit.system.files import read_json
 
 FORM = "r=16,alpha=32,targets=q_proj+v_proj"
+_COMPARED = {
+    "r": 8,
+    "lora_alpha": 8,
+    "target_modules": None,
+    "use_rslora": False,
+    "use_dora": False,
+}
+"""Settings that `--config` gives, with PEFT's defaults."""
 _PREFIX, _A = "base_model.model.", ".lora_A.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenConfig:
-    """LoRA's settings as given by `--config`; 0 and empty if not given."""
+    """LoRA's settings as given by `--config`; 0, empty and None if not given."""
 
     r: int = 0
     alpha: float = 0.0
     targets: tuple[str, ...] = ()
-    rslora: bool = False
-    dora: bool = False
+    rslora: bool | None = None
+    dora: bool | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the given settings by their names in an adapter_config.json."""
+        named = {
+            "r": self.r or None,
+            "lora_alpha": self.alpha or None,
+            "target_modules": list(self.targets) or None,
+            "use_rslora": self.rslora,
+            "use_dora": self.dora,
+        }
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def parse(text: str) -> GivenConfig | Mapping[str, Any]:
@@ -101,10 +121,31 @@ def complete(
         "lora_alpha": alpha,
         "target_modules": sorted(config.targets or ranks),
         "rank_pattern": {name: r for name, r in sorted(ranks.items()) if r != rank},
-        "use_rslora": config.rslora,
-        "use_dora": config.dora or any("lora_magnitude_vector" in name for name in dump.shapes),
+        "use_rslora": bool(config.rslora),
+        "use_dora": bool(config.dora)
+        or any("lora_magnitude_vector" in name for name in dump.shapes),
         "bias": "none",
     }
+
+
+def check_own(given: GivenConfig | Mapping[str, Any], own: Mapping[str, Any], path: Path) -> None:
+    """Raise InputError if `given` contradicts an adapter's own configuration, read from `path`."""
+    if isinstance(given, GivenConfig):
+        settings = given.settings()
+    else:
+        settings = {name: given[name] for name in _COMPARED if name in given}
+    for name, value in settings.items():
+        own_value = own.get(name, _COMPARED[name])
+        if _comparable(own_value) != _comparable(value):
+            raise InputError(
+                f"{path} has {name} {json.dumps(own_value)}, and --config says "
+                f"{json.dumps(value)}: leave --config out, or correct it."
+            )
+
+
+def _comparable(value: Any) -> Any:
+    """Return a setting such that equal ones compare equal; modules have no order."""
+    return sorted(map(str, value)) if isinstance(value, list) else value
 
 
 def _check_targets(targets: Sequence[str], modules: Collection[str], path: Path) -> None:

@@ -118,10 +118,13 @@ def _template(name: str) -> templates.PromptTemplate | None:
 
 def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
     """Return the run in a foreign folder, without writing anything."""
-    configuration.parse(request.config), _template(request.template)  # errors before slow steps
+    given, _ = configuration.parse(request.config), _template(request.template)  # errors first
     importer, run = recognition.recognize(source, request.layout)
     federation = importer.read(run)
     _check(federation, run)
+    if request.config and not _bare(federation):
+        for path, own in _own_configs(federation, run):
+            configuration.check_own(given, own, path)
     if not (request.base or federation.base or any(_named_bases(federation, run))):
         lacking = (
             "" if request.config or not _bare(federation) else f" --config {configuration.FORM}"
@@ -160,10 +163,18 @@ def _bare(federation: ForeignFederation) -> bool:
 
 def _named_bases(federation: ForeignFederation, run: SourceFolder) -> Iterator[str]:
     """Yield the bases that the adapters' own configurations name."""
+    for _, config in _own_configs(federation, run):
+        yield str(config.get("base_model_name_or_path") or "")
+
+
+def _own_configs(
+    federation: ForeignFederation, run: SourceFolder
+) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the path and the content of each configuration that adapters came with."""
     every = {move.adapter.config for move in writer.moves(federation)} - {""}
     for name in sorted(every):
-        config = configuration.read(run.file_path(name), f"There is no {name}.")
-        yield str(config.get("base_model_name_or_path") or "")
+        path = run.file_path(name)
+        yield path, configuration.read(path, f"There is no {name}.")
 
 
 def _links(run: SourceFolder) -> list[str]:

@@ -1,5 +1,6 @@
 """What cannot be imported is refused in one line; nothing of it runs, nothing else is written."""
 
+import json
 import os
 import shutil
 
@@ -327,6 +328,33 @@ def test_other_weights_beside_lora_are_left_out_and_said(run, tmp_path):
     outcome = run("import", source, "out", *ASKED)
     assert outcome.code == 0
     assert "Up to 5 tensors of a file are left out, which are no LoRA weights" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("r=8", "has r 4, and --config says 8"),
+        ("alpha=32", "has lora_alpha 16, and --config says 32"),
+        ("targets=q_proj", 'has target_modules ["q_proj", "v_proj"], and --config says ["q_proj"]'),
+        ("rslora=true", "has use_rslora false, and --config says true"),
+        ("r=4,dora=true", "has use_dora false, and --config says true"),
+        ("given.json", "has lora_alpha 16, and --config says 5"),
+        ("r=4,alpha=16,targets=v_proj+q_proj,rslora=false,dora=false", ""),
+        ("alpha=16.0", ""),
+        ("same.json", ""),
+    ],
+)
+def test_given_settings_agree_with_the_adapters_own(run, tmp_path, config, says):
+    peft(RUN.whole[1], tmp_path / "src/peft_1")
+    peft(RUN.whole[2], tmp_path / "src/peft_2")
+    (tmp_path / "given.json").write_text(json.dumps(CONFIG | {"lora_alpha": 5}))
+    (tmp_path / "same.json").write_text(json.dumps(CONFIG))
+    words = ("import", "src", "out", "--config", config)
+    if says:
+        run.refused(3, *words, says=f"src/peft_1/adapter_config.json {says}")
+    else:
+        assert run(*words).code == 0
+    assert (tmp_path / "out").exists() == (not says)
 
 
 @pytest.mark.parametrize("out", ["src/out", "src/results/new/out", "link/out", "src"])
