@@ -283,7 +283,7 @@ def test_ctrl_c_while_a_command_imports_keeps_the_exit_code(here):
         [sys.executable, "-m", "fedaudit", *AUDIT], cwd=here,
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    says = "fedaudit: Interrupted. No answer was kept: the same command begins again.\n"
+    says = "fedaudit: Interrupted. No answer was kept: give the same command to begin again.\n"
     assert (done.returncode, done.stderr) == (6, says)
 
 

@@ -150,7 +150,7 @@ def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run
         (3, ("--clients", C0, "nowhere.jsonl"), "nowhere.jsonl"),
         (3, ("nowhere",), "no federation nowhere"),
         (2, ("runs",), "--clients FILE FILE"),
-        (2, ("runs/small", C0), "What is"),
+        (2, ("runs/small", C0), "belongs to no option"),
         (3, ("runs/small", "--prefix-length", 900), "shorter --prefix-length"),
         (2, ("runs/small", "--decoding", "topk"), "top-k"),
         (2, ("runs/small", "--decoding", "top-p", "--top-p", 2), "top_p"),
