@@ -81,10 +81,11 @@ def test_made_documents_are_found_with_their_own_file_alone(run, plugin):
     assert run("watermark", "check", "marked.jsonl", *higher).code == 0
 
 
-def test_a_text_with_nothing_to_test_is_no_text_without_the_mark(run):
-    assert make(run, "kgw", "marked.jsonl", "marks.json").code == 0
-    for name in ("empty.txt", "blank.txt"):
-        Path(name).write_text("\n" * (name == "blank.txt"))
+@pytest.mark.parametrize("plugin", ["kgw", "fictitious"])
+def test_a_text_with_nothing_to_test_is_no_text_without_the_mark(run, plugin):
+    assert make(run, plugin, "marked.jsonl", "marks.json").code == 0
+    for name, text in {"empty.txt": "", "blank.txt": "\n", "spaces.txt": " \n\n\t\n  \n"}.items():
+        Path(name).write_text(text)
         shown = run("watermark", "check", name, "--watermark", "marks.json", *CPU)
         assert (shown.code, lines(shown)) == (7, {"mark0": (0.0, "untested")})
 

@@ -178,13 +178,14 @@ def check(
 
 
 def _read(path: Path) -> Sequence[str]:
-    """Return the texts of a JSONL file; any other file is one text."""
+    """Return the texts of a JSONL file; any other file is one text, or none where it is blank."""
     if path.suffix == ".jsonl":
         return [document.text for document in corpus.read(path, template("fed_pii"))]
     try:
-        return [read_regular(path).decode("utf-8")]
+        text = read_regular(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as text: {error}.") from None
+    return [text] if text.strip() else []
 
 
 def load_engine(model: str, device: str, dtype: str) -> "LocalEngine":
