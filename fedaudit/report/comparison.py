@@ -13,6 +13,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate, difference
 from fedaudit.report.comparison_caveats import setting_notes
 from fedaudit.report.query import Row, is_sweep
+from fedaudit.report.verdict.recheck import recheck
 
 COMPARED_METRICS = frozenset(
     {
@@ -85,7 +86,7 @@ def compare(first: Row, second: Row) -> ReportComparison:
     return ReportComparison(
         differences=differences,
         leaks=list(_leaks(first, second)),
-        notes=list(comparison_notes(first, second)),
+        notes=[*_verdict_doubts(first, second), *comparison_notes(first, second)],
     )
 
 
@@ -157,6 +158,13 @@ def _masks(report: Row) -> dict[tuple[str, str], set[str]]:
         if mask := finding["evidence"].get("hmac"):
             masks.setdefault((finding["measurement"], finding["label"]), set()).add(str(mask))
     return masks
+
+
+def _verdict_doubts(*reports: Row) -> Iterator[str]:
+    """Yield a note on each report whose verdict does not follow from its measurements today."""
+    for name, report in zip(("first", "second"), reports, strict=True):
+        if message := recheck(report).message:
+            yield f"The {name} report: {message}"
 
 
 def comparison_notes(first: Row, second: Row) -> Iterator[str]:

@@ -318,3 +318,11 @@ def test_two_audits_beside_each_other(here, run):
         before = Path(name).read_bytes()
         run.refused(3, "compare", "one", "two", "--json", name, says="one of the reports")
         assert Path(name).read_bytes() == before
+    altered = json.loads(Path("two/report.json").read_text())
+    altered["verdict"]["status"] = stated = "pass" if found["verdicts"][1] != "pass" else "fail"
+    Path("two/report.json").write_text(json.dumps(altered))
+    done = run("compare", "one", "two")
+    assert done.code == 0
+    assert "The second report: Do not rely on this report" in " ".join(done.out.split())
+    doubted = f"{stated} (its own measurements contradict it)"
+    assert done.out.splitlines()[-1] == f"Verdicts: {found['verdicts'][0]}, then {doubted}."

@@ -115,7 +115,8 @@ def test_a_limit_that_an_earlier_version_did_not_write_is_the_default():
     del older["verdict"]["policy"]["membership_fpr"]
     assert caveats(older, asked(policy=Policy())) == []
     older["verdict"]["policy"]["power"] = 0.4
-    [note] = caveats(older, asked())
+    doubt, note = caveats(older, asked())
+    assert doubt.startswith("The first report: Do not rely on this report: its measurements cannot")
     assert note == "The reports were judged under different limits, both called default."
 
 
@@ -157,3 +158,15 @@ def test_the_tables_have_what_is_sure_first():
     # Newcombe's interval from Wilson's [49.0, 70.0] and [16.8, 35.5] % around -35 points
     assert numbers.rows[0][3] == "-35.0 points [-48.0, -19.8]"
     assert leaks.rows[0][:5] == ("contextual coverage", "PERSON", "1", "1", "0")
+
+
+def test_a_verdict_that_its_measurements_contradict_is_said_to():
+    sound, altered, older = (asked() for _ in range(3))
+    altered["verdict"]["status"] = "pass" if sound["verdict"]["status"] != "pass" else "fail"
+    older["verdict"]["rule"] = 1
+    assert caveats(sound, sound) == []
+    for place, reports in {"first": (altered, sound), "second": (sound, altered)}.items():
+        [note] = caveats(*reports)
+        assert note.startswith(f"The {place} report: Do not rely on this report: its verdict")
+    [note] = caveats(older, sound)
+    assert note.startswith("The first report: The verdict is by rule 1 of another fedaudit")

@@ -1,7 +1,8 @@
 """fedaudit compare: what differs between two reports."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,10 +53,18 @@ def compare(
         gate_result = print_gate(*reports)
     else:
         print_tables(comparison_tables(comparison), console())
-        print(f"Verdicts: {verdicts[0]}, then {verdicts[1]}.")
+        print(f"Verdicts: {', then '.join(map(_verdict_text, reports))}.")
     if json is not None:
         table = {**document.to_plain(asdict(comparison), "comparison"), "verdicts": verdicts}
         table |= {"gate": gate_table(gate_result)} if gate_result else {}
         atomic_text(json, texts.dumps(table, indent=2, sort_keys=True) + "\n")
         print_note(f"Written: {json}")
     return gate_code(gate_result) if gate_result else 0
+
+
+def _verdict_text(report: Mapping[str, Any]) -> str:
+    """Return the verdict that a report states, and why not to rely on it where that is so."""
+    from fedaudit.report.verdict.recheck import recheck
+
+    brief = recheck(report).brief
+    return str(report["verdict"]["status"]) + (f" ({brief})" if brief else "")
