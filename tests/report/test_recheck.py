@@ -6,6 +6,8 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
+from attributed_report import attributed as rows
+from attributed_report import findings as accusations
 from attributed_report import innocent
 from attributed_report import report as attributed
 from example_report import coverage, example
@@ -247,3 +249,18 @@ def test_the_rule_has_its_number(name):
     assert RULE == 7
     rows, status = JUDGED[RULE][name]
     assert read(example(measurements=rows, findings=()))["verdict"]["status"] == status
+
+
+@pytest.mark.parametrize(
+    "change", [{"client": "ward-3"}, {"mark": "mark-b"}, {"z": 9.99}, {"rounds": 4}, {"z": []}]
+)
+def test_a_finding_that_accuses_otherwise_than_the_rows_is_called_out(change):
+    found = read(example(measurements=rows(), findings=accusations()))
+    assert recheck(found).holds
+    found["findings"][0]["evidence"].update(change)
+    checked = recheck(found)
+    assert checked.holds is False
+    assert checked.message == (
+        "Do not rely on this report: 1 of its findings accuse clients that its measurements do not."
+    )
+    assert shown(found).startswith(checked.message)

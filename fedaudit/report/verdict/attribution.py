@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.records import Measurement
+from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict.judgement import Judgement
 
 PROTOCOL = "fed_attr"
@@ -67,6 +67,27 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
                 )
             )
     return tests
+
+
+def unfounded_accusations(
+    measurements: Iterable[Measurement], findings: Iterable[Finding]
+) -> list[Finding]:
+    """Return the protocol's findings that are of no client whom the measurements flag.
+
+    A finding has the client, mark, statistic and rounds of a flagged client's row.
+    """
+    flagged = [
+        [test.client, test.mark, round(test.z, 2), test.rounds]
+        for test in tested_clients(measurements)
+        if test.flagged and test.z is not None
+    ]
+    fields = ("client", "mark", "z", "rounds")
+    return [
+        finding
+        for finding in findings
+        if finding.measurement == f"{PROTOCOL} stouffer_z"
+        and [finding.evidence.get(field) for field in fields] not in flagged
+    ]
 
 
 def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.verdict.attribution import unfounded_accusations
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
 
@@ -36,8 +37,9 @@ def recheck(report: Row) -> RecheckedVerdict:
     """Judge a valid report's measurements and findings by today's rule; compare the verdict.
 
     If the report names today's rule, reasons and tests must be the same too, and so must judgements
-    if the report holds them or a policy. A report with another rule or none is from another version
-    of fedaudit: only its status is compared, also with the worst of its own judgements.
+    if the report holds them or a policy; and no finding may accuse a client that the measurements
+    do not flag. A report with another rule or none is from another version of fedaudit: only its
+    status is compared, also with the worst of its own judgements.
     """
     stated = report["verdict"]
     try:
@@ -61,7 +63,15 @@ def recheck(report: Row) -> RecheckedVerdict:
     if altered:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its measurements differ")
-    return FINE
+    return _recheck_findings(report)
+
+
+def _recheck_findings(report: Row) -> RecheckedVerdict:
+    unfounded = unfounded_accusations(*judged_rows(report))
+    if not unfounded:
+        return FINE
+    message = f"{len(unfounded):,} of its findings accuse clients that its measurements do not."
+    return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
 
 
 def stated_policy(report: Row) -> Policy:
