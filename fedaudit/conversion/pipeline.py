@@ -68,7 +68,7 @@ def import_federation(request: ImportRequest) -> Imported:
     Raises InputError or UsageError, with a message of one line, for an unknown layout, for
     information that neither the files nor the user gave, and for adapters that no audit could load.
     """
-    check_out(request.out, request.source)
+    check_out(request.out)
     return write(find(request, recognition.open_source(request.source)), request)
 
 
@@ -96,13 +96,11 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
     return Imported(found_run.layout, found_run.run.path, new_manifest, notes)
 
 
-def check_out(out: Path, source: Path) -> None:
-    """Raise InputError unless a federation can be written to `out`, which is not in `source`.
+def check_out(out: Path) -> None:
+    """Raise InputError unless a federation can be written to `out`.
 
     Only the rounds of an import without a manifest may be there already.
     """
-    if out.resolve().is_relative_to(source.resolve()) and source.is_dir():
-        raise InputError(f"{out} lies in {source}, which is left as it is: name a folder outside.")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; OUT is a folder.")
     if out.is_dir():

@@ -357,14 +357,13 @@ def test_given_settings_agree_with_the_adapters_own(run, tmp_path, config, says)
     assert (tmp_path / "out").exists() == (not says)
 
 
-@pytest.mark.parametrize("out", ["src/out", "src/results/new/out", "link/out", "src"])
-def test_nothing_is_written_to_the_source(run, tmp_path, out):
+def test_a_project_is_imported_from_its_own_folder(run, tmp_path, monkeypatch):
     flowertune(RUN, tmp_path / "src")
-    (tmp_path / "link").symlink_to(tmp_path / "src")
-    before = everything(tmp_path)
-    run.refused(3, "import", "src", out, says=f"{out} lies in src, which is left as it is")
-    assert everything(tmp_path) == before
-    assert not (tmp_path / "src/out").exists()
+    before = everything(tmp_path / "src")
+    monkeypatch.chdir(tmp_path / "src")
+    assert run("import", ".", "runs/bank").code == 0
+    assert before <= everything(tmp_path / "src")
+    assert (tmp_path / "src/runs/bank/federation.json").exists()
 
 
 def test_links_are_not_followed(run, tmp_path):
