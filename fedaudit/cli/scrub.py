@@ -15,6 +15,7 @@ from fedaudit.cli.options import (
     json_to_write,
     settings_by_plugin,
 )
+from fedaudit.system.numbers import count_of
 
 if TYPE_CHECKING:
     from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
@@ -134,15 +135,15 @@ def _show(request: "ScrubRequest", done: "ScrubResult") -> None:
 
 
 def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
-    pieces = _number(sum(done.masked.values()), "piece")
-    records = _number(done.records, "record")
+    pieces = count_of(sum(done.masked.values()), "piece")
+    records = count_of(done.records, "record")
     yield f"{request.out}: {records}, {pieces} of PII masked ({request.style})"
     width = max(map(len, (*done.masked, *done.kept)), default=0)
     for status, counts in (("masked", done.masked), ("kept", done.kept)):
         for label, count in counts.items():
             yield f"  {status:<6} {label:<{width}} {count:>9,}"
     if done.annotated:
-        records = _number(done.annotated, "record")
+        records = count_of(done.annotated, "record")
         yield f"Masked by the data's own annotation alone: {records}."
     if done.partly_annotated:
         yield (
@@ -151,7 +152,8 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     if done.annotation and done.records == done.annotated:
         yield f"The detector: {done.annotation}."
     elif done.annotation:
-        yield f"Annotated by {done.annotation}: {_number(done.records - done.annotated, 'record')}."
+        records = count_of(done.records - done.annotated, "record")
+        yield f"Annotated by {done.annotation}: {records}."
     masked = (
         "1 string that was masked"
         if done.strings == 1
@@ -170,9 +172,5 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     elif done.strings:
         yield f"Of {masked}, none is in OUT, however spelt."
     if done.pii_in_ids:
-        yield f"Not masked: ids, groups or tasks with PII in {_number(done.pii_in_ids, 'record')}."
+        yield f"Not masked: ids, groups or tasks with PII in {count_of(done.pii_in_ids, 'record')}."
     yield "PII that nobody marked and the detector did not find is in OUT unchanged."
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

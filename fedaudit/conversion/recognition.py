@@ -11,6 +11,7 @@ from fedaudit.conversion.source import SourceFolder
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import is_federation
 from fedaudit.system.files import suggest_neighbour
+from fedaudit.system.numbers import count_of
 
 SHOWN_NAMES = 3
 
@@ -65,7 +66,7 @@ def why_unknown(source: SourceFolder, layout: str = "") -> str:
         )
     elif count := sum(PurePosixPath(name).name == adapters.CONFIG for name in source.files):
         hint += (
-            f" To import {_number(count, 'adapter')} of PEFT, call their folders round_1, round_2 "
+            f" To import {count_of(count, 'adapter')} of PEFT, call their folders round_1, round_2 "
             "and so on."
         )
     return f"has {problem}: it holds {_describe_folder(source)}.{hint}"
@@ -108,16 +109,12 @@ def _describe_folder(source: SourceFolder) -> str:
     folders = sorted({name.partition("/")[0] for name in source.files if "/" in name})
     kinds = Counter(PurePosixPath(name).suffix or "no suffix" for name in source.files)
     files = ", ".join(f"{n:,} x {kind}" for kind, n in kinds.most_common(SHOWN_NAMES))
-    counts = [f"{_number(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
+    counts = [f"{count_of(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
     if folders:
-        counts.append(f"{_number(len(folders), 'folder')} ({_list_names(folders)})")
+        counts.append(f"{count_of(len(folders), 'folder')} ({_list_names(folders)})")
     if source.links:
-        counts.append(f"{_number(len(source.links), 'link')}, not followed")
+        counts.append(f"{count_of(len(source.links), 'link')}, not followed")
     return ", ".join(counts)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _list_names(names: Sequence[str]) -> str:

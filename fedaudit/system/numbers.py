@@ -1,7 +1,12 @@
-"""Numbers that strangers' files hold."""
+"""Numbers: those that strangers' files hold, and counts in words."""
 
 import math
 from typing import TypeGuard
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless it is one: "1 round", "1,200 rounds"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def is_finite_number(value: object) -> TypeGuard[int | float]:

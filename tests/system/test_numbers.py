@@ -1,4 +1,4 @@
-"""What is a number that a float holds."""
+"""What is a number that a float holds, and counts in words."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.system.numbers import is_finite_number
+from fedaudit.system.numbers import count_of, is_finite_number
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,9 @@ def test_what_fits_becomes_a_finite_float(value):
         assert math.isfinite(float(value))
     else:
         assert isinstance(value, int) or not math.isfinite(value)
+
+
+def test_counts_with_their_nouns():
+    assert [count_of(n, "round") for n in (0, 1, 2, 1200)] == [
+        "0 rounds", "1 round", "2 rounds", "1,200 rounds",
+    ]  # fmt: skip

@@ -26,6 +26,7 @@ from fedaudit.federation.folder import Federation
 from fedaudit.metrics.attribution.sum_leakage import leakage_bits
 from fedaudit.system.files import atomic_text, read_regular, sha256
 from fedaudit.system.locks import locked
+from fedaudit.system.numbers import count_of
 
 NAME = "ledger.jsonl"
 LEGACY_DEFAULTS = {
@@ -279,9 +280,9 @@ def describe_releases(federation: Federation, again: Sequence[int]) -> list[str]
     client, bits = max(composed_leakage(entries).items(), key=lambda item: item[1])
     return [
         *lines,
-        f"The ledger has {len(entries)} rounds, one design each: their estimates together tell at "
-        f"most {bits:,.0f} bits of the updates of {client}, the most of any client, by the bound "
-        f"for one estimate added up over rounds. Its last hash is {entries[-1].hash}.",
+        f"The ledger has {count_of(len(entries), 'round')}, one design each: their estimates "
+        f"together tell at most {bits:,.0f} bits of the updates of {client}, the most of any "
+        f"client, by the bound for one estimate added up. Its last hash is {entries[-1].hash}.",
     ]
 
 

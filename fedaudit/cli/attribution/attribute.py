@@ -34,6 +34,7 @@ from fedaudit.cli.options import (
     refuse_options_before_subcommand,
     settings_by_installed_plugin,
 )
+from fedaudit.system.numbers import count_of
 
 
 class StepGroup(TyperGroup):
@@ -230,8 +231,9 @@ def score(
         )
     earlier = known_scores.seconds if known_scores else 0.0
     print(
-        f"{len(scored.rounds)} rounds of {len(scored.clients)} clients scored for "
-        f"{len(scored.marks)} marks in {out}, {scored.seconds - earlier:.0f} s."
+        f"{count_of(len(scored.rounds), 'round')} of {count_of(len(scored.clients), 'client')} "
+        f"scored for {count_of(len(scored.marks), 'mark')} in {out}, "
+        f"{scored.seconds - earlier:.0f} s."
     )
     if not stored_estimates.base.sha256:
         print_note(f"Integrity not checked: {files.NAME} has no hash of its base.")

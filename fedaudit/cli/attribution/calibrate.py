@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedaudit.cli.options import Quiet
+from fedaudit.system.numbers import count_of
 
 if TYPE_CHECKING:
     from fedaudit.attribution.decision.calibration import Calibration, PowerEstimate
@@ -66,12 +67,14 @@ def calibrate(
             seed=seed,
             sets_known=known_sets,
             unopened=unopened,
-            progress=bar("making up federations"),
+            progress=bar("simulating federations"),
         )
-    beside = f", {unopened:,} unopened commitments beside" if unopened else ""
+    beside = f", {count_of(unopened, 'unopened commitment')} beside" if unopened else ""
     print(
-        f"Federations of {len(stored_scores.clients)} clients, {len(stored_scores.rounds)} rounds "
-        f"and {len(stored_scores.marks)} marks like these{beside}, {federations} of each kind:\n"
+        f"Federations of {count_of(len(stored_scores.clients), 'client')}, "
+        f"{count_of(len(stored_scores.rounds), 'round')} and "
+        f"{count_of(len(stored_scores.marks), 'mark')} like these{beside}, {federations} of each "
+        "kind:\n"
     )
     print("\n".join(_table(result.points, tau)))
     least = calibration.least_found(result.points)

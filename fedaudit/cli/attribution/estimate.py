@@ -19,6 +19,7 @@ from fedaudit.cli.attribution.sums_options import (
     Weights,
 )
 from fedaudit.cli.options import Quiet, Seed
+from fedaudit.system.numbers import count_of
 
 
 def estimate(
@@ -82,9 +83,10 @@ def estimate(
         estimates, seconds = estimation.estimate(
             plan, out, log_path, progress=bar("asking for sums")
         )
+    count = sum(len(r.estimates) for r in estimates.rounds)
     print(
-        f"{len(estimates.rounds)} rounds with {sum(len(r.estimates) for r in estimates.rounds)} "
-        f"estimates in {out}, {plan.queries} sums, {seconds:.0f} s."
+        f"{count_of(len(estimates.rounds), 'round')} with {count_of(count, 'estimate')} in {out}, "
+        f"{count_of(plan.queries, 'sum')}, {seconds:.0f} s."
     )
     given_away = (*forecast.describe_choices(plan), *forecast.describe_exposure(plan))
     print("\n".join([*given_away, *ledger.describe_releases(plan.federation, again)]))
