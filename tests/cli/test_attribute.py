@@ -140,7 +140,7 @@ def parties(run, fed, seed=("--seed", 5)):
         "--out", owner / "scores.json", *ALONE,
     )  # fmt: skip
     assert (scored.code, scored.err) == (0, NO_HASH.format("estimates"))
-    assert "2 rounds of 7 clients scored for 1 marks" in scored.out
+    assert "2 rounds of 7 clients scored for 1 mark" in scored.out
     table = json.loads((owner / "scores.json").read_text())
     (owner / "again.json").write_text(json.dumps({**table, "seconds": 1000.0}))
     again = run(
