@@ -49,7 +49,7 @@ def run_tasks(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Var
 
 
 def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
-    """Run tasks in processes; each trains its clients one after the other by default."""
+    """Run tasks in processes; clients train in `_workers` processes of a task by default."""
     waiting: dict[Path, list[int]] = {}
     for index, task in enumerate(tasks):
         waiting.setdefault(task.folder, []).append(index)
@@ -64,7 +64,11 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
                     break
                 task = tasks[number]
                 watch.variant(task.variant.name, len(outcomes) + len(busy) + 1, len(tasks))
-                task_config = replace(task.config, workers=task.config.workers or 1)
+                others = {tasks[i].folder for left in waiting.values() for i in left}
+                workers = task.config.workers or _workers(
+                    jobs, len(busy), len(others - {task.folder})
+                )
+                task_config = replace(task.config, workers=workers)
                 with ignoring_interrupts():
                     busy[pool.submit(_quietly, replace(task, config=task_config))] = number
             done, _ = wait(busy, return_when=FIRST_COMPLETED)
@@ -72,6 +76,15 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
                 outcomes[busy.pop(future)] = future.result()
                 progress(len(outcomes), len(tasks))
     return [outcomes[index] for index in range(len(tasks))]
+
+
+def _workers(jobs: int, busy: int, others: int) -> int:
+    """Return in how many processes the clients of a task train that runs beside `busy` ones.
+
+    That is one for each task while `others` are waiting. The last federation has two, so that no
+    core is idle when the one beside it has ended.
+    """
+    return max(jobs // (busy + others + 1), 1 if others else 2)
 
 
 def _next(waiting: Mapping[Path, list[int]], busy_folders: Container[Path]) -> int | None:

@@ -9,7 +9,7 @@
 * `names`: Names that become files: what others name may not lead out of its folder, nor to a
   device.
 * `new_folders`: Folders that are made for some work, and go again where it leaves nothing in them.
-* `numbers`: Numbers that strangers' files hold.
+* `numbers`: Numbers that strangers' files hold, and counts in words.
 * `processes`: Worker processes that work for one parent and end with it.
 * `sandbox`: What a library does with an untrusted file, tried in a process that can be killed.
 """

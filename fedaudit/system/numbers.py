@@ -1,4 +1,4 @@
-"""Numbers: those that strangers' files hold, and counts in words."""
+"""Numbers that strangers' files hold, and counts in words."""
 
 import math
 from typing import TypeGuard

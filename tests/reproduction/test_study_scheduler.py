@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
-from fedaudit.reproduction.scheduler import _next, default_jobs, run_tasks
+from fedaudit.reproduction.scheduler import _next, _workers, default_jobs, run_tasks
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 
@@ -60,6 +60,12 @@ def test_the_federation_with_most_to_do_is_next():
     assert _next(waiting, {Path("b")}) is None
     assert _next(waiting, set()) == 2
     assert _next(waiting, set()) is None
+
+
+def test_the_last_federation_has_a_second_worker_and_few_share_the_cores():
+    assert [_workers(2, busy, others) for busy, others in ((0, 8), (1, 7), (1, 1))] == [1, 1, 1]
+    assert _workers(2, 1, 0) == _workers(2, 0, 0) == _workers(16, 15, 0) == 2
+    assert [_workers(16, busy, 2 - busy) for busy in range(3)] == [5, 5, 5]
 
 
 def test_as_many_as_cores_for_small_models_on_cpu():
