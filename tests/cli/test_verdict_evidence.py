@@ -91,4 +91,4 @@ def test_mistakes_with_these_files_are_one_line(run, option):
 
 
 def test_a_matrix_has_everybody_at_hand(run):
-    run.refused(2, "extract", "--matrix", "--member", "own.jsonl", says="cannot be combined with --member")
+    run.refused(2, "extract", "--matrix", "--member", "own.jsonl", says="combined with --member")
