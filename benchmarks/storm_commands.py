@@ -111,13 +111,13 @@ def make_inputs(made: Path, wanted: Sequence[str]) -> None:
     (made / "here").mkdir(parents=True)  # as deep as the folders of points
     marked = ("clients=4", "watermark.plugin=fictitious", "watermark.clients=1", "rounds=2")
     small = [one for one in SIMULATE if not one.startswith(("clients", "rounds"))]
-    todo = [("simulate", "--profile", "fed_pii", *_set(SIMULATE), "--out", "../fed")]
+    commands = [("simulate", "--profile", "fed_pii", *_set(SIMULATE), "--out", "../fed")]
     if "attribute" in wanted:
         sets = _set((*small, *marked))
-        todo += [("simulate", "--profile", "fed_attr", *sets, "--out", "../marked")]
+        commands += [("simulate", "--profile", "fed_attr", *sets, "--out", "../marked")]
     if "merge" in wanted:
-        todo += [(*EXTRACT, "--shard", f"{n}/2", "--out", f"../shard{n}") for n in (1, 2)]
-    for words in todo:
+        commands += [(*EXTRACT, "--shard", f"{n}/2", "--out", f"../shard{n}") for n in (1, 2)]
+    for words in commands:
         if (process := run([*words, "--quiet"], made / "here")).code:
             sys.exit(f"{' '.join(words)} ended with {process.code}: {process.output}")
 

@@ -1,6 +1,7 @@
 """python -m fedaudit: nothing is imported from the working directory, which may be a stranger's."""
 
 import os
+import signal
 import sys
 
 # As -P would have it; these two modules were there before. Where -P was given, it is not in there.
@@ -26,6 +27,10 @@ def main() -> None:
         os._exit(INTERRUPTED)
     try:
         run()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # Python waits for workers; a second Ctrl-C does not
+            signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+        raise
     finally:
         exec("")  # Python forgets that an earlier text was interrupted, and ends with run's code
 

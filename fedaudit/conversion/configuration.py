@@ -128,7 +128,9 @@ def complete(
     }
 
 
-def check_own(given: GivenConfig | Mapping[str, Any], own: Mapping[str, Any], path: Path) -> None:
+def check_agreement(
+    given: GivenConfig | Mapping[str, Any], own: Mapping[str, Any], path: Path
+) -> None:
     """Raise InputError if `given` contradicts an adapter's own configuration, read from `path`."""
     if isinstance(given, GivenConfig):
         settings = given.settings()
@@ -151,14 +153,14 @@ def _comparable(value: Any) -> Any:
 def _check_targets(targets: Sequence[str], modules: Collection[str], path: Path) -> None:
     """Raise InputError unless `targets` name the adapted modules, as PEFT matches names."""
 
-    def named(module: str, target: str) -> bool:
+    def is_named_by(module: str, target: str) -> bool:
         return module == target or module.endswith(f".{target}")
 
-    unnamed = [m for m in modules if not any(named(m, target) for target in targets)]
+    unnamed = [m for m in modules if not any(is_named_by(m, target) for target in targets)]
     if unnamed:
         raise InputError(f"{path} adapts {unnamed[0]}, which --config does not name as a target.")
     for target in targets:
-        if not any(named(module, target) for module in modules):
+        if not any(is_named_by(module, target) for module in modules):
             raise InputError(f"{path} does not adapt {target}, which --config names as a target.")
 
 

@@ -122,7 +122,7 @@ def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
     _check(federation, run)
     if request.config and not _bare(federation):
         for path, own in _own_configs(federation, run):
-            configuration.check_own(given, own, path)
+            configuration.check_agreement(given, own, path)
     if not (request.base or federation.base or any(_named_bases(federation, run))):
         lacking = (
             "" if request.config or not _bare(federation) else f" --config {configuration.FORM}"

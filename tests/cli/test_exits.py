@@ -287,6 +287,28 @@ def test_ctrl_c_while_a_command_imports_keeps_the_exit_code(here):
     assert (done.returncode, done.stderr) == (6, says)
 
 
+def test_a_second_ctrl_c_does_not_wait_for_what_still_runs(here):
+    """A thread outlives the command, as workers do, and interrupts Python's wait for it."""
+    (here / "fake").mkdir()
+    (here / "fake/torch.py").write_text(
+        "import os, signal, threading, time\n"
+        "def work():\n"
+        "    while threading.main_thread().is_alive():\n"
+        "        time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(600)\n"
+        "threading.Thread(target=work).start()\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+    )
+    path = os.pathsep.join([str(here / "fake"), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "fedaudit", *AUDIT], cwd=here, timeout=300,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    says = "fedaudit: Interrupted. No answer was kept: give the same command to begin again.\n"
+    assert (done.returncode, done.stderr) == (6, says)
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
