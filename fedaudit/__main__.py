@@ -1,10 +1,10 @@
 """python -m fedaudit: nothing is imported from the working directory, which may be a stranger's."""
 
 import os
-import signal
 import sys
 
-# As -P would have it; these two modules were there before. Where -P was given, it is not in there.
+# As -P would have it; these two modules were there before, and no other is imported until then.
+# Where -P was given, it is not in there.
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
     del sys.path[0]
 
@@ -29,6 +29,8 @@ def main() -> None:
         run()
     except SystemExit as end:
         if end.code == INTERRUPTED:  # Python waits for workers; a second Ctrl-C does not
+            import signal
+
             signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         raise
     finally:
