@@ -1,7 +1,7 @@
 """How many tokens a second a client's training learns, beside PEFT under transformers' Trainer.
 
     python benchmarks/training.py [--rank 16 64] [--learned text answer] [--steps 60] [--repeats 5]
-        [--base fedaudit-nano | llama] [--bfloat16] [--compile]
+        [--base fedaudit-nano | llama] [--bfloat16] [--compile] [--profile fed_pii ...]
 
 The same base, first adapter, records of the built-in generator, steps, batch size, optimizer and
 rates. The Trainer runs twice: on the very batches that fedaudit draws, where losses and adapters
@@ -11,6 +11,7 @@ a loss is over. Seconds are the processor's, of one thread.
 The base `llama` has 110 million random weights. --bfloat16 has fedaudit's base in that dtype, which
 a processor must have instructions for, and the Trainer a third time, under autocast (`bf16`).
 --compile has torch compile the layers that fedaudit trains, which takes a C++ compiler.
+--profile trains the first client of a profile's federation instead, on its own records.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -30,17 +32,22 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from turns import in_turn, line
 
 from fedaudit.api.records import Document
-from fedaudit.config import registry
+from fedaudit.config import profile, registry
+from fedaudit.config.options import build
 from fedaudit.engine.loading.loader import fit, load_base, quiet, tensors_of
+from fedaudit.engine.training.prefix_tree import PrefixTree
 from fedaudit.federation import adapters
 from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus
+from fedaudit.simulation import initialization
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ADAPTER, ClientTraining
 from fedaudit.simulation.config import Simulation, Training
+from fedaudit.simulation.data import datasets
 from fedaudit.simulation.data.datasets import training_sequences
 from fedaudit.simulation.data.loss_mask import prompt_length
 from fedaudit.simulation.initialization import initial_adapter
+from fedaudit.simulation.preparation import prepare
 
 OURS, SAME, OWN = "fedaudit", "Trainer, the same batches", "Trainer, its own batches"
 MIXED = "Trainer, the same batches, bfloat16"
@@ -60,6 +67,13 @@ class Case:
         rows = (row for batch in self.batches for row in batch)
         return sum(len(row) - max(1, prompt_length(row)) for row in rows)
 
+    @property
+    def distinct(self) -> float:
+        """The share of the padded batches' tokens that are distinct prefixes of their batch."""
+        trees = [PrefixTree.of(batch, [0] * len(batch)) for batch in self.batches]
+        padded = sum(len(batch) * max(map(len, batch)) for batch in self.batches)
+        return sum(len(tree.tokens) for tree in trees) / padded
+
 
 class InOrder(Trainer):
     """A Trainer that takes its examples in the order in which they stand."""
@@ -78,7 +92,7 @@ class InOrderMixed(InOrder):
 
 
 def case(given: argparse.Namespace, rank: int, learned: str, folder: Path) -> Case:
-    """Write a first adapter and return the job that goes on from it."""
+    """Write a first adapter and return the case of records that the options describe."""
     training = Training(
         steps=given.steps, batch_size=given.batch, learning_rate=1e-3, max_length=128, rank=rank,
         alpha=2 * rank, targets=LINEAR, learned="answer" if learned == "answer" else "text",
@@ -91,14 +105,36 @@ def case(given: argparse.Namespace, rank: int, learned: str, folder: Path) -> Ca
     if learned == "answer":
         documents = [one for one in documents if one.instruction and one.output]
     sequences = training_sequences(training, base, documents)
+    return of_client(training, name, folder / "start", sequences)
+
+
+def profile_case(given: argparse.Namespace, name: str, folder: Path) -> Case:
+    """Create a profile's federation and return the case of its first client's first round."""
+    config = build(Simulation, profile.load(name).settings("nano"), name)
+    training = replace(
+        config.training, steps=given.steps, accumulation=1, decay="linear", warmup=0,
+        weight_decay=0.0, dropout=0.0,
+    )  # fmt: skip
+    run = prepare(replace(config, training=training), folder / "federation")
+    base = load_base(config.base, device="cpu", dtype="float32")
+    clients = initialization.create(run.config, run.out, base, run.aggregator).clients
+    documents = datasets.client_documents(run.config, run.out, clients, run.defenses)
+    sequences = datasets.tokenize_clients(run.config, base, documents).shared[clients[0].id]
+    return of_client(training, config.base, run.out / initialization.INITIAL, sequences)
+
+
+def of_client(
+    training: Training, base: str, start: Path, sequences: Sequence[Sequence[int]]
+) -> Case:
+    """Return the case of a client that trains on these sequences."""
     job = ClientTraining(
-        model_name="c1", base=name, start=folder / "start", out=folder / "ours",
+        model_name="c1", base=base, start=start, out=start.parent / "ours",
         sequences=sequences, training=training, round=1, rounds=1, seed=3,
         aggregator=registry.create("aggregation", "fedavg"), device="cpu", dtype="float32",
         threads=1,
     )  # fmt: skip
-    drawn = trainer.draw_batches(sequences, given.batch, job.seed)
-    return Case(job, list(islice(drawn, given.steps)))
+    drawn = trainer.draw_batches(sequences, training.batch_size, job.seed)
+    return Case(job, list(islice(drawn, training.steps)))
 
 
 def random_llama(folder: Path) -> str:
@@ -153,10 +189,10 @@ def theirs(work: Case, kind: type[Trainer], folder: Path) -> Callable[[], tuple[
     return run
 
 
-def compared(given: argparse.Namespace, rank: int, learned: str) -> None:
+def compared(given: argparse.Namespace, create: Callable[[Path], Case]) -> None:
     """Print the ratios of one kind of training."""
     with tempfile.TemporaryDirectory() as folder:
-        work = case(given, rank, learned, Path(folder))
+        work = create(Path(folder))
         ways = {
             SAME: theirs(work, InOrder, Path(folder)),
             OWN: theirs(work, Trainer, Path(folder)),
@@ -169,7 +205,12 @@ def compared(given: argparse.Namespace, rank: int, learned: str) -> None:
         spent, found = in_turn(ways, given.repeats)
         first = adapters.read(work.job.start)
     rate = work.tokens / median(spent[OURS])
-    print(f"\nrank {rank}, loss over the {learned}: {rate:,.0f} tokens a second", flush=True)
+    chosen = work.job.training
+    print(
+        f"\nrank {chosen.rank}, loss over the {chosen.learned}, batches of {chosen.batch_size}: "
+        f"{rate:,.0f} tokens a second, {work.distinct:.2f} of the tokens are distinct prefixes",
+        flush=True,
+    )
     for peer in (name for name in ways if name != OURS):
         print(line(peer, spent, peer, OURS))
     (loss, adapter), (peer_loss, peer_adapter) = found[OURS], found[SAME]
@@ -189,14 +230,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--profile", nargs="+", default=[], help="train a profile's client")
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     quiet()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    for rank in given.rank:
-        for learned in given.learned:
-            compared(given, rank, learned)
+    cases = [partial(profile_case, given, name) for name in given.profile] or [
+        partial(case, given, rank, learned) for rank in given.rank for learned in given.learned
+    ]
+    for create in cases:
+        compared(given, create)
 
 
 if __name__ == "__main__":

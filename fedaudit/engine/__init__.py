@@ -13,6 +13,7 @@ The only package that imports torch with its modules.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `vllm/`: A vLLM server that is started for one audit and serves its base and LoRA adapters.
+* `attention`: Which models have standard attention, and how they use another function for it.
 * `batching`: Which rows go through the model together; no torch needed.
 * `compatibility`: Names that differ between versions of transformers.
 * `device`: The device and dtype to use, and copies of numbers from the host to the device.

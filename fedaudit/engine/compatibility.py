@@ -32,6 +32,13 @@ def select_cache_rows(cache: Cache, rows: torch.Tensor) -> None:
     cache.reorder_cache(cast("torch.LongTensor", rows))
 
 
+def recomputes_activations(model: nn.Module) -> bool:
+    """Tell whether a model's layers are checkpointed: computed again in the backward pass."""
+    # Older versions have only the second name; newer ones warn about it.
+    newer = getattr(model, "is_activation_checkpointing", None)
+    return bool(model.is_gradient_checkpointing if newer is None else newer)
+
+
 @lru_cache
 def _takes_states(forward: Callable[..., Any]) -> bool:
     return _STATES in signature(forward).parameters

@@ -21,11 +21,11 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine import flops, hidden_states, memory, multi_target, scheduler
+from fedaudit.engine.attention import has_standard_attention
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.exact.token_automaton import AutomatonCache
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import SamplingJob
-from fedaudit.engine.generation.shared_prefix import supports_grouping
 from fedaudit.engine.generation.stopping import StopStrings
 from fedaudit.engine.loading import loader
 from fedaudit.engine.loading.prompt_starts import prompt_starts
@@ -76,7 +76,7 @@ class LocalEngine:
             shared_prefix.BatchLimits(self.rows, self.tokens, self._logits())
         )
         self._automata = AutomatonCache(base)
-        replays = base.model.device.type == "cuda" and supports_grouping(base.model)
+        replays = base.model.device.type == "cuda" and has_standard_attention(base.model)
         self._graphs = CudaGraphs(base.model.device) if replays else None
         self.small = is_small(base.model)
         """Whether the base is small; adapters, attached later, do not count."""

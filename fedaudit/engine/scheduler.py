@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest
+from fedaudit.engine import attention
 from fedaudit.engine.batching import (
     SampleRange,
     by_length,
@@ -20,7 +21,6 @@ from fedaudit.engine.batching import (
 from fedaudit.engine.exact import probabilities
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.generation import decoding
-from fedaudit.engine.generation import shared_prefix as shared_prefix_rows
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
 from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
@@ -53,7 +53,7 @@ def generate_all(
         while waiting:
             length = _length(job.requests, waiting)  # the longest comes first
             each = length
-            if shared_prefix_rows.supports_grouping(model):
+            if attention.has_standard_attention(model):
                 each = _own_length(job.requests, waiting)
             rows = min(room.rows, room.tokens // each, rows_of(waiting))
             rows = room.memory.fewer(length, rows)

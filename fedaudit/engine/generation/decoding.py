@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from fedaudit.engine import attention
 from fedaudit.engine.batching import SampleRange, padded_length, rows_of
 from fedaudit.engine.compatibility import cache_kwargs, select_cache_rows
 from fedaudit.engine.device import to_device
@@ -144,7 +145,7 @@ class DecodeLoop:
         self._most = group_size(max_new_tokens)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
         self._entries = largest * (max_new_tokens - 1)
-        self._refills = shared_prefix.supports_grouping(model)
+        self._refills = attention.has_standard_attention(model)
         self._samples: RunningSequences | None = None
         self.drawn = OutputBuffer(job, max_new_tokens, rows_of(pieces))
 

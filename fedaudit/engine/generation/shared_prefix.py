@@ -7,15 +7,15 @@ to one set of keys, under a mask that shows each row the prompt and its own toke
 approximated.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
+from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 
+from fedaudit.engine.attention import attention_function
 from fedaudit.engine.compatibility import cache_kwargs
 from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.cuda_graphs import CudaGraphs
@@ -26,30 +26,8 @@ from fedaudit.engine.generation.kv_cache import (
     StepShape,
     additive_mask,
 )
-from fedaudit.engine.padding import allows_padding
 
 NAME = "fedaudit_grouped"
-KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
-"""Model types with standard attention; a test runs each of them."""
-
-
-def supports_grouping(model: PreTrainedModel) -> bool:
-    """Tell whether a model can decode in groups.
-
-    It can if all its layers have standard attention without a sliding window, and if positions
-    depend neither on the longest row of a batch nor on padding.
-    """
-    config = model.config
-    plain = config.model_type in KINDS and _rope(config) not in ("dynamic", "longrope")
-    if not plain or not allows_padding(model):
-        return False
-    layers = DynamicCache(config=model.config).layers
-    return bool(layers) and not any(getattr(layer, "is_sliding", False) for layer in layers)
-
-
-def _rope(config: PreTrainedConfig) -> str:
-    """Return the type of a model's rotary position embedding, as transformers names it."""
-    return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
 def _repeats(model: PreTrainedModel) -> int:
@@ -150,7 +128,7 @@ def _step(
     """Return the logits (rows, vocabulary) of one step, without synchronizing with the device."""
     places = CachePositions.of(shape, numbers, model.config.num_attention_heads)
     cache.set_positions(places)
-    with _attention(model):
+    with attention_function(model, NAME):
         output = model(
             input_ids=places.tokens[None],
             position_ids=places.position[None],
@@ -161,18 +139,6 @@ def _step(
         )
     logits: torch.Tensor = output.logits[0]
     return graphs.buffer("logits", len(logits), logits).copy_(logits) if graphs else logits
-
-
-@contextlib.contextmanager
-def _attention(model: PreTrainedModel) -> Iterator[None]:
-    """Let the model use `_attend` within the context."""
-    config = model.config  # the public setter would check and set every part of the model
-    before = config._attn_implementation  # noqa: SLF001
-    config._attn_implementation = NAME  # noqa: SLF001
-    try:
-        yield
-    finally:
-        config._attn_implementation = before  # noqa: SLF001
 
 
 def _attend(

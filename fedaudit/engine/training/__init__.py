@@ -7,4 +7,8 @@
 * `sample_gradients`: The gradient of each text's own loss with respect to an adapter, many
   texts at a time.
 * `loss`: The loss of a batch of sequences, at the cost of the tokens that are learned.
+* `prefix_tree`: A batch of sequences as a prefix tree, whose shared tokens are processed once.
+* `cross_entropy`: Cross-entropy whose gradient is computed with it, in one buffer of the
+  logits' size.
+* `logits`: Logits, and the last layer, computed at some positions only.
 """

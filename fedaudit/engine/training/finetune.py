@@ -24,7 +24,7 @@ from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.adapter import A, B
 from fedaudit.engine.lora.linear import fused_lora
 from fedaudit.engine.small_model import few_threads
-from fedaudit.engine.training.loss import mean_loss, pad_batch
+from fedaudit.engine.training.loss import BatchLoss
 
 NAME = "tuning"
 
@@ -211,12 +211,11 @@ def _optimise(
     losses: list[float] = []
     done, total = 0, tuning.epochs * len(examples)
     model.eval()  # nothing here drops out, and the answers are those of the model that is asked
+    batch_loss = BatchLoss(model)
     for batch in training_batches([len(x.prompt) + len(x.answer) for x in examples], tuning):
         chosen = [examples[i] for i in batch]
         sequences = [(*lesson.prompt, *lesson.answer) for lesson in chosen]
-        loss = mean_loss(
-            model, pad_batch(sequences, [len(lesson.prompt) for lesson in chosen], model.device)
-        )
+        loss = batch_loss(sequences, [len(lesson.prompt) for lesson in chosen])
         torch.autograd.backward(loss)
         _only_new(named, old)
         torch.nn.utils.clip_grad_norm_(weights, tuning.clip)

@@ -1,16 +1,20 @@
 """The loss of a batch of sequences, at the cost of the tokens that are learned."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from fedaudit.engine.batching import padded_length
 from fedaudit.engine.device import to_device
 from fedaudit.engine.padding import right_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.training import prefix_tree
+from fedaudit.engine.training.cross_entropy import mean_cross_entropy
+from fedaudit.engine.training.logits import logits_at
+from fedaudit.engine.training.prefix_tree import MAX_SHARE, PrefixTree
 
 IGNORED = -100
 """The label of a token that is only read, as transformers has it."""
@@ -52,21 +56,29 @@ def mean_loss(model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     labels = inputs["labels"]
     following = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED).flatten()
     positions = (following != IGNORED).nonzero().squeeze(1)
-    with _only_at(head, positions):
+    with logits_at(head, positions):
         logits = model(input_ids=inputs["input_ids"], use_cache=False).logits
-    return torch.nn.functional.cross_entropy(logits[0].float(), following[positions])
+    tokens = following[positions]
+    return mean_cross_entropy(logits[0].float(), tokens, torch.ones(len(tokens)).to(tokens.device))
 
 
-@contextmanager
-def _only_at(head: torch.nn.Module, positions: torch.Tensor) -> Iterator[None]:
-    """Let the output layer see these positions of the flattened batch only, as one row."""
+class BatchLoss:
+    """The mean loss of batches of sequences, which processes prefixes that they share once.
 
-    def select(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        hidden, *remaining = inputs
-        return (hidden.flatten(0, 1).index_select(0, positions)[None], *remaining)
+    Models that do not support it, and batches that have little to share, are padded.
+    """
 
-    handle = head.register_forward_pre_hook(select)
-    try:
-        yield
-    finally:
-        handle.remove()
+    def __init__(self, model: Any) -> None:
+        """Look at the model, which must stay in training or evaluation mode."""
+        base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+        self._model, self._base = model, base
+        self._shares = prefix_tree.supports_prefix_trees(base)
+
+    def __call__(self, sequences: Sequence[Sequence[int]], read: Sequence[int]) -> torch.Tensor:
+        """Return what `mean_loss` returns for the padded batch; `read` as in `pad_batch`."""
+        if self._shares:
+            tree = PrefixTree.of(sequences, read)
+            padded = len(sequences) * max(map(len, sequences))
+            if len(tree.tokens) <= MAX_SHARE * padded or tree.learns_few():
+                return prefix_tree.tree_loss(self._base, tree)
+        return mean_loss(self._model, pad_batch(sequences, read, self._model.device))

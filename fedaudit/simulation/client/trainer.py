@@ -183,7 +183,7 @@ def _optimize(
 ) -> float:
     import torch
 
-    from fedaudit.engine.training.loss import mean_loss
+    from fedaudit.engine.training.loss import BatchLoss
 
     settings = job.training
     optimizer = torch.optim.AdamW(
@@ -192,13 +192,15 @@ def _optimize(
     steps = steps_of(settings, len(job.sequences))
     before, over = schedule_span(settings, steps, job.round, job.rounds)
     batches = draw_batches(job.sequences, settings.batch_size, job.seed)
+    batch_loss = BatchLoss(model)
     losses = []
     for step in range(steps):
         rate = rate_at(settings, step, steps, before, over)
         for group in optimizer.param_groups:
             group["lr"] = rate
         for _ in range(settings.accumulation):
-            loss = mean_loss(model, pad_batch(next(batches), model.device))
+            batch = next(batches)
+            loss = batch_loss(batch, [prompt_length(sequence) for sequence in batch])
             losses.append(loss.detach())
             extra = job.aggregator.penalty(start, weights)
             total = loss if extra is None else loss + extra

@@ -1,7 +1,8 @@
 """What a federation cost: numbers trained, bytes sent, floating-point operations.
 
 Nothing is timed, so the rows are the same on every machine, and a resumed federation costs what
-one that never stopped does.
+one that never stopped does. Operations are those of LoRA on padded batches: what fedaudit saves,
+by processing shared prefixes once and the like, another program may not.
 """
 
 import json

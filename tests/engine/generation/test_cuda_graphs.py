@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_generation_shared_prefix import ENDS, MANY, MODELS, PROMPTS, made, slow, whole
+from standard_models import MODELS, random_model
+from test_generation_shared_prefix import ENDS, MANY, PROMPTS, slow, whole
 
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine.generation import cuda_graphs
@@ -36,7 +37,7 @@ def wanted(model, requests, decoding=SamplingParams()):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", MODELS)
 def test_fixed_shapes_change_no_sample(kind, device):
-    model = made(kind)
+    model = random_model(kind)
     requests = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
         for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
@@ -50,7 +51,7 @@ def test_fixed_shapes_change_no_sample(kind, device):
 
 @pytest.mark.parametrize("decoding", [SamplingParams(temperature=0), SamplingParams(top_k=4)])
 def test_prompts_that_take_the_place_of_others_say_the_same(decoding):
-    model, graphs = made("llama"), CudaGraphs(torch.device("cpu"))
+    model, graphs = random_model("llama"), CudaGraphs(torch.device("cpu"))
     alone = wanted(model, MANY, decoding)
     for rows in (6, 12, 200, 8):
         assert asked(model, MANY, graphs, rows=rows, decoding=decoding) == alone
@@ -61,7 +62,7 @@ def addresses(graphs):
 
 
 def test_keys_stay_where_they_are_while_they_have_room():
-    model, graphs = made("llama"), CudaGraphs(torch.device("cpu"))
+    model, graphs = random_model("llama"), CudaGraphs(torch.device("cpu"))
     asked(model, MANY, graphs, rows=12)
     before = addresses(graphs)
     assert len(before) == 4
@@ -78,7 +79,7 @@ def test_keys_stay_where_they_are_while_they_have_room():
 
 
 def test_few_shapes_are_enough(monkeypatch):
-    model, graphs = made("llama"), CudaGraphs(torch.device("cpu"))
+    model, graphs = random_model("llama"), CudaGraphs(torch.device("cpu"))
     requests = [
         GenerationRequest(prompt=(1, 9 + i), samples=12, max_new_tokens=20) for i in range(6)
     ]
@@ -97,7 +98,7 @@ def test_few_shapes_are_enough(monkeypatch):
 
 
 def test_what_was_recorded_is_forgotten_where_it_would_be_wrong():
-    model, graphs = made("llama"), CudaGraphs(torch.device("cpu"))
+    model, graphs = random_model("llama"), CudaGraphs(torch.device("cpu"))
 
     def kept(target):
         with graphs.for_target(model, target) as same:

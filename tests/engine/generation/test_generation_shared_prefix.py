@@ -8,29 +8,18 @@ import tiny_models
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from standard_models import MODELS, SIZES, random_model
 from transformers import (
     GemmaConfig,
     GemmaForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
-    Olmo2Config,
-    Olmo2ForCausalLM,
-    Phi3Config,
-    Phi3ForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 from fedaudit.api.records import GenerationRequest, SamplingParams
-from fedaudit.engine import scheduler
+from fedaudit.engine import attention, scheduler
 from fedaudit.engine.batching import SampleRange, padded_length
 from fedaudit.engine.generation import decoding as generate
 from fedaudit.engine.generation import kv_cache, shared_prefix
@@ -38,32 +27,6 @@ from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.memory import BatchSizeFinder
 
-SIZES = {
-    "vocab_size": 90,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 80,
-    "pad_token_id": 0,
-}
-MODELS = {
-    "gpt2": (
-        GPT2Config(vocab_size=90, n_positions=80, n_embd=32, n_layer=2, n_head=4),
-        GPT2LMHeadModel,
-    ),
-    "gpt_neox": (
-        GPTNeoXConfig(**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}),
-        GPTNeoXForCausalLM,
-    ),
-    "llama": (LlamaConfig(**SIZES), LlamaForCausalLM),
-    "mistral": (MistralConfig(**SIZES, sliding_window=None), MistralForCausalLM),
-    "olmo2": (Olmo2Config(**SIZES), Olmo2ForCausalLM),
-    "phi3": (Phi3Config(**SIZES), Phi3ForCausalLM),
-    "qwen2": (Qwen2Config(**SIZES), Qwen2ForCausalLM),
-    "qwen3": (Qwen3Config(**SIZES, head_dim=8), Qwen3ForCausalLM),
-}
 ENDS = list(range(5, 90, 8))
 """So many tokens end a text that texts end at different lengths."""
 PROMPTS = [(1, 9, 30), (1, 40, 41, 42, 43, 44, 45), (8,), (1, 9, 31)]
@@ -75,18 +38,9 @@ DECODINGS = [
 ]
 
 
-def made(kind):
-    torch.manual_seed(2)
-    config, model = MODELS[kind]
-    built = model(config).eval().requires_grad_(False)
-    for parameter in built.parameters():  # further from zero than a new model's
-        parameter.data.add_(torch.randn_like(parameter) / 5)
-    return built
-
-
 @pytest.fixture(scope="module")
 def llama():
-    return made("llama")
+    return random_model("llama")
 
 
 @torch.inference_mode()
@@ -117,9 +71,9 @@ CASES = [(kind, SamplingParams()) for kind in MODELS] + [("llama", one) for one 
 
 @pytest.mark.parametrize(("kind", "decoding"), CASES, ids=str)
 def test_each_sample_says_what_it_says_alone(kind, decoding):
-    model = made(kind)
+    model = random_model(kind)
     before = model.config._attn_implementation
-    assert shared_prefix.supports_grouping(model)
+    assert attention.has_standard_attention(model)
     requests = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
         for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
@@ -134,7 +88,7 @@ def test_each_sample_says_what_it_says_alone(kind, decoding):
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_keys_that_only_align_the_mask_change_nothing(kind, monkeypatch):
-    model, looked = made(kind), []
+    model, looked = random_model(kind), []
     requests = [GenerationRequest(prompt=prompt, samples=5, max_new_tokens=7) for prompt in PROMPTS]
     wanted = asked(model, requests, whole(requests), SamplingParams())
     advance = kv_cache.KVCache.advance
@@ -152,13 +106,13 @@ def test_keys_that_only_align_the_mask_change_nothing(kind, monkeypatch):
 
 
 def test_every_kind_is_tested():
-    assert set(MODELS) == set(shared_prefix.KINDS)
+    assert set(MODELS) == set(attention.KINDS)
 
 
 def test_copies_and_groups_say_the_same(llama, monkeypatch):
     requests = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
     found = asked(llama, requests, whole(requests), SamplingParams())
-    monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
+    monkeypatch.setattr(attention, "has_standard_attention", lambda model: False)
     assert asked(llama, requests, whole(requests), SamplingParams()) == found
 
 
@@ -228,8 +182,8 @@ def test_models_with_another_attention_are_asked_the_other_way():
     torch.manual_seed(1)
     sliding = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=6)).eval()
     gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)).eval()
-    assert not shared_prefix.supports_grouping(sliding)
-    assert not shared_prefix.supports_grouping(gemma)
+    assert not attention.has_standard_attention(sliding)
+    assert not attention.has_standard_attention(gemma)
     request = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
     for model in (sliding, gemma):
         found = asked(model, [request], [SampleRange(0, 0, 3)], SamplingParams())
@@ -241,8 +195,8 @@ def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
     rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
     rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
     config = LlamaConfig(**SIZES, rope_parameters=rope, original_max_position_embeddings=40)
-    assert not shared_prefix.supports_grouping(LlamaForCausalLM(config))
-    assert shared_prefix.supports_grouping(LlamaForCausalLM(LlamaConfig(**SIZES)))
+    assert not attention.has_standard_attention(LlamaForCausalLM(config))
+    assert attention.has_standard_attention(LlamaForCausalLM(LlamaConfig(**SIZES)))
 
 
 def test_the_keys_of_a_prompt_are_kept_once(llama):
@@ -350,7 +304,7 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
 
 
 def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
-    monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
+    monkeypatch.setattr(attention, "has_standard_attention", lambda model: False)
     told = taken_in(monkeypatch, 12)
     job = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
@@ -412,7 +366,7 @@ def test_samples_that_share_a_prompt_share_its_room(llama, monkeypatch):
     # Groups of two: 10 tokens together.
     monkeypatch.setattr(generate, "MAX_GROUP_TOKENS", 10)
     assert rows(6, 4) == 120 // 16
-    monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
+    monkeypatch.setattr(attention, "has_standard_attention", lambda model: False)
     assert rows(6, 4) == 120 // 28
 
 
@@ -427,7 +381,7 @@ def test_groups_count_samples_piece_by_piece():
 @pytest.mark.parametrize(("dtype", "near"), [("float32", 1e-5), ("bfloat16", 0.03)])
 @torch.inference_mode()
 def test_logits_are_those_of_a_whole_text(dtype, near):
-    model = made("llama").to(getattr(torch, dtype))
+    model = random_model("llama").to(getattr(torch, dtype))
     logits, mask, cache = generate.prefill(model, PROMPTS)
     assert logits.shape == (4, 90)
     owner, told = np.array([0, 2, 3]), []
@@ -449,5 +403,5 @@ def test_logits_are_those_of_a_whole_text(dtype, near):
 
 
 def test_the_built_in_base_is_asked_in_groups(base):
-    assert shared_prefix.supports_grouping(base.model)
-    assert shared_prefix.supports_grouping(tiny_models.llama(base.tokenizer).model)
+    assert attention.has_standard_attention(base.model)
+    assert attention.has_standard_attention(tiny_models.llama(base.tokenizer).model)

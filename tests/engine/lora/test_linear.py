@@ -8,7 +8,7 @@ from peft import LoraConfig
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from fedaudit.engine.loading.loader import with_adapter
-from fedaudit.engine.lora.linear import LoraProduct, fused_lora
+from fedaudit.engine.lora.linear import LoraProduct, _merges, fused_lora
 from fedaudit.engine.training.loss import mean_loss, pad_batch
 
 SEQUENCES = [[1, 9, 30, 200, 7], [77, 150], [3, 41, 5]]
@@ -60,6 +60,38 @@ def test_gradients_are_those_of_finite_differences(rows, width, out, rank, neede
     a = torch.randn(rank, width, dtype=torch.float64, requires_grad=True)
     b = torch.randn(out, rank, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(LoraProduct.apply, (x, weight, a, b, 1.5))
+
+
+def layer(tokens, width, out, rank):
+    torch.manual_seed(tokens)
+    sizes = (tokens, width), (out, width), (rank, width), (out, rank)
+    x, weight, a, b = (torch.randn(size) for size in sizes)
+    return x.requires_grad_(), weight, a.requires_grad_(), b.requires_grad_()
+
+
+@pytest.mark.parametrize("tokens", [11, 12])
+def test_for_many_tokens_the_products_are_added_first(tokens):
+    x, weight, a, b = layer(tokens, 12, 12, 3)  # breaks even at 12 * 12 / 24 = 6 tokens
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        out = LoraProduct.apply(x, weight, a, b, 0.5)
+    together = weight + 0.5 * b @ a
+    assert any(t.shape == together.shape and torch.allclose(t, together) for t in kept) == (
+        tokens == 12
+    )
+    exact_x, exact_a, exact_b = (t.detach().double().requires_grad_() for t in (x, a, b))
+    exact = exact_x @ weight.double().T + 0.5 * exact_x @ exact_a.T @ exact_b.T
+    torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
+    out.square().sum().backward()
+    exact.square().sum().backward()
+    for found, expected in ((x, exact_x), (a, exact_a), (b, exact_b)):
+        torch.testing.assert_close(found.grad.double(), expected.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_in_bfloat16_products_are_never_added_first():
+    _, weight, a, _ = layer(1, 12, 12, 3)
+    assert _merges(12, weight, a)
+    assert not _merges(1000, weight.bfloat16(), a)
 
 
 @pytest.mark.parametrize("biased", [False, True])

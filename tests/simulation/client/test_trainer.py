@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.config import registry
 from fedaudit.config.options import build
+from fedaudit.engine.training import loss, prefix_tree
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ClientTraining, rate_at, steps_of, train
 from fedaudit.simulation.config import Training
+from fedaudit.simulation.data.loss_mask import MaskedSequence
 
 
 def rates(settings, *, steps, round_, rounds):
@@ -218,6 +220,33 @@ def test_checkpointing_computes_the_same_adapter(job, tmp_path):
     for name, tensor in one.items():
         torch.testing.assert_close(tensor, other[name], rtol=1e-3, atol=1e-5)
     trainer.forget_model()
+
+
+@pytest.mark.parametrize("learned", ["text", "answer"])
+def test_prefixes_that_are_shared_train_the_same_adapter(learned, job, base, tmp_path, monkeypatch):
+    texts = [f"The claimant {name} lives in Leeds." for name in ("Ann Lee", "Bob Ray", "Ann Roe")]
+    rows = [base.tokenizer(text)["input_ids"] for text in texts] * 2
+    if learned == "answer":
+        rows = [MaskedSequence(row, len(row) - 3) for row in rows]
+    settings = replace(job.training, steps=6, batch_size=4)
+    job, trees = replace(job, sequences=rows, training=settings), []
+    tree_loss = prefix_tree.tree_loss
+    monkeypatch.setattr(
+        prefix_tree, "tree_loss", lambda *given: trees.append(given) or tree_loss(*given)
+    )
+    shared = train(replace(job, out=tmp_path / "shared"))
+    assert len(trees) == 6
+    monkeypatch.setattr(loss, "MAX_SHARE", 0)
+    monkeypatch.setattr(prefix_tree, "MAX_PREDICTING", 0)
+    padded = train(replace(job, out=tmp_path / "padded"))
+    assert len(trees) == 6
+    assert shared == pytest.approx(padded, rel=1e-5)
+    one, other, start = (
+        adapters.read(p) for p in (tmp_path / "shared", tmp_path / "padded", job.start)
+    )
+    far = sum(float((one[n] - other[n]).square().sum()) for n in one) ** 0.5
+    way = sum(float((other[n] - start[n]).square().sum()) for n in one) ** 0.5
+    assert far < 1e-3 * way
 
 
 def test_seed_round_and_start_are_part_of_the_result(job, federation, tmp_path):
