@@ -132,5 +132,14 @@ def test_the_table_shows_both_controls():
     assert line["base"] == "0"
 
 
+def test_the_table_says_which_strings_a_line_is_about():
+    result = run("exact")
+    table = [{name: getattr(r, name) for name in r.__slots__} for r in result.measurements]
+    [shown] = counterfactual_tables({"measurements": json.loads(json.dumps(table))})
+    lines = [line[0] for line in shown.rows]
+    assert lines[:3] == ["all", "judged", "PERSON"]
+    assert len(set(lines)) == len(lines)
+
+
 def test_whoever_replaces_the_model_keeps_the_case():
     assert replace(case(), seed=3).counterfactual == WITHOUT

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
-from fedaudit.report.query import Row, common_scope, missing_reasons
-from fedaudit.report.tables.table import NONE, Table, build_table, common_note
+from fedaudit.report.query import SETS, Row, common_scope, missing_reasons
+from fedaudit.report.tables.table import NONE, Table, build_table, common_note, display_name
 
 MEMORIZED, BEYOND, P = "memorization [95 %]", "beyond the cheap control", "p"
 SOURCES = {"tuned": "with", "counterfactual": "without", "base": "base", "control": "nobody's"}
@@ -28,7 +28,7 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
     shared, scopes = common_scope(means)
     cells = [
         {
-            "of": scope or "all",
+            "of": _strings(row, scope),
             "n": NONE if row["n"] is None else f"{row['n']:,}",
             **{name: _matching_value(row, rows, source) for source, name in SOURCES.items()},
             MEMORIZED: format_measurement(row) if row["value"] is not None else NONE,
@@ -50,6 +50,16 @@ def _table(plugin: str, rows: Sequence[Row]) -> Table:
             *missing_reasons(means),
         ),
     )
+
+
+def _strings(row: Row, scope: str) -> str:
+    """Return which strings or records a row is about: their set or kind, and the rest of its scope.
+
+    By kind there are rows of all strings only.
+    """
+    given = row["scope"]
+    kind = given.get("label") or (display_name(SETS, given["set"]) if "set" in given else "")
+    return ", ".join(filter(None, (kind, scope))) or "all"
 
 
 def _matching_value(row: Row, rows: Sequence[Row], source: str) -> str:
