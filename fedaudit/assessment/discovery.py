@@ -9,7 +9,7 @@ from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.canaries import canary_file
-from fedaudit.federation.watermark_keys import OWNER
+from fedaudit.federation import watermark_keys
 from fedaudit.system.files import existing_path, suggest_neighbour
 
 CANARIES = ("canaries.json", canary_file.OWNER)
@@ -53,7 +53,7 @@ def discover(
     canaries: Path | None = None,
     marks: Path | None = None,
 ) -> Material:
-    """Return the material for an audit; files that are named must exist.
+    """Return the material for an audit; files that are named must exist, and marks be readable.
 
     In a federation whose documents are available, the first client attacks and the next one is the
     victim, unless files are named. Raises UsageError where there is nothing to attack with.
@@ -61,6 +61,8 @@ def discover(
     for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file.")
+    if marks:
+        watermark_keys.read(marks)
     audited = resolve(target, adapter, number, prefixes, client, victim)
     files = _client_files(audited)
     clients = read_clients(list(files.items())) if files else ()
@@ -85,7 +87,7 @@ def discover(
         clients=clients,
         held_out=held_out or _file(root, HELD_OUT),
         canaries=canaries or next(filter(None, (_file(root, name) for name in CANARIES)), None),
-        marks=marks or _file(root, OWNER),
+        marks=marks or _file(root, watermark_keys.OWNER),
         updates=bool(
             audited.federation and any(r.clients for r in audited.federation.manifest.rounds)
         ),

@@ -32,6 +32,7 @@ SAMPLE = 100
 
 NO_MARKS = "there is no file of watermarks: name one with --watermark"
 """The reason if there is nothing to attribute; any other reason means that it was not possible."""
+NO_ROUNDS = "it needs the rounds in a federation's folder, and this model is in none"
 
 DEFENDED = "the federation answers through its clients' deployed defence"
 NARROWED = "--prefixes or --victim names whose records are asked about"
@@ -71,6 +72,12 @@ class Plan:
     attribution: AttributionRequest | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """By step or by attack, in words."""
+
+
+def impossible_attribution(left_out: Mapping[str, str]) -> str:
+    """Return why an attribution was left out although there are marks; empty otherwise."""
+    why = left_out.get("attribution", NO_MARKS)
+    return "" if why == NO_MARKS else why
 
 
 def make_plan(
@@ -171,7 +178,10 @@ def _attribution(
 ) -> AttributionRequest | None:
     """Return the request for attribution; the reason why there is none goes to `left_out`."""
     federation = material.audited.federation
-    if federation is None or material.marks is None:
+    if material.marks is None:
+        return None
+    if federation is None:
+        left_out["attribution"] = NO_ROUNDS
         return None
     request = AttributionRequest(
         rounds=federation.path,

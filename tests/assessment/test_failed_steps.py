@@ -14,11 +14,15 @@ from fedaudit.audit.request import InferenceRequest
 from fedaudit.report.verdict.policy import judge
 
 
-def attributed(**settings):
-    """Return the measurements of an audit's attribution."""
+def audit_of(**settings):
     steps = {"inference": InferenceRequest(data=Path("c0.jsonl"))}
     request = AssessmentRequest(steps=steps, **settings)
-    audit = AssessmentPipeline(request=request, audited=None, fingerprint=None, redactor=None)
+    return AssessmentPipeline(request=request, audited=None, fingerprint=None, redactor=None)
+
+
+def attributed(**settings):
+    """Return the measurements of an audit's attribution."""
+    audit = audit_of(**settings)
     return [row for result in audit._attribute() for row in result.measurements]
 
 
@@ -27,6 +31,13 @@ def test_marks_that_cannot_be_read_keep_an_audit_from_passing():
     [found] = judge(rows, []).judgements
     assert found.status == "inconclusive"
     assert found.reason == "fed_attr tested no client: watermark.json is broken."
+
+
+def test_the_limits_say_why_there_was_no_attribution():
+    audit = audit_of(left_out={"attribution": "watermark.json is broken."})
+    audit._steps = {}
+    list(audit._attribute())
+    assert audit.caveats() == ["attribution: not run: watermark.json is broken."]
 
 
 def test_an_attribution_that_is_refused_keeps_an_audit_from_passing(monkeypatch):

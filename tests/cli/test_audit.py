@@ -278,6 +278,22 @@ def test_marks_in_a_federation_are_attributed_in_the_same_report(marked, run):
     assert recheck(found).holds
 
 
+def test_marks_that_are_named_and_cannot_be_read_are_refused_at_once(marked, run):
+    mine = marked / "owner/watermark.json"
+    mine.write_text(mine.read_text()[:50])
+    words = ("audit", "fed", "--quick", *SMALL[:4], "--device", "cpu", "--out", "out")
+    run.refused(3, *words, "--watermark", mine, says="watermark.json is not JSON")
+    assert not Path("out").exists()
+    unnamed = run(*words)
+    assert "Left out: attribution: " in unnamed.err
+    assert any("attribution: not run: " in limit for limit in report()["limits"])
+
+
+def test_marks_need_a_federations_folder(marked, run):
+    told = run(*AUDIT, "--watermark", marked / "owner/watermark.json", "--dry-run")
+    assert "attribution: it needs the rounds in a federation's folder" in " ".join(told.out.split())
+
+
 def test_a_policy_may_leave_flags_unjudged(marked, run):
     words = ("--quick", *SMALL[:4], "--device", "cpu", "--quiet", "--policy", "research")
     run("audit", "fed", *words, "--out", "out")
