@@ -24,8 +24,9 @@ from fedaudit.report.comparison_caveats import policy_difference, questions_diff
 from fedaudit.report.number_format import format_value
 from fedaudit.report.query import Row
 from fedaudit.report.tables.assessment import judged_name, shown_name
+from fedaudit.report.verdict import attribution
 from fedaudit.report.verdict.criteria import DEFAULT
-from fedaudit.report.verdict.recheck import judgements, recheck
+from fedaudit.report.verdict.recheck import judged_rows, judgements, recheck
 
 Status = Literal["pass", "fail", "inconclusive"]
 
@@ -215,10 +216,24 @@ def _failures(numbers: Sequence[MetricChange], baseline: Row, report: Row) -> It
             name = shown_name(change.plugin, change.metric, change.scope)
             before, now = (format_value(change.metric, v) for v in (change.before, change.now))
             yield f"{name} got worse: {before}, now {now}."
-    earlier_failures = {_judgement_name(j) for j in judgements(baseline) if j["status"] == "fail"}
-    for failed in judgements(report):
-        if failed["status"] == "fail" and _judgement_name(failed) not in earlier_failures:
+    earlier = {_question(j): _accused(j, baseline) for j in _failed(baseline)}
+    for failed in _failed(report):
+        accused = earlier.get(_question(failed))
+        if accused is None or _accused(failed, report) - accused:
             yield f"Fails now and did not: {failed['reason']}"
+
+
+def _failed(report: Row) -> list[Row]:
+    return [judgement for judgement in judgements(report) if judgement["status"] == "fail"]
+
+
+def _accused(judgement: Row, report: Row) -> set[str]:
+    """Return the clients that a judgement of an attribution flags; nobody for other judgements."""
+    if judgement["rule"] != attribution.RULE:
+        return set()
+    variant = str(judgement["measurement"]["scope"].get("variant", ""))
+    tests = attribution.tested_clients(judged_rows(report)[0])
+    return {test.client for test in tests if test.flagged and test.variant == variant}
 
 
 def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator[str]:
@@ -237,10 +252,9 @@ def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator
         )
     if policies := policy_difference(baseline, report):
         yield f"{policies} Judge both under one."
-    now = _judged_measurements(report)
-    for name, row in _judged_measurements(baseline).items():
-        if row["value"] is not None and (name not in now or now[name]["value"] is None):
-            yield f"{name} was measured before and is not now."
+    now = {_question(judgement) for judgement in _measured(report)}
+    names = {_question(judgement): _lost_name(judgement) for judgement in _measured(baseline)}
+    yield from (f"{names[question]} and is not now." for question in names if question not in now)
     ran = {entry["class"] for entry in baseline.get("coverage", ()) if entry["status"] == "run"}
     for entry in report.get("coverage", ()):
         if entry["class"] in ran and entry["status"] != "run":
@@ -255,5 +269,29 @@ def _unlike_masks(leaks: Sequence[LeakCounts]) -> bool:
     )
 
 
-def _judgement_name(judgement: Row) -> tuple[str, str]:
-    return judgement["rule"], judged_name(judgement)
+def _measured(report: Row) -> list[Row]:
+    """Return the judgements whose measurement has a value, and attributions that are decided."""
+    judged = [(judgement, judgement["measurement"]) for judgement in judgements(report)]
+    return [
+        judgement
+        for judgement, row in judged
+        if row and row["value"] is not None
+        if (judgement["rule"], judgement["status"]) != (attribution.RULE, "inconclusive")
+    ]
+
+
+def _lost_name(judgement: Row) -> str:
+    if judgement["rule"] == attribution.RULE:
+        return f"The attribution by {judgement['measurement']['plugin']} was decided before"
+    return f"{judged_name(judgement)} was measured before"
+
+
+def _question(judgement: Row) -> tuple[str, str]:
+    """Return what a judgement is about, the same in two reports.
+
+    An attribution is judged as a whole, by the client with the highest statistic, whoever that is.
+    """
+    row, rule = judgement["measurement"], judgement["rule"]
+    if row and rule == attribution.RULE:
+        return rule, str(row["scope"].get("variant", ""))
+    return rule, judged_name(judgement)

@@ -6,6 +6,7 @@ from math import sqrt
 from types import SimpleNamespace
 
 import pytest
+from attributed_report import row as attribution_row
 from example_report import coverage, example, number
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,3 +233,35 @@ def test_a_finished_audit_whose_verdict_was_changed_is_not_gone_on_with(tmp_path
     one["verdict"]["status"] = "pass"
     (tmp_path / "report.json").write_text(json.dumps(one))
     assert finished_report(session) is None
+
+
+def attributed(**scores):
+    """Return the report of an attribution in which clients have these statistics; 5 flags."""
+    return example(
+        measurements=[client_row(name, z) for name, z in scores.items()],
+        findings=[], verdict=None, policy=Policy(),
+    ).to_json()  # fmt: skip
+
+
+def client_row(name, z):
+    return attribution_row("fed_attr", "stouffer_z", z, n=2, baseline=5.0, client=name, mark="m",
+                           reason="" if z is not None else "nothing to test")  # fmt: skip
+
+
+def test_an_attribution_is_the_same_question_whoever_has_the_highest_statistic():
+    found = compare_with_baseline(attributed(c1=1.0, c2=2.0), attributed(c1=2.0, c2=1.0))
+    assert (found.status, len(found.reasons)) == ("pass", 1)
+    found = compare_with_baseline(attributed(c1=7.0, c2=6.0), attributed(c1=6.0, c2=7.0))
+    assert found.status == "pass"
+
+
+def test_a_client_that_is_flagged_beside_others_is_new():
+    found = compare_with_baseline(attributed(c1=7.0, c2=1.0), attributed(c1=7.0, c2=6.0))
+    assert found.status == "fail"
+    assert found.reasons[0].startswith("Fails now and did not: fed_attr: 2 of 2 clients")
+
+
+def test_an_attribution_that_is_not_decided_any_more_leaves_the_gate_open():
+    found = compare_with_baseline(attributed(c1=7.0, c2=1.0), attributed(c1=1.0, c2=None))
+    assert found.status == "inconclusive"
+    assert found.reasons == ["The attribution by fed_attr was decided before and is not now."]
