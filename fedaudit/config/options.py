@@ -130,7 +130,8 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         subtable = table
         *path, last = key.split(".")
         for step in path:
-            subtable = subtable.setdefault(step, {})
+            subtable[step] = _as_table(subtable.get(step, {}))
+            subtable = subtable[step]
             if not isinstance(subtable, dict):
                 raise UsageError(f"--set {key} goes into {step}, which is a value, not a table.")
         subtable[last] = value = _value(text)
@@ -157,14 +158,21 @@ def table_of(plugin: Any) -> dict[str, Any]:
 def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return `below` with the values of `above` over it, table by table.
 
-    Tables that name different plugins are not mixed: the one above takes the other's place.
+    Tables that name different plugins are not mixed: the one above takes the other's place. A name
+    below a table is that of the plugin whose options the table has.
     """
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
+        old = _as_table(old) if isinstance(value, Mapping) else old
         are_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
         result[key] = merge_tables(old, value) if are_tables and _same_plugin(old, value) else value  # type: ignore[arg-type]
     return result
+
+
+def _as_table(value: Any) -> Any:
+    """Return the table that a plugin's name alone stands for; any other value as it is."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 def _same_plugin(below: Any, above: Any) -> bool:

@@ -20,12 +20,18 @@ def with_content(chosen: Any) -> Any:
     }
 
 
-def name_and_options(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:
-    """Return the plugin name and options given by a name or by a table that has a name."""
+def name_and_options(
+    chosen: str | Mapping[str, Any], default: str, setting: str = ""
+) -> tuple[str, dict[str, Any]]:
+    """Return the plugin name and options given by a name or by a table that has a name.
+
+    Raises UsageError, which names the `setting`, for options of no plugin.
+    """
     if isinstance(chosen, str):
         return chosen, {}
     options = dict(chosen)
     name = str(options.pop("name", default))
     if options and not name:
-        raise UsageError(f"The options {', '.join(options)} need a plugin's name beside them.")
+        where = f": set {setting}.name" if setting else " beside them"
+        raise UsageError(f"The options {', '.join(options)} need a plugin's name{where}.")
     return name, options

@@ -198,11 +198,11 @@ class Simulation:
 
     def secure_aggregation_plugin(self) -> tuple[str, dict[str, Any]]:
         """Return the secure aggregation plugin's name, empty for none, and its options."""
-        return name_and_options(self.secure_aggregation, "")
+        return name_and_options(self.secure_aggregation, "", "secure_aggregation")
 
     def watermark_plugin(self) -> tuple[str, dict[str, Any]]:
         """Return the watermark plugin's name, empty for none, and its options."""
-        return name_and_options(self.watermark.plugin, "")
+        return name_and_options(self.watermark.plugin, "", "watermark.plugin")
 
     def defense_plugins(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the name and options of every defence plugin."""

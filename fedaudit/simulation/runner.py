@@ -77,8 +77,8 @@ def differing_settings(existing: Manifest, config: Simulation) -> str:
     table = config.table()
     names = [
         key
-        for key in table
-        if key not in SETTINGS_WITHOUT_EFFECT and existing.config.get(key) != table[key]
+        for key in {**table, **existing.config}  # neither has what its version leaves out
+        if key not in SETTINGS_WITHOUT_EFFECT and existing.config.get(key) != table.get(key)
     ]
     return ", ".join(names) or "what is in its data"
 

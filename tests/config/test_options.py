@@ -183,6 +183,21 @@ def test_set_takes_no_list_or_table_for_text(text):
         parse_settings([f"a.b={text}"])
 
 
+def test_a_plugins_name_and_its_options_may_be_set_one_by_one():
+    settings = ["secure_aggregation=ideal", "secure_aggregation.threshold=2"]
+    expected = {"secure_aggregation": {"name": "ideal", "threshold": 2}}
+    assert parse_settings(settings) == expected
+
+
+def test_options_go_to_the_plugin_that_the_table_below_names():
+    below = {"aggregation": "fedprox"}
+    expected = {"aggregation": {"name": "fedprox", "mu": 0.1}}
+    assert merge_tables(below, {"aggregation": {"mu": 0.1}}) == expected
+    assert merge_tables(below, {"aggregation": {"name": "fedavg"}})["aggregation"] == {
+        "name": "fedavg"
+    }
+
+
 def test_set_does_not_go_into_a_value():
     with pytest.raises(UsageError, match=r"--set a\.b goes into a, which is a value"):
         parse_settings(["a=1", "a.b=2"])

@@ -110,6 +110,12 @@ def test_the_federation_itself_comes_first(three, tmp_path):
         counterfactual.settings(replace(config, seed=1), ["c1"], run)
 
 
+def test_that_somebody_was_left_out_is_a_setting_that_differs(three):
+    config, run, _ = three
+    with pytest.raises(InputError, match=r"another run .it differs in without\)"):
+        counterfactual.settings(config, ["c2"], run / "without/c1")
+
+
 def test_a_round_of_nobody_is_refused(small, tmp_path):
     config = replace(small, clients=2, participation=0.5, rounds=8)
     drawn = participants(config, 1)[0]
