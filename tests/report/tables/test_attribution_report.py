@@ -548,3 +548,10 @@ def test_what_the_settings_can_tell_is_a_table():
     assert any("than c1: 10.0 %, 16." in note for note in found.notes)
     # Simulated rates are no test of a client: the others read as they did.
     assert column(table(measured, "clients"), "flagged") == ["yes", "no", "-"]
+
+
+def test_the_mean_of_a_single_client_is_not_of_clients():
+    mean = [row("fed_attr", "stouffer_z", z, n=n, clients=name)
+            for name, z, n in (("marked", 6.5, 1), ("innocent", 0.5, 2))]  # fmt: skip
+    shown = " ".join(printed(report([*innocent(), *mean])))
+    assert "6.50 over 1 marked client, 0.50 over 2 innocent clients." in shown

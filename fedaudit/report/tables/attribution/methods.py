@@ -146,7 +146,8 @@ def _flagged_text(rows: Sequence[Row]) -> str:
 def _means(rows: Sequence[Row]) -> str:
     """Return the mean Z of marked and of innocent clients, where the truth is known."""
     means = [
-        f"{format_z(row['value'])} over {number(row['n'])} {row['scope']['clients']} clients"
+        f"{format_z(row['value'])} over {number(row['n'])} {row['scope']['clients']} "
+        f"{'client' if row['n'] == 1 else 'clients'}"
         for row in rows_of_part(rows, "mean")
     ]
     return f"Mean Z of {PROTOCOL}: {', '.join(means)}." if means else ""
