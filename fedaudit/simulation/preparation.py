@@ -70,16 +70,24 @@ def _secure_plugin(config: Simulation, defenses: Sequence[Defense]) -> SecureAgg
         return None
     secure: SecureAggregation = registry.create("secure aggregation", name, options)
     secure.check()
-    everybody = dict.fromkeys(rounds.participants(config, 1))
-    secured.requested_sets(
-        everybody, config, secure.threshold, 1
-    )  # refuses a design that cannot be
+    _check_sets(config, secure.threshold)
     if answering := [d.name for d in defenses if type(d).responder is not Defense.responder]:
         raise UsageError(
             f"The defence {answering[0]} deploys from clients' adapters, which secure aggregation "
             "does not keep: leave one of them out."
         )
     return secure
+
+
+def _check_sets(config: Simulation, threshold: int) -> None:
+    """Refuse sets of sums that cannot be drawn, and name the settings that they follow from."""
+    everybody = dict.fromkeys(rounds.participants(config, 1))
+    try:
+        secured.requested_sets(everybody, config, threshold, 1)
+    except UsageError as error:
+        size = "sets" if config.queries.protocol == "shared" else "others"
+        names = f"queries.{size}, queries.limit and secure_aggregation.threshold"
+        raise UsageError(f"{error} The settings are {names}.") from None
 
 
 def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequence[Defense]) -> None:
