@@ -176,7 +176,11 @@ def utility(report: Row) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
 
 
-def untargeted_rows(report: Row, *, labelled: bool, metric: str = "extraction_recall") -> list[Row]:
+UNTARGETED = "extraction_recall"
+"""The metric of attacks that ask for nothing in particular."""
+
+
+def untargeted_rows(report: Row, *, labelled: bool, metric: str = UNTARGETED) -> list[Row]:
     """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
     rows = _rows_of_kind(report, "extraction", metric)
     rows = [row for row in rows if _has_label(row) == labelled]

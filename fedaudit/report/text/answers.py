@@ -78,9 +78,10 @@ EPSILON_ANSWERS = {
     " with the power to refute it: the reasons say what is missing.",
 }
 
+GATE_FAILS = "The gate of this model opens without its key."
+
 MIXED_ANSWERS = {
-    "fail": "Personal data of other parties can be pulled out of this model, or clients are flagged"
-    " for training on marked documents: the reasons say which.",
+    "fail": "Something in this audit fails: the reasons say what.",
     "pass": "With what was tried, no more personal data of other parties came out of this model"
     " than its base or guessing may give, and no client is flagged for training on marked"
     " documents. Other attacks, or a stronger test, may find more.",
@@ -88,12 +89,24 @@ MIXED_ANSWERS = {
     " out of this model, or whether a client trained on marked documents: the reasons say which.",
 }
 
+FAILED_RULES = {
+    "inference": INFERENCE_ANSWERS["fail"],
+    "memorization": MEMORIZATION_ANSWERS["fail"],
+    "canary": EXPOSURE_ANSWERS["fail"],
+    "membership": MEMBERSHIP_ANSWERS["fail"],
+    "membership limit": MEMBERSHIP_ANSWERS["fail"],
+    "epsilon": EPSILON_ANSWERS["fail"],
+    "attribution": ATTRIBUTION_ANSWERS["fail"],
+    "gate": GATE_FAILS,
+}
+"""What it means that a judgement fails, by its rule; any other rule is about what came out."""
+
 KEYED = (
     "This is about what comes out without the right key: what a right key opens is meant to come"
     " out."
 )
 
 UNFINISHED = {
-    "interrupted": "The audit was interrupted: the numbers cover only what it had finished.",
-    "error": "The audit stopped with an error: the numbers cover only what it had finished.",
+    "interrupted": "The audit was interrupted: what it measured until then is all that is here.",
+    "error": "The audit stopped with an error: what it measured until then is all that is here.",
 }

@@ -11,6 +11,7 @@ from fedaudit.report.text.answers import (
     ATTRIBUTION_ANSWERS,
     EPSILON_ANSWERS,
     EXPOSURE_ANSWERS,
+    FAILED_RULES,
     INFERENCE_ANSWERS,
     KEYED,
     MEMBERSHIP_ANSWERS,
@@ -21,7 +22,7 @@ from fedaudit.report.text.answers import (
     UNPROMPTED_ANSWERS,
 )
 from fedaudit.report.verdict.policy import is_own_data
-from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
+from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict, judgements
 
 MOST_REASONS = 20
 MOST_FILES = 12
@@ -60,9 +61,24 @@ def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]
     answers = answer_sets[0] if len(answer_sets) == 1 else ANSWERS
     if _attribution(report):
         answers = MIXED_ANSWERS if answer_sets else ATTRIBUTION_ANSWERS
+    sentences = [answers[report["verdict"]["status"]]]
+    if len(answer_sets) + bool(_attribution(report)) > 1 and report["verdict"]["status"] == "fail":
+        sentences = _failures(report) or sentences
     keyed = any("key" in row["scope"] for _, rows in attacks for row in rows)
-    sentences = (unfinished, answers[report["verdict"]["status"]], keyed and KEYED)
-    return [sentence for sentence in sentences if sentence]
+    return [sentence for sentence in (unfinished, *sentences, keyed and KEYED) if sentence]
+
+
+def _failures(report: Row) -> list[str]:
+    """Return what each judgement that fails means, every sentence once."""
+    failed = [judgement for judgement in judgements(report) if judgement["status"] == "fail"]
+    return list(dict.fromkeys(map(_failure, failed)))
+
+
+def _failure(judgement: Row) -> str:
+    row = judgement["measurement"]
+    is_unprompted = row is not None and row["metric"] == query.UNTARGETED
+    leaked = (UNPROMPTED_ANSWERS if is_unprompted else ANSWERS)["fail"]
+    return FAILED_RULES.get(judgement["rule"], leaked)
 
 
 def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:

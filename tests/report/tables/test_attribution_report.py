@@ -291,11 +291,16 @@ def test_a_pass_does_not_say_that_nobody_did_it():
     assert "more clearly than chance and other clients' marks may explain" in answer
 
 
-def test_an_audit_with_both_speaks_of_both():
+def test_an_audit_with_both_speaks_of_both_and_of_a_failure_alone():
     document = report([*recalled(20), *attributed()])
-    [answer] = summary.verdict_sentence(document)
-    assert "Personal data" in answer
-    assert "flagged" in answer
+    leaks, clients = summary.verdict_sentence(document)
+    assert "when nobody asks" in leaks
+    assert "flags clients" in clients
+    assert summary.verdict_sentence(report([*recalled(0), *attributed()])) == [clients]
+    assert summary.verdict_sentence(report([*recalled(20), *innocent()])) == [leaks]
+    [answer] = summary.verdict_sentence(report([*recalled(0), *innocent()]))
+    assert "personal data" in answer
+    assert "marked documents" in answer
     assert summary.title(document) == "Privacy audit"
     first, second = attack_summaries(document)
     assert first.startswith("The protocol fed_attr asked for 500 sums")
