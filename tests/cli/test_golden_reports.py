@@ -21,6 +21,7 @@ import pytest
 from command import Command
 
 from fedaudit.report.document import validate
+from fedaudit.report.verdict.recheck import recheck
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
 PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)
@@ -208,6 +209,7 @@ def written(golden):
         assert done.code in (0, 1, 7), done.err
         document = json.loads(Path(path).read_text())
         validate(document)
+        assert recheck(document).message == ""  # nothing is missing from what fedaudit writes
         golden(f"reports/{name}.txt", lines(document), near(tolerance))
 
     return check

@@ -20,6 +20,8 @@ from fedaudit.report.document import validate
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
 
 

@@ -25,6 +25,8 @@ from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import recheck
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 ALONE = "Do not rely on this"
 
 

@@ -13,6 +13,8 @@ from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.tables.comparison.two_reports import comparison_tables
 from fedaudit.report.verdict.criteria import Policy
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 
 def report(rows=None, leaks=(), **changes):
     rows = extraction() if rows is None else rows

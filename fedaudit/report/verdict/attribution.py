@@ -90,6 +90,20 @@ def unfounded_accusations(
     ]
 
 
+def unjudged_clients(measurements: Sequence[Measurement]) -> int:
+    """Return how many clients have statistics of single rounds, and none of all rounds together.
+
+    Studies, whose measurements are means, are not looked at.
+    """
+    rows = [row for row in measurements if _protocol(row) and "variant" not in row.scope]
+    present = {
+        str(row.scope["client"])
+        for row in rows
+        if row.metric == "stouffer_z" and {"client", "round"} <= row.scope.keys()
+    }
+    return len(present - {test.client for test in tested_clients(rows)})
+
+
 def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return the status of an attribution on each variant, and why; nothing if there was none.
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict.attribution import unfounded_accusations
+from fedaudit.report.verdict.attribution import unfounded_accusations, unjudged_clients
+from fedaudit.report.verdict.completeness.attack_list import unmeasured_attacks
+from fedaudit.report.verdict.completeness.finding_counts import count_missing
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
 
@@ -37,9 +39,10 @@ def recheck(report: Row) -> RecheckedVerdict:
     """Judge a valid report's measurements and findings by today's rule; compare the verdict.
 
     If the report names today's rule, reasons and tests must be the same too, and so must judgements
-    if the report holds them or a policy; and no finding may accuse a client that the measurements
-    do not flag. A report with another rule or none is from another version of fedaudit: only its
-    status is compared, also with the worst of its own judgements.
+    if the report holds them or a policy. No finding may accuse a client that the measurements do
+    not flag, and no finding or measurement may be missing that the rest of the report tells of. A
+    report with another rule or none is from another version of fedaudit: only its status is
+    compared, also with the worst of its own judgements.
     """
     stated = report["verdict"]
     try:
@@ -67,11 +70,24 @@ def recheck(report: Row) -> RecheckedVerdict:
 
 
 def _recheck_findings(report: Row) -> RecheckedVerdict:
-    unfounded = unfounded_accusations(*judged_rows(report))
-    if not unfounded:
+    rows, findings = judged_rows(report)
+    if unfounded := unfounded_accusations(rows, findings):
+        message = f"{len(unfounded):,} of its findings accuse clients that its measurements do not."
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
+    if report["status"] != "success":  # an interrupted audit holds what was done so far
         return FINE
-    message = f"{len(unfounded):,} of its findings accuse clients that its measurements do not."
-    return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
+    if missing := count_missing(rows, findings):
+        message = f"{missing:,} or more of its findings are missing."
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "findings are missing")
+    if attacks := unmeasured_attacks(report, rows):
+        message = f"it names attacks that it holds no measurements of: {', '.join(attacks)}."
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "measurements are missing")
+    if clients := unjudged_clients(rows):
+        message = (
+            f"{clients:,} of its clients have results of single rounds, and none of all rounds."
+        )
+        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "measurements are missing")
+    return FINE
 
 
 def stated_policy(report: Row) -> Policy:

@@ -11,6 +11,8 @@ from fedaudit.report.renderers.html import charts, render
 from fedaudit.report.tables import overview
 from fedaudit.report.text.glossary import GLOSSARY
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 VOID = {"meta", "line", "rect"}
 
 

@@ -9,6 +9,8 @@ from fedaudit.report.renderers.markdown import render
 from fedaudit.report.renderers.markdown_blocks import escape
 from fedaudit.report.tables import overview
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 STRUCTURE = {
     "heading_open",
     "bullet_list_open",

@@ -49,6 +49,8 @@ from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 REPORTS = {
     "attributed": lambda: report(attributed(), findings=findings()),
     "attributed_study": lambda: report(study()),

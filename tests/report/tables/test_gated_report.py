@@ -24,6 +24,8 @@ from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import ONLY_RIGHT, attack_summaries
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 REPORTS = {
     "inferred": inferred,
     "extracted": attacked,

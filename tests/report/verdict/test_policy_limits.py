@@ -14,6 +14,8 @@ from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import NO_VICTIM, judge, verdict
 from fedaudit.report.verdict.recheck import recheck
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 
 def leak(hits, n=100):
     """Return what came out of `n` targets, nothing of base and controls."""
