@@ -8,6 +8,8 @@ from example_report import example, findings
 
 from fedaudit.report.document import write
 
+pytestmark = pytest.mark.usefixtures("few_findings")
+
 
 @pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
