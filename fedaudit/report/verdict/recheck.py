@@ -83,9 +83,7 @@ def _recheck_findings(report: Row) -> RecheckedVerdict:
         message = f"it names attacks that it holds no measurements of: {', '.join(attacks)}."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "measurements are missing")
     if clients := unjudged_clients(rows):
-        message = (
-            f"{clients:,} of its clients have results of single rounds, and none of all rounds."
-        )
+        message = f"{clients:,} of its clients have no result over all rounds."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "measurements are missing")
     return FINE
 

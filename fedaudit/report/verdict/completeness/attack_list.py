@@ -11,6 +11,17 @@ Rows = Sequence[Measurement]
 MEASURED = (*NUMBERED, "membership")
 """The attacks that measure something, or say why not, whenever they are made."""
 
+EXTRA = frozenset({"persons", "counterfactual"})
+"""Kinds of measurements that stand beside those of an attack and are not its own."""
+
+COMMANDS = {
+    "infer": "probability",
+    "memorize": "memorization",
+    "canary": "exposure",
+    "dp": "epsilon",
+}
+"""The kind of a report's measurements, by the command that wrote it."""
+
 KINDS = {
     "inference": "probability",
     "memorization": "memorization",
@@ -25,7 +36,13 @@ def unmeasured_attacks(report: Mapping[str, Any], measurements: Rows) -> list[st
     An attack that could not be made has a measurement without a value.
     """
     config = report["run"]["config"]
+    command = report["run"]["command"]
     names = [
+        *(
+            [command]
+            if command in COMMANDS and not _has_kind(COMMANDS[command], measurements)
+            else ()
+        ),
         *_unmeasured(config.get("attacks"), measurements),
         *_unmeasured_steps(config.get("steps"), measurements),
         *_uncovered(report.get("coverage") or (), measurements),
@@ -36,7 +53,7 @@ def unmeasured_attacks(report: Mapping[str, Any], measurements: Rows) -> list[st
 
 
 def _unmeasured(attacks: object, rows: Rows) -> Iterator[str]:
-    made = {row.plugin for row in rows}
+    made = {row.plugin for row in rows if row.kind not in EXTRA}
     listed = set(attacks) if isinstance(attacks, Mapping) else set()
     yield from (name for name in MEASURED if name in listed - made)
 

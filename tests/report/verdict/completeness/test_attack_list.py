@@ -10,6 +10,7 @@ from example_report import coverage, example
 
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import dumps
+from fedaudit.report.verdict.attribution import unjudged_clients
 from fedaudit.report.verdict.completeness.attack_list import unmeasured_attacks
 from fedaudit.report.verdict.recheck import recheck
 
@@ -39,8 +40,9 @@ ROWS = {
 }
 
 
-def audit(*, coverage=(), **config):
-    return {"run": {"config": config}, "coverage": [{"by": list(coverage)}]}
+def audit(*, coverage=(), command="audit", **config):
+    run = {"command": command, "config": config}
+    return {"run": run, "coverage": [{"by": list(coverage)}]}
 
 
 @pytest.mark.parametrize("part", ROWS)
@@ -57,7 +59,7 @@ def test_a_step_that_failed_has_one_row_for_all_its_attacks():
 
 
 def test_an_audit_of_other_settings_lists_nothing():
-    assert unmeasured_attacks({"run": {"config": {}}}, []) == []
+    assert unmeasured_attacks({"run": {"command": "extract", "config": {}}}, []) == []
     odd = audit(steps=["extraction"], attacks=["verbatim"], attribution="yes")
     assert unmeasured_attacks(odd, []) == []
 
@@ -68,6 +70,26 @@ def test_a_class_of_attacks_names_what_ran():
     assert unmeasured_attacks(report, [row("x", "contextual", None), ROWS["canaries"]]) == [
         "contextual"
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("infer", "probability"),
+        ("memorize", "memorization"),
+        ("canary", "exposure"),
+        ("dp", "epsilon"),
+    ],
+)
+def test_a_command_of_one_kind_must_have_measurements_of_it(command, kind):
+    assert unmeasured_attacks(audit(command=command), [row(kind, "x", None)]) == []
+    assert unmeasured_attacks(audit(command=command), [row("persons", "x")]) == [command]
+
+
+@pytest.mark.parametrize("kind", ["persons", "counterfactual"])
+def test_what_stands_beside_an_attack_is_no_measurement_of_it(kind):
+    report = audit(attacks={"contextual": {}})
+    assert unmeasured_attacks(report, [row(kind, "contextual")]) == ["contextual"]
 
 
 def test_a_report_tells_the_attack_that_is_missing():
@@ -89,6 +111,15 @@ def test_a_client_whose_result_was_taken_out_is_missed():
     assert len(rows) - len(cut) == 3
     report = json.loads(dumps(attribution_report(cut, findings=accusations()[1:])))
     assert recheck(report).message == (
-        "Do not rely on this report: 1 of its clients have results of single rounds, and none of "
-        "all rounds."
+        "Do not rely on this report: 1 of its clients have no result over all rounds."
     )
+
+
+def test_the_protocols_rows_are_missed_beside_those_of_the_papers_rule():
+    beside = [
+        Measurement(kind="attribution", plugin="paper_rule", metric="stouffer_z", value=1.0,
+                    scope={"client": name, "mark": "mark-a"})
+        for name in ("court-1", "ward-9")
+    ]  # fmt: skip
+    assert unjudged_clients([*attributed(), *beside]) == 1
+    assert unjudged_clients(beside) == 2
