@@ -160,14 +160,28 @@ def _recalled(rows: Rows) -> int:
 
 def _ranking(rows: Rows, findings: Findings) -> int:
     """Return how many of the truths that only the tuned model picks have no finding, at least."""
-    kind, metric = "probability", "inference_accuracy"
-    bases = {_key(row, "source"): row for row in _totals(rows, kind, metric, BASE)}
+    listed = Counter(finding.label for finding in findings)
     gained = Counter[str]()
-    for row in _totals(rows, kind, metric, TUNED):
-        if base := bases.get(_key(row, "source")):
-            question = _key(row, "source", "candidates")
-            gained[question] = max(gained[question], (row.hits or 0) - (base.hits or 0))
-    return gained.total() - len(findings)
+    for row, gain in _gains([row for row in rows if "label" in row.scope]).values():
+        gained[str(row.scope["label"])] += gain
+    total = sum(gain for _, gain in _gains([r for r in rows if "label" not in r.scope]).values())
+    return max(total - len(findings), (gained - listed).total())
+
+
+def _gains(rows: Rows) -> dict[str, tuple[Measurement, int]]:
+    """Return how many more truths the tuned model picks than its base, and a row, by question.
+
+    Of several numbers of candidates, the one with the largest gain counts.
+    """
+    picked = [r for r in rows if (r.kind, r.metric) == ("probability", "inference_accuracy")]
+    bases = {_key(row, "source"): row for row in picked if row.scope.get("source") == BASE}
+    gains: dict[str, tuple[Measurement, int]] = {}
+    for row in picked:
+        if row.scope.get("source") == TUNED and (base := bases.get(_key(row, "source"))):
+            question, gain = _key(row, "source", "candidates"), (row.hits or 0) - (base.hits or 0)
+            if gain > gains.get(question, (row, 0))[1]:
+                gains[question] = row, gain
+    return gains
 
 
 def _key(row: Measurement, *without: str) -> str:

@@ -130,6 +130,19 @@ def test_authorised_answers_studies_and_other_plugins_call_for_no_finding(scope,
     assert not count_missing([row(plugin, "coverage", 3, source="tuned", set="all", **scope)], [])
 
 
+def test_inferred_data_are_counted_by_kind():
+    rows = [
+        row("ranking", "inference_accuracy", hits, kind="probability", source=source,
+            candidates=20, **scope)
+        for scope, tuned, base in (
+            ({}, 4, 4), ({"label": "PERSON"}, 4, 2), ({"label": "DATE"}, 0, 2)
+        )
+        for source, hits in (("tuned", tuned), ("base", base))
+    ]  # fmt: skip
+    findings = found("ranking inference_accuracy", 2)
+    assert [count_missing(rows, findings[:n]) for n in (2, 1, 0)] == [0, 1, 2]
+
+
 def test_pairs_of_clients_are_counted_together():
     rows = [
         row("contextual", "coverage", 1, source="tuned", set="all", attacker=a, victim=v)
