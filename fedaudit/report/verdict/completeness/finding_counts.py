@@ -111,7 +111,10 @@ def _number(finding: Finding, field: str) -> float:
 def _prefix_attack(rows: Rows, findings: Findings) -> int:
     """Return how many strings that were drawn, or are expected, no finding is of."""
     all_targets = [row for row in rows if row.scope.get("set") == ALL]
-    drawn = _hits(_totals(all_targets, "extraction", "coverage", TUNED))
+    drawn = max(
+        _hits(_totals(all_targets, "extraction", metric, TUNED))
+        for metric in ("coverage", "efficiency")
+    )
     tops = [row.n or 0 for row in rows if row.metric == "precision" and row.value is not None]
     lacking = max(drawn, *tops, 0) - len(findings)
     expected = [

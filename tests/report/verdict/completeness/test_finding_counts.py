@@ -53,6 +53,10 @@ HONEST = {
          row("contextual", "coverage", 9, source="tuned", set="all", budget=5, samples=2)],
         found("contextual coverage", 3),
     ),
+    "superset": (
+        [row("superset", "efficiency", 2, source="tuned", set="all")],
+        found("superset coverage", 2),
+    ),
     "exact": (
         [row("frequency", "vx_pii", n=50, value=1.75, source="tuned", set="all",
              estimator="exact")],
