@@ -48,28 +48,20 @@ class TestedClient:
 
 
 def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
-    """Return every client that the protocol tested or could not test, in the order given.
-
-    A client's row has a client and a mark, or a client alone where it has no number; the rows of
-    single rounds and of means over clients have other scopes.
-    """
-    tests = []
-    for row in measurements:
-        keys = set(row.scope) - {"variant"}
-        is_client_row = keys == {"client", "mark"} or (keys == {"client"} and row.value is None)
-        if is_client_row and _protocol(row) and row.metric == "stouffer_z":
-            tests.append(
-                TestedClient(
-                    variant=str(row.scope.get("variant", "")),
-                    client=str(row.scope["client"]),
-                    mark=str(row.scope.get("mark", "")),
-                    z=row.value,
-                    threshold=row.baseline,
-                    rounds=row.n,
-                    reason=row.reason,
-                )
-            )
-    return tests
+    """Return every client that the protocol tested or could not test, in the order given."""
+    return [
+        TestedClient(
+            variant=str(row.scope.get("variant", "")),
+            client=str(row.scope["client"]),
+            mark=str(row.scope.get("mark", "")),
+            z=row.value,
+            threshold=row.baseline,
+            rounds=row.n,
+            reason=row.reason,
+        )
+        for row in measurements
+        if _is_client_row(row)
+    ]
 
 
 def unfounded_accusations(
@@ -109,6 +101,17 @@ def unjudged_clients(measurements: Sequence[Measurement]) -> int:
     return len(present - {test.client for test in tested_clients(rows)})
 
 
+def _is_client_row(row: Measurement) -> bool:
+    """Tell whether a row is of a client over all rounds.
+
+    It has a client and a mark, or a client alone where it has no number; the rows of single rounds
+    and of means over clients have other scopes.
+    """
+    keys = set(row.scope) - {"variant"}
+    of_client = keys == {"client", "mark"} or (keys == {"client"} and row.value is None)
+    return of_client and _protocol(row) and row.metric == "stouffer_z"
+
+
 def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return the status of an attribution on each variant, and why; nothing if there was none.
 
@@ -135,13 +138,8 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
 
 
 def _strongest_row(rows: Iterable[Measurement]) -> Measurement | None:
-    """Return the row of a client's highest statistic; None if there is no statistic."""
-    tested = [
-        row
-        for row in rows
-        if _protocol(row) and row.metric == "stouffer_z" and "client" in row.scope
-    ]
-    known_rows = [row for row in tested if row.value is not None]
+    """Return the row of a client's highest statistic over all rounds; None if there is none."""
+    known_rows = [row for row in rows if _is_client_row(row) and row.value is not None]
     return max(known_rows, key=lambda row: (row.value or 0.0, str(row.scope)), default=None)
 
 

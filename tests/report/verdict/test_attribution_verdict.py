@@ -19,7 +19,7 @@ from gated_report import extracted, inferred, recalled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.report.verdict.attribution import NO_CLIENT, NOT_JUDGED
+from fedaudit.report.verdict.attribution import NO_CLIENT, NOT_JUDGED, judge_attribution
 from fedaudit.report.verdict.policy import ONLY_RIGHT, verdict
 
 
@@ -48,6 +48,15 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
             "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, which must exceed 4."
         ],
     }
+
+
+def test_the_judged_row_is_of_all_rounds_though_one_round_is_higher():
+    # Z over five rounds is 0.63, and 1.1 in the third round alone.
+    [judgement] = judge_attribution(innocent())
+    scope = {"client": judgement.row.scope["client"], "mark": judgement.row.scope["mark"]}
+    assert dict(judgement.row.scope) == scope
+    assert judgement.row.value == pytest.approx(0.63, abs=0.005)
+    assert max(r.value or 0 for r in innocent() if "round" in r.scope) > judgement.row.value
 
 
 def test_why_nobody_was_tested_is_the_protocols_word_in_any_order():
