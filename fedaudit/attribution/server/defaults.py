@@ -57,7 +57,7 @@ def _default_others(settings: ProtocolSettings, fewest: int) -> ProtocolSettings
             )
         raise UsageError(
             f"A round of {fewest} clients leaves sets of one other client, whose sum is its "
-            "update: --others 1 --threshold 1 asks for that."
+            "update: attribute --others 1 --threshold 1 asks for that."
         )
     chosen = min(max(settings.others, least), most)
     if chosen == settings.others:
