@@ -115,16 +115,21 @@ def _command(config: Mapping[str, Any]) -> str:
 
 
 def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how many claims come out the same with other seeds, and the others of them."""
+    """Yield how many claims come out the same with other seeds, and the others of them.
+
+    A claim that a quick study leaves out is open with any seeds: it is not counted.
+    """
     seeds, other = kept["again"]["seeds"], kept["again"]["claims"]
     own_seeds = kept["run"]["config"]["seeds"]
     pairs = [(claim, other[claim["id"]]) for claim in kept["claims"] if claim["id"] in other]
+    pairs = [pair for pair in pairs if all(_is_measured(claim) for claim in pair)]
     turned = [(claim, again) for claim, again in pairs if claim["holds"] != again["holds"]]
     over = sum(None not in (claim["holds"], again["holds"]) for claim, again in turned)
     yield (
         f"With seeds {', '.join(map(str, seeds))} (`{_command(kept['run']['config'])} "
         f"--seeds {len(seeds)} --seed {seeds[0]}`) {len(pairs) - len(turned)} of {len(pairs)} "
-        f"claims come out the same, and {over or 'none'} of those that hold or fail turn over."
+        f"claims that both measure come out the same, and {over or 'none'} of those that hold or "
+        "fail turn over."
         + "".join(f" Seed {seed} is in both." for seed in seeds if seed in own_seeds)
     )
     if turned:
@@ -137,6 +142,10 @@ def _other_seeds_lines(kept: Mapping[str, Any]) -> Iterator[str]:
             *(f"{HOLDS[one['holds']]}: {escape(one['detail'] or '-')}" for one in (claim, again)),
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def _is_measured(claim: Mapping[str, Any]) -> bool:
+    return not claim["detail"].startswith("not measured")
 
 
 def _figure_lines(kept: Mapping[str, Any]) -> Iterator[str]:

@@ -63,19 +63,28 @@ def test_claims_that_turn_over_with_other_seeds_are_told():
     first, again = report(quick=True, seeds=[2, 3]), report(quick=True, seeds=[3, 4])
     written = made["page_with_table"](page, made["kept_report"](first, again))
     told = (
-        "With seeds 3, 4 (`fedaudit reproduce toy --quick --seeds 2 --seed 3`) 3 of 3 claims come "
-        "out the same, and none of those that hold or fail turn over. "
+        "With seeds 3, 4 (`fedaudit reproduce toy --quick --seeds 2 --seed 3`) 3 of 3 claims that "
+        "both measure come out the same, and none of those that hold or fail turn over. "
         "Seed 3 is in both."
     )
     assert written.splitlines()[1:-1] == [told]
     older = {**again, "claims": again["claims"][:2]}  # from before there was the third
     written = made["page_with_table"](page, made["kept_report"](first, older))
-    assert "2 of 2 claims come out the same" in written
+    assert "2 of 2 claims that both measure come out the same" in written
     again["claims"][0]["holds"] = False
     again["claims"][2] |= {"holds": True, "detail": "3 > 1"}
     written = made["page_with_table"](page, made["kept_report"](first, again))
-    assert "1 of 3 claims come out the same, and 1 of those that hold or fail turn over" in written
+    assert "1 of 3 claims that both measure come out the same, and 1 of those that" in written
     assert written.splitlines()[-3:-1] == [
         "| x &gt; y &#124; z | holds: 2 &gt; 1 | **fails**: 2 &gt; 1 |",
         "| z | open: - | holds: 3 &gt; 1 |",
     ]
+
+
+def test_claims_that_a_quick_study_leaves_out_are_not_the_same():
+    page = "<!-- other seeds -->\n<!-- end of other seeds -->\n"
+    first, again = report(quick=True, seeds=[2]), report(quick=True, seeds=[3])
+    for one in (first, again):
+        one["claims"][2]["detail"] = "not measured in this run"
+    written = made["page_with_table"](page, made["kept_report"](first, again))
+    assert "2 of 2 claims that both measure come out the same" in written
