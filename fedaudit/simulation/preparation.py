@@ -12,6 +12,7 @@ from fedaudit.engine.parallel import flower_pool, ray_cluster
 from fedaudit.simulation import local_baseline, rounds
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Run
+from fedaudit.simulation.data.canary_planting import check_canaries
 from fedaudit.simulation.data.datasets import ClientSequences
 from fedaudit.simulation.evaluation import llm_judge
 from fedaudit.simulation.server import secure_aggregation as secured
@@ -30,6 +31,7 @@ def prepare(config: Simulation, out: Path) -> Run:
     else:
         flower_pool.check(config.device)
     llm_judge.check(config)
+    check_canaries(config)
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)
     marking, marks = config.watermark_plugin()

@@ -13,7 +13,7 @@ from fedaudit.canaries import canary_file
 from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.federation import manifest
-from fedaudit.simulation import initialization
+from fedaudit.simulation import initialization, preparation
 from fedaudit.simulation.data.canary_planting import plant_canaries
 from fedaudit.simulation.data.settings import CanarySettings
 
@@ -109,6 +109,26 @@ def test_settings_that_cannot_be_are_refused_by_their_name(settings, message):
 def test_too_few_for_everybody_are_refused(plain):
     with pytest.raises(UsageError, match=r"canaries\.count 5 is too few.* 6 in all"):
         plant_canaries(planting(plain, count=5), dealt(), [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"count": 5}, r"canaries\.count 5 is too few.* 6 in all"),
+        ({"clients": ("c7",)}, "No client with canaries named 'c7'"),
+        ({"clients": ("c1", "c1")}, r"canaries\.times and canaries\.clients name nothing twice"),
+        ({"kind": "fone"}, "Did you mean 'phone'"),
+        ({"language": "fr"}, "No language of canaries named 'fr'"),
+        ({"count": 990}, "secrets of this kind.* too few"),
+        ({"instruction": "one\ntwo"}, r"canaries\.instruction takes one line"),
+    ],
+)
+def test_canaries_that_cannot_be_are_refused_before_data_are_made(
+    plain, settings, message, tmp_path
+):
+    with pytest.raises(UsageError, match=message):
+        preparation.prepare(planting(plain, **settings), tmp_path / "run")
+    assert preparation.prepare(planting(plain), tmp_path / "run")
 
 
 def test_a_federation_keeps_the_file_for_its_owner_alone(plain, tmp_path):
