@@ -10,8 +10,11 @@ from fedaudit.canaries.coin_file import CoinSet
 from fedaudit.data import corpus
 from fedaudit.federation.folder import Federation, is_federation, open_federation
 from fedaudit.report.document import read
+from fedaudit.report.query import Row
 
 REPORT = "report.json"
+SLACK = 0.01
+"""How much less than its `epsilon` the defence dp may spend."""
 
 
 def claimed_epsilon(epsilon: float | None, audited: AuditTarget, coins: CoinSet) -> float:
@@ -21,22 +24,46 @@ def claimed_epsilon(epsilon: float | None, audited: AuditTarget, coins: CoinSet)
     """
     if epsilon is not None:
         return epsilon
-    path = audited.federation.path / REPORT if audited.federation else None
-    rows = read(path)["measurements"] if path and path.is_file() else []
-    epsilon_rows = [row for row in rows if (row["kind"], row["metric"]) == ("defense", "epsilon")]
-    claims = [row for row in epsilon_rows if row["scope"].get("client") == coins.client]
-    if not claims or claims[0]["value"] is None:
+    row = stated_epsilon(audited.federation, coins) if audited.federation else None
+    if audited.federation is None or row is None:
         raise UsageError(
             f"Nothing states which epsilon is claimed for {coins.client}: name it with --epsilon."
         )
-    delta = float(claims[0]["scope"].get("delta", 1.0))
+    delta = _delta(row)
     if delta > coins.delta:
         raise InputError(
-            f"{path} claims epsilon {claims[0]['value']:g} at delta {delta:g}; the coins are for "
-            f"delta {coins.delta:g}: train with that delta, or name the epsilon claimed at it "
-            "with --epsilon."
+            f"{audited.federation.path / REPORT} claims epsilon {row['value']:g} at delta "
+            f"{delta:g}; the coins are for delta {coins.delta:g}: train with that delta, or name "
+            "the epsilon claimed at it with --epsilon."
         )
-    return float(claims[0]["value"])
+    return float(row["value"])
+
+
+def stated_epsilon(federation: Federation, coins: CoinSet) -> Row | None:
+    """Return the row of the simulation's report on the client's epsilon; None without one."""
+    path = federation.path / REPORT
+    rows = read(path)["measurements"] if path.is_file() else []
+    epsilon_rows = [row for row in rows if (row["kind"], row["metric"]) == ("defense", "epsilon")]
+    client_rows = [row for row in epsilon_rows if row["scope"].get("client") == coins.client]
+    return client_rows[0] if client_rows and client_rows[0]["value"] is not None else None
+
+
+def other_claim(epsilon: float | None, federation: Federation | None, coins: CoinSet) -> str:
+    """Return a caveat where --epsilon is not what the simulation's report states, else nothing."""
+    row = stated_epsilon(federation, coins) if federation and epsilon is not None else None
+    if row is None or epsilon is None:
+        return ""
+    if 0 <= epsilon - row["value"] <= SLACK and _delta(row) <= coins.delta:
+        return ""
+    return (
+        f"The simulation's report states epsilon {row['value']:g} at delta {_delta(row):g} for "
+        f"{coins.client}; the claim that was judged is --epsilon {epsilon:g} at delta "
+        f"{coins.delta:g}."
+    )
+
+
+def _delta(row: Row) -> float:
+    return float(row["scope"].get("delta", 1.0))
 
 
 def check_planted(federation: Federation, coins: CoinSet) -> bool:
@@ -72,8 +99,8 @@ def check_planted(federation: Federation, coins: CoinSet) -> bool:
 def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federation:
     """Return the federation in `path`, trained without noise with the same canaries.
 
-    Raises InputError if it has another base, holds other canaries, is not complete, or is the
-    audited federation itself; UsageError if no federation is audited.
+    Raises InputError if it has another base, holds other canaries, is not complete, was trained
+    with as much noise, or is the audited federation itself; UsageError if no federation is audited.
     """
     if audited.federation is None:
         raise UsageError("--noiseless needs a federation as --target.")
@@ -87,7 +114,19 @@ def open_noiseless(path: Path, audited: AuditTarget, coins: CoinSet) -> Federati
     if federation.path.resolve() == audited.federation.path.resolve():
         raise InputError(f"{path} is the federation under audit itself, not one without noise.")
     check_planted(federation, coins)
+    _check_noise(federation, audited.federation, coins)
     return federation
+
+
+def _check_noise(federation: Federation, audited: Federation, coins: CoinSet) -> None:
+    """Refuse a control whose report states no larger epsilon than the audited federation's."""
+    row, audited_row = stated_epsilon(federation, coins), stated_epsilon(audited, coins)
+    if row and audited_row and row["value"] <= audited_row["value"]:
+        raise InputError(
+            f"{federation.path} was trained with noise: its report states epsilon "
+            f"{row['value']:g} for {coins.client}, and that of {audited.path} "
+            f"{audited_row['value']:g}. --noiseless takes the federation without noise."
+        )
 
 
 def client_texts(federation: Federation, coins: CoinSet) -> list[str]:

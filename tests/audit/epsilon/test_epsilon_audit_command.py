@@ -171,13 +171,13 @@ def test_power_is_said_before_training(told, tmp_path):
     assert "for any mechanism, by which the claim is judged" in shown.out
 
 
-def claiming(folder, delta):
-    """Write a simulation's report that claims epsilon 2 for c0."""
+def claiming(folder, delta, epsilon=2.0):
+    """Write a simulation's report that claims epsilon 2, or another, for c0."""
     row = Measurement(
         kind="defense",
         plugin="dp",
         metric="epsilon",
-        value=2.0,
+        value=epsilon,
         scope={"client": "c0", "delta": delta},
     )
     made = build_report(
@@ -197,6 +197,32 @@ def test_the_claim_may_stand_in_the_simulations_report(told, monkeypatch, tmp_pa
     claiming(tmp_path / "run", 1e-6)
     assert told(*words, "--out", tmp_path / "a").code in (0, 1, 7)
     assert report(tmp_path / "a")["measurements"][0]["baseline"] == 2.0
+
+
+def test_a_claim_that_the_simulations_report_does_not_state_is_named(told, monkeypatch, tmp_path):
+    answer_as(monkeypatch, ["run/rounds"])
+    shutil.copytree("run", tmp_path / "run")
+    words = ("dp", "audit", "coins.json", "--target", tmp_path / "run", "--quiet", "--epsilon", 2)
+    claiming(tmp_path / "run", 0.04)
+    assert told(*words, "--out", tmp_path / "a").code == 1
+    [limit] = [one for one in report(tmp_path / "a")["limits"] if "simulation's report" in one]
+    assert "states epsilon 2 at delta 0.04 for c0; the claim that was judged is" in limit
+    assert "--epsilon 2 at delta 1e-05" in limit
+    claiming(tmp_path / "run", 1e-5, 1.995)
+    assert told(*words, "--out", tmp_path / "b").code == 1
+    assert not any("simulation's report" in one for one in report(tmp_path / "b")["limits"])
+
+
+def test_a_control_with_as_much_noise_is_refused(told, monkeypatch, tmp_path):
+    answer_as(monkeypatch, ["run/rounds"])
+    for name in ("run", "other"):
+        shutil.copytree("run", tmp_path / name)
+        claiming(tmp_path / name, 1e-5)
+    words = ("dp", "audit", "coins.json", "--target", tmp_path / "run", "--quiet",
+             "--noiseless", tmp_path / "other")  # fmt: skip
+    told.refused(3, *words, says="other was trained with noise: its report states epsilon 2")
+    claiming(tmp_path / "other", 1e-5, 1e19)
+    assert told(*words, "--out", tmp_path / "a").code == 1
 
 
 def test_mistakes(told, monkeypatch, tmp_path, planted):
