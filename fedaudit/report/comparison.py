@@ -26,10 +26,12 @@ COMPARED_METRICS = frozenset(
             "mr_intra",
         ),
         *("tpr", "auc", "exposure", "maximal_exposure", "edit_distance", "rouge_l", "accuracy"),
-        *("loss", "perplexity", "stouffer_z", "source_accuracy"),
+        *("loss", "perplexity", "stouffer_z", "source_accuracy", "epsilon_low"),
     }
 )
 """Metrics that are compared: what came out of the model, and its utility."""
+COUNTED = frozenset({"guesses", "correct"})
+"""What the scope of `epsilon_low` says of the result, not of the question."""
 IDENTITY_FIELDS = ("hmac", "client", "victim", "attacker", "mark", "document")
 """Fields of a finding's evidence that identify it, and stay the same in another run."""
 
@@ -86,7 +88,11 @@ def compare(first: Row, second: Row) -> ReportComparison:
     return ReportComparison(
         differences=differences,
         leaks=list(_leaks(first, second)),
-        notes=[*_verdict_doubts(first, second), *comparison_notes(first, second)],
+        notes=[
+            *_verdict_doubts(first, second),
+            *comparison_notes(first, second),
+            *_claims(first, second),
+        ],
     )
 
 
@@ -106,7 +112,8 @@ def finding_identity(finding: Row) -> list[str]:
 
 def row_key(row: Row) -> tuple[str, str, str, str]:
     """Return a measurement's key, which is the same in two reports for the same question."""
-    scope = sorted((name, str(value)) for name, value in row["scope"].items())
+    counted = COUNTED if row["metric"] == "epsilon_low" else frozenset()
+    scope = sorted((n, str(value)) for n, value in row["scope"].items() if n not in counted)
     return row["kind"], row["plugin"], row["metric"], str(scope)
 
 
@@ -165,6 +172,17 @@ def _verdict_doubts(*reports: Row) -> Iterator[str]:
     for name, report in zip(("first", "second"), reports, strict=True):
         if message := recheck(report).message:
             yield f"The {name} report: {message}"
+
+
+def _claims(first: Row, second: Row) -> Iterator[str]:
+    """Yield a note where the reports judge claims of different epsilons."""
+    one, two = (
+        {row["baseline"] for row in report["measurements"] if row["metric"] == "epsilon_low"}
+        for report in (first, second)
+    )
+    if len(one) == len(two) == 1 and None not in one | two and one != two:
+        claims = f"{one.pop():g}, the second {two.pop():g}"
+        yield f"The first report judges a claimed epsilon of {claims}."
 
 
 def comparison_notes(first: Row, second: Row) -> Iterator[str]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Finding
+from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.tables.comparison.two_reports import comparison_tables
 from fedaudit.report.verdict.criteria import Policy
@@ -43,6 +43,32 @@ def test_leaks_are_paired_by_their_masks():
     email, person = compare(before, after).leaks
     assert (person.appeared, person.went, person.stayed) == (1, 2, 1)
     assert (email.appeared, email.went, email.stayed, email.p) == (0, 0, 1, 1.0)
+
+
+def bound(value, correct, claimed):
+    """Return a report of one bound on epsilon that is judged."""
+    scope = {
+        "source": "tuned", "position": "client", "estimator": "f_dp", "client": "c0",
+        "judged": True, "rule": "the best", "guesses": 30, "correct": correct,
+    }  # fmt: skip
+    row = Measurement(
+        kind="epsilon", plugin="dp_audit", metric="epsilon_low", value=value, n=40,
+        baseline=claimed, scope=scope,
+    )  # fmt: skip
+    return report([row])
+
+
+def test_bounds_on_epsilon_are_compared_and_the_claims_named():
+    """How many guesses were right is no part of the question."""
+    comparison = compare(bound(0.0, 16, 3.0), bound(4.4, 30, 2.0))
+    [one] = comparison.differences
+    assert (one.first, one.second, one.difference) == (0.0, 4.4, None)
+    assert "The first report judges a claimed epsilon of 3, the second 2." in comparison.notes
+    same = compare(bound(0.0, 16, 3.0), bound(4.4, 30, 3.0))
+    assert not any("claimed" in note for note in same.notes)
+    [name, *_] = comparison_tables(comparison)[0].rows[0]
+    assert "position client" in name
+    assert "rule" not in name
 
 
 def test_the_p_value_is_the_sign_test_of_both_sides():

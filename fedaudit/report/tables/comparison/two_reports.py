@@ -8,6 +8,7 @@ from fedaudit.report.tables.table import NONE, Table, shorten
 
 MAX_ROWS = 40
 REST = "with --json FILE"
+BOUND_SCOPE = frozenset({"client", "estimator", "position", "source"})
 INDEPENDENT = (
     "Difference: second less first, with a 95 % interval that takes both numbers as independent."
     " Of the same targets it is too wide. Sure: the interval leaves out 0."
@@ -46,10 +47,17 @@ def comparison_tables(comparison: ReportComparison) -> list[Table]:
 
 
 def _line(change: RowDifference) -> tuple[str, ...]:
-    name = shown_name(change.plugin, change.metric, change.scope)
+    name = shown_name(change.plugin, change.metric, _named_scope(change))
     numbers = (format_value(change.metric, value) for value in (change.first, change.second))
     estimate = change.difference
     interval = (None, None) if estimate is None else (estimate.low, estimate.high)
     text = format_difference(change.metric, change.second - change.first, *interval)
     sure = NONE if estimate is None else "yes" if change.sure else "no"
     return make_visible(name), *numbers, text, sure
+
+
+def _named_scope(change: RowDifference) -> dict[str, object]:
+    """Return what tells a row from others; of a bound on epsilon, not the whole rule."""
+    if change.metric != "epsilon_low":
+        return dict(change.scope)
+    return {name: value for name, value in change.scope.items() if name in BOUND_SCOPE}
