@@ -79,6 +79,6 @@ class BatchLoss:
         if self._shares:
             tree = PrefixTree.of(sequences, read)
             padded = len(sequences) * max(map(len, sequences))
-            if len(tree.tokens) <= MAX_SHARE * padded or tree.learns_few():
+            if len(tree.tokens) <= MAX_SHARE * padded or tree.has_sparse_labels():
                 return prefix_tree.tree_loss(self._base, tree)
         return mean_loss(self._model, pad_batch(sequences, read, self._model.device))

@@ -30,7 +30,7 @@ MAX_SHARE = 0.95
 """A tree is worth its cost if it has at most this share of the padded batch's tokens."""
 
 MAX_PREDICTING = 0.75
-"""The last layer leaves nodes out if at most this share of them predicts a learned token."""
+"""The last layer leaves nodes out if at most this share of them predicts a label."""
 
 Integers = NDArray[np.int64]
 
@@ -42,25 +42,25 @@ class PrefixTree:
     tokens: Integers
     """Of each node."""
     rows: Integers
-    """The node of each token, (sequences, longest), without sequences that others begin with; what
-    is behind a sequence is node 0."""
-    places: Integers
-    """Where each node first is in the flattened rows."""
-    learned: Integers
-    """How many sequences learn each node's token."""
+    """The node of each token, (sequences, longest), without sequences that are prefixes of others;
+    padding is node 0."""
+    flat_indices: Integers
+    """Where each node first occurs in the flattened rows."""
+    label_counts: Integers
+    """How many sequences have each node's token as a label."""
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]], read: Sequence[int]) -> "PrefixTree":
-        """Return the tree of sequences, of which the first `read` tokens are not learned each."""
+        """Return the tree of sequences; the first `read` tokens of each are no labels."""
         lengths = np.array([len(sequence) for sequence in sequences])
         rows = np.zeros((len(sequences), lengths.max()), dtype=np.int64)
         column = np.arange(rows.shape[1])
         tokens: list[int] = []
         kept: list[int] = []
-        places: list[Integers] = []
+        flat_indices: list[Integers] = []
         before: int | None = None
-        # In alphabetical order, a sequence shares with its neighbour what it shares with any; the
-        # other way round, a sequence that others begin with comes after them and has no new node.
+        # In lexicographic order, a sequence shares with its neighbour what it shares with any. In
+        # reverse, a sequence that is a prefix of others comes after them and has no new node.
         for number in sorted(range(len(rows)), key=lambda n: tuple(sequences[n]), reverse=True):
             sequence = sequences[number]
             shared = 0 if before is None else _common_length(sequences[before], sequence)
@@ -68,28 +68,28 @@ class PrefixTree:
                 rows[number, :shared] = rows[before, :shared]
             if new := len(sequence) - shared:
                 rows[number, shared : len(sequence)] = len(tokens) + np.arange(new)
-                places.append(len(kept) * len(column) + column[shared : len(sequence)])
+                flat_indices.append(len(kept) * len(column) + column[shared : len(sequence)])
                 kept.append(number)
                 tokens += sequence[shared:]
             before = number
         begins = np.maximum(np.array(read), 1)  # no token predicts the first one
-        is_learned = (column >= begins[:, None]) & (column < lengths[:, None])
-        learned = np.bincount(rows[is_learned], minlength=len(tokens))
-        return cls(np.array(tokens), rows[kept], np.concatenate(places), learned)
+        is_label = (column >= begins[:, None]) & (column < lengths[:, None])
+        label_counts = np.bincount(rows[is_label], minlength=len(tokens))
+        return cls(np.array(tokens), rows[kept], np.concatenate(flat_indices), label_counts)
 
     @property
     def positions(self) -> Integers:
         """The position of each node in its sequences."""
-        positions: Integers = self.places % self.rows.shape[1]
+        positions: Integers = self.flat_indices % self.rows.shape[1]
         return positions
 
     def predictions(self) -> tuple[Integers, Integers]:
-        """Return the nodes whose token is learned, and the node that predicts each of them."""
-        nodes = np.flatnonzero(self.learned)
-        return nodes, self.rows.ravel()[self.places[nodes] - 1]
+        """Return the nodes whose token is a label, and the node that predicts each of them."""
+        nodes = np.flatnonzero(self.label_counts)
+        return nodes, self.rows.ravel()[self.flat_indices[nodes] - 1]
 
-    def learns_few(self) -> bool:
-        """Tell whether many nodes predict no token that is learned."""
+    def has_sparse_labels(self) -> bool:
+        """Tell whether many nodes predict no label."""
         return len(np.unique(self.predictions()[1])) <= MAX_PREDICTING * len(self.tokens)
 
 
@@ -121,33 +121,33 @@ def _has_dropout(model: PreTrainedModel) -> bool:
 
 
 def tree_loss(model: PreTrainedModel, tree: PrefixTree) -> torch.Tensor:
-    """Return the mean negative log-likelihood, in nats, of the learned tokens of all sequences."""
+    """Return the mean negative log-likelihood, in nats, of the labels of all sequences."""
     nodes, before = tree.predictions()
     device = model.device
     head: Any = model.get_output_embeddings()
     with ExitStack() as contexts:
         contexts.enter_context(logits_at(head, to_device(before, device)))
-        if tree.learns_few():
+        if tree.has_sparse_labels():
             contexts.enter_context(last_layer_at(model, to_device(np.unique(before), device)))
         logits = _logits(model, tree)[0].float()
-    tokens, counts = tree.tokens[nodes], tree.learned[nodes].astype(np.float32)
+    tokens, counts = tree.tokens[nodes], tree.label_counts[nodes].astype(np.float32)
     return mean_cross_entropy(logits, to_device(tokens, device), to_device(counts, device))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceIndex:
-    """Where attention finds the tokens of each sequence, and puts the results, on the device."""
+    """Where attention finds the tokens of each sequence, and puts its results, on the device."""
 
     rows: torch.Tensor
     """The node of each token, (sequences, longest)."""
-    places: torch.Tensor
-    """Where each node first is in the flattened rows."""
+    flat_indices: torch.Tensor
+    """Where each node first occurs in the flattened rows."""
 
 
 def _logits(model: PreTrainedModel, tree: PrefixTree) -> torch.Tensor:
     """Return the logits of a tree's nodes that the output layer sees, (1, nodes, vocabulary)."""
     device = model.device
-    index = SequenceIndex(to_device(tree.rows, device), to_device(tree.places, device))
+    index = SequenceIndex(to_device(tree.rows, device), to_device(tree.flat_indices, device))
     with attention_function(model, NAME):
         output = model(
             input_ids=to_device(tree.tokens, device)[None],
@@ -182,7 +182,7 @@ def _attend(
     output, _ = sdpa_attention_forward(
         module, by_sequence(query), by_sequence(key), by_sequence(value), None, **options
     )
-    return output.flatten(0, 1).index_select(0, sequence_index.places)[None], None
+    return output.flatten(0, 1).index_select(0, sequence_index.flat_indices)[None], None
 
 
 AttentionInterface.register(NAME, _attend)

@@ -42,11 +42,17 @@ def test_a_tree_by_hand():
     assert tree.tokens.tolist() == [1, 2, 4, 5, 3]
     assert tree.rows.tolist() == [[0, 1, 2, 3], [0, 1, 4, 0]]
     assert tree.positions.tolist() == [0, 1, 2, 3, 2]
-    assert tree.learned.tolist() == [0, 2, 1, 1, 1]  # 2 by two of three, the first token by none
+    assert tree.label_counts.tolist() == [
+        0,
+        2,
+        1,
+        1,
+        1,
+    ]  # 2 by two of three, the first token by none
     nodes, before = tree.predictions()
     assert (nodes.tolist(), before.tolist()) == ([1, 2, 3, 4], [0, 1, 2, 1])
-    assert not PrefixTree.of([range(9)], [0]).learns_few()
-    assert PrefixTree.of([range(9)], [4]).learns_few()
+    assert not PrefixTree.of([range(9)], [0]).has_sparse_labels()
+    assert PrefixTree.of([range(9)], [4]).has_sparse_labels()
 
 
 @given(ROWS)
@@ -61,8 +67,8 @@ def test_nodes_are_the_distinct_prefixes(rows):
         rest -= {tuple(text) for text in texts}
     assert not rest
     learned = sum(len(row[max(1, begin) :]) for row, begin in rows)
-    assert tree.learned.sum() == learned
-    assert PrefixTree.of(sequences[::-1], read[::-1]).learned.sum() == learned
+    assert tree.label_counts.sum() == learned
+    assert PrefixTree.of(sequences[::-1], read[::-1]).label_counts.sum() == learned
 
 
 def test_every_kind_is_tested():
@@ -73,7 +79,7 @@ def test_every_kind_is_tested():
 @pytest.mark.parametrize("read", READ.values(), ids=READ)
 @pytest.mark.parametrize("kind", MODELS)
 def test_loss_and_gradients_are_those_of_the_padded_batch(kind, read, few, monkeypatch):
-    monkeypatch.setattr(PrefixTree, "learns_few", lambda tree: few)
+    monkeypatch.setattr(PrefixTree, "has_sparse_labels", lambda tree: few)
     model = random_model(kind).requires_grad_(True)
     assert supports_prefix_trees(model)
     before = model.config._attn_implementation
