@@ -70,7 +70,7 @@ class Case:
     @property
     def distinct(self) -> float:
         """The share of the padded batches' tokens that are distinct prefixes of their batch."""
-        trees = [PrefixTree.of(batch, [0] * len(batch)) for batch in self.batches]
+        trees = [PrefixTree.from_sequences(batch, [0] * len(batch)) for batch in self.batches]
         padded = sum(len(batch) * max(map(len, batch)) for batch in self.batches)
         return sum(len(tree.tokens) for tree in trees) / padded
 

@@ -162,9 +162,9 @@ def federation(small, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def few_findings():
+def incomplete_reports():
     """Let reports written by hand hold less than what they count and list."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedaudit.report.verdict.recheck.count_missing", lambda *_: 0)
+        patch.setattr("fedaudit.report.verdict.recheck.count_missing_findings", lambda *_: 0)
         patch.setattr("fedaudit.report.verdict.recheck.unmeasured_attacks", lambda *_: [])
         yield

@@ -11,7 +11,7 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.attribution_step import AttributedFile, attribute
 from fedaudit.assessment.coverage import coverage
-from fedaudit.assessment.plan import impossible_attribution
+from fedaudit.assessment.plan import no_attribution_reason
 from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.attribution.request import resolve_request
 from fedaudit.audit import access
@@ -113,7 +113,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
     def _attribute(self) -> Iterator[Result]:
         """Yield the result of an attribution; its files join those that the report names."""
         if self.request.attribution is None:
-            if why := impossible_attribution(self.request.left_out):
+            if why := no_attribution_reason(self.request.left_out):
                 self._failed["attribution"] = why
                 yield Result(measurements=(missing_row("attribution", why),))
             return

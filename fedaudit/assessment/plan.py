@@ -74,7 +74,7 @@ class Plan:
     """By step or by attack, in words."""
 
 
-def impossible_attribution(left_out: Mapping[str, str]) -> str:
+def no_attribution_reason(left_out: Mapping[str, str]) -> str:
     """Return why an attribution was left out although there are marks; empty otherwise."""
     why = left_out.get("attribution", NO_MARKS)
     return "" if why == NO_MARKS else why

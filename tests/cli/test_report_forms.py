@@ -8,7 +8,7 @@ from example_report import example, findings
 
 from fedaudit.report.document import write
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 @pytest.fixture

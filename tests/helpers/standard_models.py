@@ -27,25 +27,25 @@ SIZES = {
     "intermediate_size": 48,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
-    "num_key_value_heads": 2,
     "max_position_embeddings": 80,
     "pad_token_id": 0,
 }
+GROUPED = {**SIZES, "num_key_value_heads": 2}
 MODELS = {
     "gpt2": (
         GPT2Config(vocab_size=90, n_positions=80, n_embd=32, n_layer=2, n_head=4),
         GPT2LMHeadModel,
     ),
     "gpt_neox": (
-        GPTNeoXConfig(**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}),
+        GPTNeoXConfig(**SIZES),
         GPTNeoXForCausalLM,
     ),
-    "llama": (LlamaConfig(**SIZES), LlamaForCausalLM),
-    "mistral": (MistralConfig(**SIZES, sliding_window=None), MistralForCausalLM),
-    "olmo2": (Olmo2Config(**SIZES), Olmo2ForCausalLM),
-    "phi3": (Phi3Config(**SIZES), Phi3ForCausalLM),
-    "qwen2": (Qwen2Config(**SIZES), Qwen2ForCausalLM),
-    "qwen3": (Qwen3Config(**SIZES, head_dim=8), Qwen3ForCausalLM),
+    "llama": (LlamaConfig(**GROUPED), LlamaForCausalLM),
+    "mistral": (MistralConfig(**GROUPED, sliding_window=None), MistralForCausalLM),
+    "olmo2": (Olmo2Config(**GROUPED), Olmo2ForCausalLM),
+    "phi3": (Phi3Config(**GROUPED), Phi3ForCausalLM),
+    "qwen2": (Qwen2Config(**GROUPED), Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config(**GROUPED, head_dim=8), Qwen3ForCausalLM),
 }
 
 

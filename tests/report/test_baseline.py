@@ -20,7 +20,7 @@ from fedaudit.report.document import validate
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
 

@@ -25,7 +25,7 @@ from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.recheck import recheck
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 ALONE = "Do not rely on this"
 

@@ -13,7 +13,7 @@ from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.tables.comparison.two_reports import comparison_tables
 from fedaudit.report.verdict.criteria import Policy
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 def report(rows=None, leaks=(), **changes):

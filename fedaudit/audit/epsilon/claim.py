@@ -48,7 +48,7 @@ def stated_epsilon(federation: Federation, coins: CoinSet) -> Row | None:
     return client_rows[0] if client_rows and client_rows[0]["value"] is not None else None
 
 
-def other_claim(epsilon: float | None, federation: Federation | None, coins: CoinSet) -> str:
+def claim_caveat(epsilon: float | None, federation: Federation | None, coins: CoinSet) -> str:
     """Return a caveat where --epsilon is not what the simulation's report states, else nothing."""
     row = stated_epsilon(federation, coins) if federation and epsilon is not None else None
     if row is None or epsilon is None:

@@ -182,7 +182,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
         if not self.request.commitment:
             yield NO_COMMITMENT
         federation = self.audited.federation
-        if other := claim.other_claim(self.request.epsilon, federation, self._coins):
+        if other := claim.claim_caveat(self.request.epsilon, federation, self._coins):
             yield other
         if federation is None or not claim.check_planted(federation, self._coins):
             yield UNCHECKED

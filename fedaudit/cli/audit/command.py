@@ -232,7 +232,7 @@ def _run(
     quiet: bool,
 ) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
-    from fedaudit.assessment.plan import impossible_attribution
+    from fedaudit.assessment.plan import no_attribution_reason
     from fedaudit.cli.audit.baseline import gate_code, print_gate, write_gate
     from fedaudit.cli.audit.defenses import add_defenses, finished_report
     from fedaudit.cli.audit_runner import watching
@@ -246,7 +246,7 @@ def _run(
     plan = prepared.plan
     steps = [*plan.steps, *(["attribution"] if plan.attribution else [])]
     print_note(f"Steps: {', '.join(steps)}; --dry-run describes them.", quiet=quiet)
-    if why := impossible_attribution(plan.left_out):
+    if why := no_attribution_reason(plan.left_out):
         print_note(f"Left out: attribution: {why}", quiet=quiet)
     report = finished_report(session) if resume and prepared.defenses else None
     if report is None:

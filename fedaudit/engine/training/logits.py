@@ -64,11 +64,11 @@ def _results_at(part: torch.nn.Module, positions: torch.Tensor) -> Iterator[None
         shape = hidden.shape[:-1]
         return (hidden.flatten(0, -2).index_select(0, positions)[None],)
 
-    def spread(_: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    def scatter(_: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
         all_positions = output.new_zeros(shape.numel(), output.shape[-1])
         return all_positions.index_copy(0, positions, output[0]).view(*shape, -1)
 
-    handles = (part.register_forward_pre_hook(select), part.register_forward_hook(spread))
+    handles = (part.register_forward_pre_hook(select), part.register_forward_hook(scatter))
     try:
         yield
     finally:

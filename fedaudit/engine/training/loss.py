@@ -77,7 +77,7 @@ class BatchLoss:
     def __call__(self, sequences: Sequence[Sequence[int]], read: Sequence[int]) -> torch.Tensor:
         """Return what `mean_loss` returns for the padded batch; `read` as in `pad_batch`."""
         if self._shares:
-            tree = PrefixTree.of(sequences, read)
+            tree = PrefixTree.from_sequences(sequences, read)
             padded = len(sequences) * max(map(len, sequences))
             if len(tree.tokens) <= MAX_SHARE * padded or tree.has_sparse_labels():
                 return prefix_tree.tree_loss(self._base, tree)

@@ -50,7 +50,9 @@ class PrefixTree:
     """How many sequences have each node's token as a label."""
 
     @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], read: Sequence[int]) -> "PrefixTree":
+    def from_sequences(
+        cls, sequences: Sequence[Sequence[int]], read: Sequence[int]
+    ) -> "PrefixTree":
         """Return the tree of sequences; the first `read` tokens of each are no labels."""
         lengths = np.array([len(sequence) for sequence in sequences])
         rows = np.zeros((len(sequences), lengths.max()), dtype=np.int64)

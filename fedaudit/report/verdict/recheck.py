@@ -9,7 +9,7 @@ from typing import Any
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict.attribution import unfounded_accusations, unjudged_clients
 from fedaudit.report.verdict.completeness.attack_list import unmeasured_attacks
-from fedaudit.report.verdict.completeness.finding_counts import count_missing
+from fedaudit.report.verdict.completeness.finding_counts import count_missing_findings
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
 
@@ -76,7 +76,7 @@ def _recheck_findings(report: Row) -> RecheckedVerdict:
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
     if report["status"] != "success":  # an interrupted audit holds what was done so far
         return FINE
-    if missing := count_missing(rows, findings):
+    if missing := count_missing_findings(rows, findings):
         message = f"{missing:,} or more of its findings are missing."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "findings are missing")
     if attacks := unmeasured_attacks(report, rows):

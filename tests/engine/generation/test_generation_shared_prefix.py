@@ -8,7 +8,7 @@ import tiny_models
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standard_models import MODELS, SIZES, random_model
+from standard_models import GROUPED, MODELS, random_model
 from transformers import (
     GemmaConfig,
     GemmaForCausalLM,
@@ -180,8 +180,8 @@ def test_rows_say_where_they_come_from(llama):
 
 def test_models_with_another_attention_are_asked_the_other_way():
     torch.manual_seed(1)
-    sliding = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=6)).eval()
-    gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)).eval()
+    sliding = MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=6)).eval()
+    gemma = GemmaForCausalLM(GemmaConfig(**GROUPED, head_dim=8)).eval()
     assert not attention.has_standard_attention(sliding)
     assert not attention.has_standard_attention(gemma)
     request = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
@@ -194,9 +194,9 @@ def test_models_with_another_attention_are_asked_the_other_way():
 def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
     rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
     rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
-    config = LlamaConfig(**SIZES, rope_parameters=rope, original_max_position_embeddings=40)
+    config = LlamaConfig(**GROUPED, rope_parameters=rope, original_max_position_embeddings=40)
     assert not attention.has_standard_attention(LlamaForCausalLM(config))
-    assert attention.has_standard_attention(LlamaForCausalLM(LlamaConfig(**SIZES)))
+    assert attention.has_standard_attention(LlamaForCausalLM(LlamaConfig(**GROUPED)))
 
 
 def test_the_keys_of_a_prompt_are_kept_once(llama):

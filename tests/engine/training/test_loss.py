@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from standard_models import GROUPED, SIZES
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -25,16 +26,6 @@ from transformers import (
 
 from fedaudit.engine.training.loss import IGNORED, mean_loss, pad_batch
 
-SIZES = {
-    "vocab_size": 90,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 40,
-    "pad_token_id": 0,
-}
-GROUPED = {**SIZES, "num_key_value_heads": 2}
 GPT2 = {"vocab_size": 90, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4}
 OPT = {"vocab_size": 90, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2}
 MODELS = {

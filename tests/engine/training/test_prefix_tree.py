@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from standard_models import MODELS, SIZES, random_model
+from standard_models import GROUPED, MODELS, random_model
 from transformers import MistralConfig, MistralForCausalLM
 
 from fedaudit.engine import attention
@@ -37,7 +37,7 @@ def gradients(loss, model):
 
 
 def test_a_tree_by_hand():
-    tree = PrefixTree.of([[1, 2, 3], [1, 2, 4, 5], [1, 2]], [2, 0, 0])
+    tree = PrefixTree.from_sequences([[1, 2, 3], [1, 2, 4, 5], [1, 2]], [2, 0, 0])
     # Last in the alphabet first: 1 2 4 5, then 3 behind the same 1 2; nothing of 1 2 is new.
     assert tree.tokens.tolist() == [1, 2, 4, 5, 3]
     assert tree.rows.tolist() == [[0, 1, 2, 3], [0, 1, 4, 0]]
@@ -51,14 +51,14 @@ def test_a_tree_by_hand():
     ]  # 2 by two of three, the first token by none
     nodes, before = tree.predictions()
     assert (nodes.tolist(), before.tolist()) == ([1, 2, 3, 4], [0, 1, 2, 1])
-    assert not PrefixTree.of([range(9)], [0]).has_sparse_labels()
-    assert PrefixTree.of([range(9)], [4]).has_sparse_labels()
+    assert not PrefixTree.from_sequences([range(9)], [0]).has_sparse_labels()
+    assert PrefixTree.from_sequences([range(9)], [4]).has_sparse_labels()
 
 
 @given(ROWS)
 def test_nodes_are_the_distinct_prefixes(rows):
     sequences, read = [row for row, _ in rows], [begin for _, begin in rows]
-    tree = PrefixTree.of(sequences, read)
+    tree = PrefixTree.from_sequences(sequences, read)
     prefixes = {tuple(row[: i + 1]) for row in sequences for i in range(len(row))}
     assert len(tree.tokens) == len(prefixes)
     rest = set(prefixes)
@@ -68,7 +68,7 @@ def test_nodes_are_the_distinct_prefixes(rows):
     assert not rest
     learned = sum(len(row[max(1, begin) :]) for row, begin in rows)
     assert tree.label_counts.sum() == learned
-    assert PrefixTree.of(sequences[::-1], read[::-1]).label_counts.sum() == learned
+    assert PrefixTree.from_sequences(sequences[::-1], read[::-1]).label_counts.sum() == learned
 
 
 def test_every_kind_is_tested():
@@ -84,7 +84,7 @@ def test_loss_and_gradients_are_those_of_the_padded_batch(kind, read, few, monke
     assert supports_prefix_trees(model)
     before = model.config._attn_implementation
     padded = mean_loss(model, pad_batch(SEQUENCES, read, "cpu"))
-    shared = tree_loss(model, PrefixTree.of(SEQUENCES, read))
+    shared = tree_loss(model, PrefixTree.from_sequences(SEQUENCES, read))
     assert float(shared.detach()) == pytest.approx(float(padded.detach()), rel=1e-5)
     found = gradients(shared, model)
     for name, expected in gradients(padded, model).items():
@@ -98,7 +98,7 @@ def test_the_last_layer_computes_what_is_learned_only():
     first, last = (layer.mlp.up_proj for layer in model.model.layers)
     for part in (first, last, model.model.layers[-1].self_attn.k_proj):
         part.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].shape[1]))
-    tree_loss(model, PrefixTree.of(SEQUENCES, READ["few"]))
+    tree_loss(model, PrefixTree.from_sequences(SEQUENCES, READ["few"]))
     # 13 distinct prefixes; 5 9 (before 4 and before 30), 5 9 30, 5 9 30 7 8 and 17 2 20 44 predict.
     assert seen == [13, 13, 4]
 
@@ -118,7 +118,7 @@ def test_a_batch_is_a_tree_where_that_saves_tokens(shared, monkeypatch):
 
 
 def test_models_of_another_kind_are_padded():
-    sliding = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=3)).requires_grad_(False)
+    sliding = MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=3)).requires_grad_(False)
     assert not supports_prefix_trees(sliding)
     read = READ["some"]
     expected = float(mean_loss(sliding, pad_batch(SEQUENCES, read, "cpu")))

@@ -18,7 +18,7 @@ from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.recheck import recheck
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 def plain(rows=None, **changes):

@@ -19,7 +19,7 @@ from fedaudit.report.index.tables import runs_table, trend_tables
 from fedaudit.report.index.trends import trends
 from fedaudit.report.renderers import run_index
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 def audit(round_, hits, day=1, federation="runs/fed", **changes):

@@ -11,7 +11,7 @@ from fedaudit.report.renderers.html import charts, render
 from fedaudit.report.tables import overview
 from fedaudit.report.text.glossary import GLOSSARY
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 VOID = {"meta", "line", "rect"}
 

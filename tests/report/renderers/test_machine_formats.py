@@ -22,7 +22,7 @@ from jsonschema import Draft202012Validator
 from fedaudit.report.renderers import csv_table, junit, sarif
 from fedaudit.report.verdict.criteria import Policy
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 TEXT = {"type": "string", "minLength": 1}
 MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": TEXT}}

@@ -9,7 +9,7 @@ from fedaudit.report.renderers.markdown import render
 from fedaudit.report.renderers.markdown_blocks import escape
 from fedaudit.report.tables import overview
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 STRUCTURE = {
     "heading_open",

@@ -49,7 +49,7 @@ from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 REPORTS = {
     "attributed": lambda: report(attributed(), findings=findings()),

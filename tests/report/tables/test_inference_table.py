@@ -16,7 +16,7 @@ from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 def accuracy(hits, n, source="tuned", candidates=50, baseline=None, **scope):

@@ -14,7 +14,7 @@ from fedaudit.report.tables import memorization, overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 def table(report, title):

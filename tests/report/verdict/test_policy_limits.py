@@ -14,7 +14,7 @@ from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import NO_VICTIM, judge, verdict
 from fedaudit.report.verdict.recheck import recheck
 
-pytestmark = pytest.mark.usefixtures("few_findings")
+pytestmark = pytest.mark.usefixtures("incomplete_reports")
 
 
 def leak(hits, n=100):

@@ -41,7 +41,7 @@ LEAST_RANK = 0.01
 ROUNDING = 1e-6
 
 
-def count_missing(measurements: Iterable[Measurement], findings: Findings) -> int:
+def count_missing_findings(measurements: Iterable[Measurement], findings: Findings) -> int:
     """Return the least number of findings that a report lacks.
 
     What comes out under a right key is measured, but is no finding.

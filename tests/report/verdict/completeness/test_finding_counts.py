@@ -18,7 +18,7 @@ from fedaudit.report.comparison import compare
 from fedaudit.report.document import dumps
 from fedaudit.report.renderers import terminal
 from fedaudit.report.verdict.completeness import finding_counts
-from fedaudit.report.verdict.completeness.finding_counts import count_missing
+from fedaudit.report.verdict.completeness.finding_counts import count_missing_findings
 from fedaudit.report.verdict.recheck import recheck
 
 
@@ -120,10 +120,10 @@ HONEST = {
 @pytest.mark.parametrize("attack", HONEST)
 def test_no_finding_can_be_taken_out_unseen(attack):
     rows, findings = HONEST[attack]
-    assert count_missing(rows, findings) == 0
+    assert count_missing_findings(rows, findings) == 0
     for index in range(len(findings)):
-        assert count_missing(rows, [*findings[:index], *findings[index + 1 :]]) > 0
-    assert count_missing(rows, []) > 0
+        assert count_missing_findings(rows, [*findings[:index], *findings[index + 1 :]]) > 0
+    assert count_missing_findings(rows, []) > 0
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,9 @@ def test_no_finding_can_be_taken_out_unseen(attack):
     [({"key": "right"}, "contextual"), ({"variant": "plain"}, "contextual"), ({}, "openings")],
 )
 def test_authorised_answers_studies_and_other_plugins_call_for_no_finding(scope, plugin):
-    assert not count_missing([row(plugin, "coverage", 3, source="tuned", set="all", **scope)], [])
+    assert not count_missing_findings(
+        [row(plugin, "coverage", 3, source="tuned", set="all", **scope)], []
+    )
 
 
 def test_inferred_data_are_counted_by_kind():
@@ -144,7 +146,7 @@ def test_inferred_data_are_counted_by_kind():
         for source, hits in (("tuned", tuned), ("base", base))
     ]  # fmt: skip
     findings = found("ranking inference_accuracy", 2)
-    assert [count_missing(rows, findings[:n]) for n in (2, 1, 0)] == [0, 1, 2]
+    assert [count_missing_findings(rows, findings[:n]) for n in (2, 1, 0)] == [0, 1, 2]
 
 
 def test_pairs_of_clients_are_counted_together():
@@ -156,8 +158,8 @@ def test_pairs_of_clients_are_counted_together():
         finding(1, "contextual coverage", name=f"{pair}-contextual-0001")
         for pair in ("c0-c1", "c1-c0")
     ]
-    assert count_missing(rows, findings) == 0
-    assert count_missing(rows, findings[1:]) == 1
+    assert count_missing_findings(rows, findings) == 0
+    assert count_missing_findings(rows, findings[1:]) == 1
 
 
 @pytest.mark.parametrize(
@@ -177,18 +179,18 @@ def test_pairs_of_clients_are_counted_together():
 )
 def test_a_number_that_is_left_out_is_missing(ids, missing):
     found = [finding(0, "superset coverage", name=name) for name in ids]
-    assert count_missing([], found) == missing
+    assert count_missing_findings([], found) == missing
 
 
 def test_the_numbers_of_other_plugins_may_have_gaps():
-    assert count_missing([], [finding(7, "superset_of_mine coverage")]) == 0
-    assert count_missing([], [finding(7, "my coverage", name="superset-0007")]) == 0
+    assert count_missing_findings([], [finding(7, "superset_of_mine coverage")]) == 0
+    assert count_missing_findings([], [finding(7, "my coverage", name="superset-0007")]) == 0
 
 
 def test_texts_beyond_the_most_listed_are_not_missing():
     rows, _ = HONEST["memorize"]
     listed = found("memorize mr_inter", finding_counts.MAX_TEXTS, victim="c2", prefixes=1)
-    assert count_missing(rows, listed) == 0
+    assert count_missing_findings(rows, listed) == 0
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, "many", None, [], True])
@@ -196,7 +198,7 @@ def test_a_strangers_evidence_breaks_nothing(value):
     for rows, findings in HONEST.values():
         evidence = {key: value for f in findings for key in f.evidence}
         changed = [finding(n, f.measurement, f.id, **evidence) for n, f in enumerate(findings)]
-        assert count_missing(rows, changed) >= 0
+        assert count_missing_findings(rows, changed) >= 0
 
 
 def test_what_is_listed_is_what_the_audits_list():
