@@ -159,12 +159,3 @@ def federation(small, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "small"
     result = simulate(small, path, listener=lambda event: None)
     return SimpleNamespace(path=path, config=small, result=result)
-
-
-@pytest.fixture(scope="module")
-def incomplete_reports():
-    """Let reports written by hand hold less than what they count and list."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedaudit.report.verdict.recheck.count_missing_findings", lambda *_: 0)
-        patch.setattr("fedaudit.report.verdict.recheck.unmeasured_attacks", lambda *_: [])
-        yield

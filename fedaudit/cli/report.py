@@ -24,7 +24,7 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="terminal, html, json, markdown, annex, cyclonedx, sarif, junit or csv.",
+            help="terminal, html, json, markdown, annex, cyclonedx, sarif or csv.",
         ),
     ] = None,
     out: Annotated[
@@ -132,10 +132,10 @@ def _show_report(path: Path, format_: str, out: Path | None, owner: str, expires
 
 def _forms() -> dict[str, "Callable[[Row], str]"]:
     from fedaudit.report import document
-    from fedaudit.report.renderers import csv_table, html, junit, markdown, sarif
+    from fedaudit.report.renderers import csv_table, html, markdown, sarif
 
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
-    return forms | {"sarif": sarif.render, "junit": junit.render, "csv": csv_table.render}
+    return forms | {"sarif": sarif.render, "csv": csv_table.render}
 
 
 def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str]"]:

@@ -45,7 +45,7 @@ def run(monkeypatch, capfd):
 def report(folder="out"):
     found = json.loads(Path(folder, "report.json").read_text())
     validate(found)
-    assert recheck(found).message == ""  # nothing is missing from what fedaudit writes
+    assert recheck(found).message == ""
     return found
 
 

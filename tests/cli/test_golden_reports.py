@@ -209,7 +209,7 @@ def written(golden):
         assert done.code in (0, 1, 7), done.err
         document = json.loads(Path(path).read_text())
         validate(document)
-        assert recheck(document).message == ""  # nothing is missing from what fedaudit writes
+        assert recheck(document).message == ""
         golden(f"reports/{name}.txt", lines(document), near(tolerance))
 
     return check

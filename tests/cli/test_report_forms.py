@@ -8,8 +8,6 @@ from example_report import example, findings
 
 from fedaudit.report.document import write
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 @pytest.fixture
 def run(monkeypatch, capfd, tmp_path):

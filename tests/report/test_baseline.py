@@ -20,8 +20,6 @@ from fedaudit.report.document import validate
 from fedaudit.report.tables.comparison.baseline import baseline_tables
 from fedaudit.report.verdict.criteria import Policy
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
 
 

@@ -13,8 +13,6 @@ from fedaudit.report.comparison import compare, mcnemar_two_sided
 from fedaudit.report.tables.comparison.two_reports import comparison_tables
 from fedaudit.report.verdict.criteria import Policy
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 def report(rows=None, leaks=(), **changes):
     rows = extraction() if rows is None else rows

@@ -1,4 +1,4 @@
-"""A report as HTML, Markdown, terminal text, SARIF, JUnit XML or CSV.
+"""A report as HTML, Markdown, terminal text, SARIF or CSV.
 
 * `annex`: A report as the annex to a data protection impact assessment, in Markdown.
 * `csv_table`: A report's measurements as CSV, one row a number, for spreadsheets and data frames.
@@ -8,7 +8,6 @@
   officers.
 * `html_environment`: How pages are made from templates: everything escaped, hidden characters
   spelled out.
-* `junit`: A report as JUnit XML, for CI: a test case for each judgement and each class not run.
 * `markdown`: A report as Markdown, for an issue, a wiki or a merge request.
 * `markdown_blocks`: The blocks of a Markdown page: no text in them is a link, HTML or code.
 * `run_index`: A folder of runs as one HTML page: sortable, nothing loaded, nothing run but its own

@@ -5,7 +5,6 @@
 * `binomial_limit`: The verdict on a count under a policy's limit, by the binomial test and its
   upper bound.
 * `classes`: Which class of attacks a measurement is of, after EDPB Opinion 28/2024, paragraph 55.
-* `completeness`: Whether a report still holds everything that it tells of.
 * `completion`: The verdict on answers to training prompts: nearer to the true ones than skill
   explains, or not.
 * `criteria`: The limits that a policy sets for an audit, and how certain the evidence must be.

@@ -9,9 +9,6 @@ from fedaudit.report.verdict.judgement import Judgement
 PROTOCOL = "fed_attr"
 """The method whose flags are judged; the results of other methods are only shown."""
 
-PAPER_RULE = "paper_rule"
-"""The method whose rows stand beside the protocol's for every client that it tested."""
-
 MOST_NAMED = 10
 """The maximum number of clients named in one reason."""
 
@@ -83,22 +80,6 @@ def unfounded_accusations(
         if finding.measurement == f"{PROTOCOL} stouffer_z"
         and [finding.evidence.get(field) for field in fields] not in flagged
     ]
-
-
-def unjudged_clients(measurements: Sequence[Measurement]) -> int:
-    """Return how many clients have statistics of single rounds or by the paper's rule alone.
-
-    Studies, whose measurements are means, are not looked at.
-    """
-    rows = [row for row in measurements if "variant" not in row.scope]
-    present = {
-        str(row.scope["client"])
-        for row in rows
-        if (row.kind, row.metric) == ("attribution", "stouffer_z")
-        and "client" in row.scope
-        and (row.plugin == PAPER_RULE or (row.plugin == PROTOCOL and "round" in row.scope))
-    }
-    return len(present - {test.client for test in tested_clients(rows)})
 
 
 def _is_client_row(row: Measurement) -> bool:

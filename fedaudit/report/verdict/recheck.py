@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict.attribution import unfounded_accusations, unjudged_clients
-from fedaudit.report.verdict.completeness.attack_list import unmeasured_attacks
-from fedaudit.report.verdict.completeness.finding_counts import count_missing_findings
+from fedaudit.report.verdict.attribution import unfounded_accusations
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import RULE, judge, verdict, worst_status
 
@@ -40,9 +38,8 @@ def recheck(report: Row) -> RecheckedVerdict:
 
     If the report names today's rule, reasons and tests must be the same too, and so must judgements
     if the report holds them or a policy. No finding may accuse a client that the measurements do
-    not flag, and no finding or measurement may be missing that the rest of the report tells of. A
-    report with another rule or none is from another version of fedaudit: only its status is
-    compared, also with the worst of its own judgements.
+    not flag. A report with another rule or none is from another version of fedaudit: only its
+    status is compared, also with the worst of its own judgements.
     """
     stated = report["verdict"]
     try:
@@ -66,25 +63,13 @@ def recheck(report: Row) -> RecheckedVerdict:
     if altered:
         message = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its measurements differ")
-    return _recheck_findings(report)
+    return _recheck_accusations(report)
 
 
-def _recheck_findings(report: Row) -> RecheckedVerdict:
-    rows, findings = judged_rows(report)
-    if unfounded := unfounded_accusations(rows, findings):
+def _recheck_accusations(report: Row) -> RecheckedVerdict:
+    if unfounded := unfounded_accusations(*judged_rows(report)):
         message = f"{len(unfounded):,} of its findings accuse clients that its measurements do not."
         return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "its findings differ")
-    if report["status"] != "success":  # an interrupted audit holds what was done so far
-        return FINE
-    if missing := count_missing_findings(rows, findings):
-        message = f"{missing:,} or more of its findings are missing."
-        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "findings are missing")
-    if attacks := unmeasured_attacks(report, rows):
-        message = f"it names attacks that it holds no measurements of: {', '.join(attacks)}."
-        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "measurements are missing")
-    if clients := unjudged_clients(rows):
-        message = f"{clients:,} of its clients have no result over all rounds."
-        return RecheckedVerdict(False, f"{UNRELIABLE}: {message}", "measurements are missing")
     return FINE
 
 

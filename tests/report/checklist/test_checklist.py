@@ -18,8 +18,6 @@ from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.recheck import recheck
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 def plain(rows=None, **changes):
     rows = extraction() if rows is None else rows

@@ -19,8 +19,6 @@ from fedaudit.report.index.tables import runs_table, trend_tables
 from fedaudit.report.index.trends import trends
 from fedaudit.report.renderers import run_index
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 def audit(round_, hits, day=1, federation="runs/fed", **changes):
     base = example()

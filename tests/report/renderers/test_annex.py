@@ -15,8 +15,6 @@ from fedaudit.report.checklist.validity import ReportOwner
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers.annex import render
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 COVERAGE = [
     {"class": "inversion", "edpb": "55 (iv)", "status": "not_run", "by": [], "access": [],
      "knowledge": [], "n": None, "reason": "nobody tried"},

@@ -11,8 +11,6 @@ from fedaudit.report.renderers.html import charts, render
 from fedaudit.report.tables import overview
 from fedaudit.report.text.glossary import GLOSSARY
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 VOID = {"meta", "line", "rect"}
 
 

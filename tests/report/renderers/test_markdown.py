@@ -9,8 +9,6 @@ from fedaudit.report.renderers.markdown import render
 from fedaudit.report.renderers.markdown_blocks import escape
 from fedaudit.report.tables import overview
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 STRUCTURE = {
     "heading_open",
     "bullet_list_open",

@@ -11,8 +11,6 @@ from rich.console import Console
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers.terminal import render
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 GOLDEN = Path(__file__).parents[1] / "golden" / "terminal.txt"
 
 

@@ -49,8 +49,6 @@ from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 REPORTS = {
     "attributed": lambda: report(attributed(), findings=findings()),
     "attributed_study": lambda: report(study()),

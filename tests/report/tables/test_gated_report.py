@@ -24,8 +24,6 @@ from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import ONLY_RIGHT, attack_summaries
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 REPORTS = {
     "inferred": inferred,
     "extracted": attacked,

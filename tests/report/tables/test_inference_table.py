@@ -16,8 +16,6 @@ from fedaudit.report.tables import overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 def accuracy(hits, n, source="tuned", candidates=50, baseline=None, **scope):
     low, high = wilson(hits, n) if n else (None, None)

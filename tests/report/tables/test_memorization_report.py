@@ -14,8 +14,6 @@ from fedaudit.report.tables import memorization, overview
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 def table(report, title):
     return next(one for one in overview.attack_tables(report) if one.title.startswith(title))

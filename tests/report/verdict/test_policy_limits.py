@@ -14,8 +14,6 @@ from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
 from fedaudit.report.verdict.policy import NO_VICTIM, judge, verdict
 from fedaudit.report.verdict.recheck import recheck
 
-pytestmark = pytest.mark.usefixtures("incomplete_reports")
-
 
 def leak(hits, n=100):
     """Return what came out of `n` targets, nothing of base and controls."""
