@@ -2,6 +2,8 @@
 
 * `checkpoint`: A model's folder: the files that are read, their fingerprint, and checks of the
   loaded weights.
+* `adapter_layout`: An adapter's tensors in the names and the layout of the installed PEFT and
+  transformers.
 * `adapter_shapes`: A base's modules without its weights, and the shapes of an adapter's tensors on
   them.
 * `dumps`: Reading files of torch.save and numpy.savez, and converting them, in a sandboxed process.

@@ -4,6 +4,7 @@ import os
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,14 @@ from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Tokens
 from fedaudit.engine.device import device_for, dtype_for
-from fedaudit.engine.loading import checkpoint, model_check, module_patterns, quarantine, ranks
+from fedaudit.engine.loading import (
+    adapter_layout,
+    checkpoint,
+    model_check,
+    module_patterns,
+    quarantine,
+    ranks,
+)
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
@@ -162,16 +170,21 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     Raises InputError if a tensor is missing, unexpected or of another shape: PEFT would load what
     fits, with a warning at most, and the base would be audited instead.
     """
-    tensors, config = adapters.read(folder), configuration(folder)
+    tensors, config, said = adapters.read(folder), configuration(folder), adapters.check(folder)
     config.inference_mode = True
     ranks.check_ranks(config, tensors, folder)
     check_copies(model, folder)
     base = _unwrap_peft(model)
     module_patterns.check(config, (name for name, _ in base.named_modules()))
+    adapter_layout.check_patterns(config, said, tensors, folder)
+    adapter_layout.check_dora(base, config, said, folder)
+    saved = deepcopy(config)  # PEFT changes its own to fit the installed transformers
     with bounded_modules(str(folder), **adapter_size(base, config, tensors, folder)):
         peft = with_adapter(model, config, name, trainable=False)
     try:
-        fit(peft, tensors, name, str(folder))
+        parameters = tuple(saved.target_parameters or ())
+        tensors = adapter_layout.reoriented(peft, name, parameters, tensors, said, folder)
+        fit(peft, tensors, name, str(folder), saved)
     except InputError:  # restore the model: the next adapter may fit
         peft.delete_adapter(name) if peft is model else peft.unload()
         raise
@@ -273,10 +286,21 @@ def state_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
         return dict(get_peft_model_state_dict(model, None, name, save_embedding_layers=False))
 
 
-def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source: str) -> None:
-    """Load `tensors` into the adapter `name`; raises InputError unless names and shapes match."""
-    shapes = {key: tuple(tensor.shape) for key, tensor in tensors_of(model, name).items()}
-    tensor_shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+def fit(
+    model: PeftModel,
+    tensors: Mapping[str, torch.Tensor],
+    name: str,
+    source: str,
+    saved: LoraConfig | None = None,
+) -> None:
+    """Load `tensors` into the adapter `name`; raises InputError unless names and shapes match.
+
+    They must match once PEFT has converted them for the installed transformers. `saved` is the
+    adapter's configuration before PEFT converted that too.
+    """
+    shapes = {key: tuple(tensor.shape) for key, tensor in state_of(model, name).items()}
+    converted = adapter_layout.renamed(model, tensors, name, source)
+    tensor_shapes = {key: tuple(tensor.shape) for key, tensor in converted.items()}
     if shapes != tensor_shapes:
         mismatch = sorted(shapes.items() ^ tensor_shapes.items())[0][0]
         raise InputError(
@@ -284,6 +308,8 @@ def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, source
             f"{tensor_shapes.get(mismatch, 'absent')} in the adapter and "
             f"{shapes.get(mismatch, 'absent')} in the base."
         )
+    if saved is not None:
+        adapter_layout.check_fusion(saved, tensors, converted, source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         set_peft_model_state_dict(model, dict(tensors), adapter_name=name)

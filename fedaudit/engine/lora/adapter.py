@@ -14,7 +14,7 @@ from peft.utils.other import get_pattern_key
 from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading import loader, module_patterns, ranks
+from fedaudit.engine.loading import adapter_layout, loader, module_patterns, ranks
 from fedaudit.federation import adapters
 from fedaudit.system.numbers import is_finite_number
 
@@ -53,6 +53,7 @@ def read(folder: Path) -> LoraAdapter:
     if foreign:
         raise InputError(f"{folder} cannot be combined: {min(foreign)} is not of plain LoRA.")
     module_patterns.check(config, pairs)
+    adapter_layout.check_patterns(config, adapters.check(folder), tensors, folder)
     checked_pairs = {}
     for module, (a, b) in pairs.items():
         rank = ranks.configured_rank(config, module)
