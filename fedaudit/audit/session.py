@@ -44,9 +44,8 @@ from fedaudit.report.document import Report, read, write
 from fedaudit.report.redaction import Redactor, key_for
 from fedaudit.system.files import check_target, existing_parent, make_folder
 from fedaudit.system.locks import locked
+from fedaudit.system.staging import remove_stale_stages
 
-LOCK = ".lock"
-"""The file in an output folder that keeps out a second process."""
 REPORT, REVEALED = "report.json", "revealed.jsonl"
 PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
     ExtractionRequest: AttackPipeline,
@@ -177,7 +176,8 @@ class AuditSession:
         so far are kept for `resume`.
         """
         busy = f"Another process is auditing into {self.folder}."
-        with locked(self.folder / LOCK, busy), self._open_journal() as journal:
+        with locked(self.folder, busy), self._open_journal() as journal:
+            remove_stale_stages(self.folder)
             try:
                 audit = self._measure(journal, watching or nullcontext(no_watcher), tell)
             except ShardComplete:

@@ -16,7 +16,7 @@ from fedaudit.system.files import existing_parent, sha256
 from fedaudit.system.locks import locked
 from fedaudit.system.names import check_name
 
-LOCK, ROUNDS = ".import.lock", "rounds"
+ROUNDS = "rounds"
 MAX_ROUND = 10**9
 """The largest number of a round."""
 
@@ -75,7 +75,7 @@ def import_federation(request: ImportRequest) -> Imported:
 def write(found_run: FoundRun, request: ImportRequest) -> Imported:
     """Write a recognized run as a federation into `request.out`."""
     config, form = configuration.parse(request.config), _template(request.template)
-    with locked(request.out / LOCK, f"Another process is importing into {request.out}."):
+    with locked(request.out, f"Another process is importing into {request.out}."):
         written = writer.Writer(found_run.run, request.out, found_run.base, config)
         written.write(found_run.federation)
         fits = dict(_mean_fits(found_run.federation, request.out))

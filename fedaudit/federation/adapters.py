@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,15 @@ def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], fold
     with atomic(folder / WEIGHTS) as temporary:
         save_file({name: t.contiguous() for name, t in sorted(tensors.items())}, temporary)
     atomic_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def remove(folder: Path) -> None:
+    """Remove an adapter that was written here, and its folder and the one above if empty then."""
+    for name in (WEIGHTS, CONFIG):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()
 
 
 def resized_config(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.flower.arrays import Shapes, adapter_tensors, known_shapes
 from fedaudit.system.names import check_name
+from fedaudit.system.staging import remove_stale_stages
 
 if TYPE_CHECKING:
     import torch
@@ -70,6 +71,7 @@ class RecordedRun:
             )
         if existing.status == "complete":
             raise InputError(f"{self.path} holds a run that is complete: name another folder.")
+        remove_stale_stages(self.path, below=True)
         self.started = existing
         self._weights = {client.id: client.weight for client in existing.clients}
 

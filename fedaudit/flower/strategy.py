@@ -45,13 +45,13 @@ class StrategyRecorder:
     """A strategy that wraps another one; attributes that it lacks are the wrapped one's."""
 
     def __init__(self, strategy: Any, folder: RecordedRun) -> None:
-        from fedaudit.system.locks import locked
+        from fedaudit.system.locks import lock_beside
 
         self.strategy, self.folder = strategy, folder
         self._offset = 0
         self._held = ExitStack()
-        beside = folder.path.parent / f".{folder.path.name}.lock"
-        self._held.enter_context(locked(beside, f"Another run is recorded into {folder.path}."))
+        busy = f"Another run is recorded into {folder.path}."
+        self._held.enter_context(lock_beside(folder.path, busy))
         try:
             folder.open()
         except BaseException:

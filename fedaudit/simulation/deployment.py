@@ -1,7 +1,6 @@
 """After the last round: what defences deploy, what it costs, and how it answers."""
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -46,13 +45,12 @@ def deploy(
 ) -> Deployment:
     """Let every defence deploy, and only then mark the federation as complete.
 
-    An unfinished deployment starts anew. If a defence answers for the model, perplexity is measured
-    through the defence.
+    An unfinished deployment starts anew, over the files that it wrote. If a defence answers for
+    the model, perplexity is measured through the defence.
     """
     folder = run.out / DEPLOYED
     if finished.status == "complete":
         return _read(finished, folder / MEASURED)
-    shutil.rmtree(folder, ignore_errors=True)
     restrict_to_owner(folder)  # before anything secret is in it
     state = _state(run, finished, materials, engine, progress)
     results = [defense.deploy(state) for defense in run.defenses]

@@ -279,8 +279,13 @@ def _with_truth(
 
 def file_hashes(folder: Path, below: str = ".") -> dict[str, str]:
     """Return the SHA-256 of every file below `folder/below`, by its path below `folder`."""
-    return {
-        path.relative_to(folder).as_posix(): sha256(path)
+    files = {
+        path.relative_to(folder): path
         for path in sorted((folder / below).rglob("*"))
-        if path.is_file() and path.name != manifest.NAME and not path.name.startswith(".")
+        if path.is_file() and path.name != manifest.NAME
+    }
+    return {
+        name.as_posix(): sha256(path)
+        for name, path in files.items()
+        if not any(part.startswith(".") for part in name.parts)
     }

@@ -23,8 +23,8 @@ from fedaudit.simulation.data.label_skew import label_skew_caveats
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
 from fedaudit.simulation.evaluation.utility import Judge
 from fedaudit.simulation.preparation import prepare
-from fedaudit.system.files import remove_stale_temp_files
-from fedaudit.system.locks import locked
+from fedaudit.system.locks import lock_beside
+from fedaudit.system.staging import remove_stale_stages
 
 if TYPE_CHECKING:
     from fedaudit.engine.loading.loader import LoadedBase
@@ -68,8 +68,7 @@ def existing_manifest(config: Simulation, out: Path) -> Manifest | None:
 def lock_run(out: Path) -> AbstractContextManager[None]:
     """Keep other processes from simulating into `out` meanwhile; InputError where one does."""
     # Beside it: a federation's folder is created atomically.
-    beside = out.absolute().parent / f".{out.name}.lock"
-    return locked(beside, f"Another process is simulating into {out}.")
+    return lock_beside(out.absolute(), f"Another process is simulating into {out}.")
 
 
 def differing_settings(existing: Manifest, config: Simulation) -> str:
@@ -152,7 +151,7 @@ def _open_or_create(
         start_manifest = initialization.create(config, out, base, run.aggregator)
     elif base.known_as(existing.base.sha256):
         start_manifest = existing
-        remove_stale_temp_files(out)
+        remove_stale_stages(out, below=True)
     else:
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
     try:

@@ -12,4 +12,5 @@
 * `numbers`: Numbers that strangers' files hold, and counts in words.
 * `processes`: Worker processes that work for one parent and end with it.
 * `sandbox`: What a library does with an untrusted file, tried in a process that can be killed.
+* `staging`: Folders in which files are written before they take their place, and their removal.
 """

@@ -1,22 +1,20 @@
 """Files that are whole or absent, and their fingerprints."""
 
 import errno
-import glob
 import hashlib
 import json
 import os
-import shutil
 import stat
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedaudit.api.errors import FedauditError, InputError, Interrupted
+from fedaudit.system import staging
 
 LIMIT = 2**30
 """Bytes of the largest file that is read as a whole; reports have a few million."""
@@ -28,8 +26,6 @@ _PLACES = {
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
     *(errno.EROFS, errno.ENXIO),
 }
-_UNFINISHED = (".*.????????", ".tmp??????")
-"""What files are called that are not whole yet: by `atomic`, and by safetensors within it."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -112,51 +108,43 @@ def lines_sha256(path: Path) -> str:
 
 @contextmanager
 def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
-    """Give a temporary path beside `path`; when the block ends well, it takes `path`'s place.
+    """Give a temporary path; when the block ends well, the file there takes the place of `path`.
 
     It has the permissions `mode`, less those that the process's umask takes away.
     Raises, with nothing left behind, Interrupted when the disk is full or fails, and InputError
     when the place cannot be written to, or holds a link, a pipe or a device.
     """
     check_target(path)
-    temporary: Path | None = None
-    try:
+    with raise_unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        os.close(handle)
-        yield temporary
-        temporary.chmod(mode & ~umask())
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise _write_error(path, error) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        with staging.stage(path.parent) as folder:
+            temporary = folder / path.name
+            temporary.touch(0o600)
+            yield temporary
+            temporary.chmod(mode & ~umask())
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
 
 
 @contextmanager
 def atomic_folder(path: Path, mode: int = 0o755) -> Iterator[Path]:
-    """Give a new folder beside `path`, which becomes `path` when the block ends well.
+    """Give a new folder, which becomes `path` when the block ends well.
 
     It has the permissions `mode`, less those that the umask takes away. After an error nothing is
     left of it. Raises InputError when the place cannot be written to, or OSError as `os.rename`.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale_temp_folders(path)
-        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            staging.remove_stale_stages(path.parent)
+            folder = stack.enter_context(staging.stage(path.parent)) / path.name
+            folder.mkdir(0o700)
+        except OSError as error:
+            raise _write_error(path, error) from None
         yield folder
         folder.chmod(mode & ~umask())
         os.rename(folder, path)  # onto an empty folder too; fails on any other
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def umask() -> int:
@@ -173,21 +161,6 @@ def explain_os_error(error: OSError) -> InputError | None:
         return None
     name = str(error.filename)
     return InputError(f"{name[:200]}{'…' * (len(name) > 200)} cannot be used: {error.strerror}.")
-
-
-def remove_stale_temp_files(folder: Path) -> None:
-    """Remove what was left in a folder, and below, by writes whose process was killed."""
-    for pattern in _UNFINISHED:
-        for path in [*folder.rglob(pattern)]:
-            if path.is_file():
-                path.unlink(missing_ok=True)
-
-
-def remove_stale_temp_folders(path: Path) -> None:
-    """Remove folders `.NAME.????????` beside `path` that were to take its place (mkdtemp)."""
-    for folder in [*path.parent.glob(f".{glob.escape(path.name)}.????????")]:
-        if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -2,28 +2,38 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
 from fedaudit.system.files import check_target, raise_unwritable
 from fedaudit.system.new_folders import new_folder
+from fedaudit.system.staging import PREFIX
+
+LOCK = ".fedaudit.lock"
+
+
+def lock_beside(path: Path, busy: str) -> AbstractContextManager[None]:
+    """Return the lock of a folder that may not be there yet: its file lies beside `path`."""
+    return locked(path.parent, busy, of=path.name)
 
 
 @contextmanager
-def locked(path: Path, busy: str) -> Iterator[None]:
-    """Keep other processes out of the block that lock the same `path`; InputError says `busy`.
+def locked(folder: Path, busy: str, *, of: str = "") -> Iterator[None]:
+    """Keep other processes out of the block that lock the same `folder`; InputError says `busy`.
 
-    The lock is the kernel's: it goes with the process, however that ends. The file goes after the
-    block, and so do the folders that were made for it and are empty. Where the system or the disk
-    has no locks there is none.
+    A folder has a lock for itself, and one for each name `of` what is in it. The lock is the
+    kernel's: it goes with the process, however that ends. Its empty file goes after the block, and
+    so do the folders that were made for it and are empty. Where the system or the disk has no
+    locks there is none.
     """
+    path = folder / (f"{PREFIX}{of}.lock" if of else LOCK)
     try:
         import fcntl
     except ImportError:  # not on Windows
         yield
         return
-    with new_folder(path.parent):
+    with new_folder(folder):
         handle = _handle(path)
         try:
             while True:
@@ -51,7 +61,11 @@ def _handle(path: Path) -> int:
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
         flags |= getattr(os, name, 0)
     with raise_unwritable(path):
-        return os.open(path, flags, 0o600)
+        handle = os.open(path, flags, 0o600)
+    if os.fstat(handle).st_size:
+        os.close(handle)
+        raise InputError(f"{path} is not a lock of fedaudit, whose locks are empty: move it away.")
+    return handle
 
 
 def _leads_to(path: Path, handle: int) -> bool:

@@ -132,7 +132,7 @@ def test_a_report_does_not_replace_what_is_no_json_object(here, command, content
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "link"])
-@pytest.mark.parametrize("name", [".lock", "journal.key", "journal.bin", "revealed.jsonl"])
+@pytest.mark.parametrize("name", [".fedaudit.lock", "journal.key", "journal.bin", "revealed.jsonl"])
 def test_what_lies_in_the_output_folder_is_not_replaced(here, name, kind):
     place, other = here / "out" / name, here / "other"
     place.parent.mkdir()
@@ -167,8 +167,8 @@ def test_one_process_at_a_time_works_in_a_folder(here):
     simulated = ("simulate", "--profile", "fed_pii", "--quiet", "--out", "fed")
     audited = (*AUDIT, "--out", "out")
     for name, words, says in (
-        ("out/.lock", audited, "Another process is auditing into out."),
-        (".fed.lock", simulated, "Another process is simulating into fed."),
+        ("out/.fedaudit.lock", audited, "Another process is auditing into out."),
+        (".fedaudit-fed.lock", simulated, "Another process is simulating into fed."),
     ):
         with (here / name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

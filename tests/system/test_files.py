@@ -5,7 +5,6 @@ import hashlib
 import os
 import stat
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
@@ -19,8 +18,6 @@ from fedaudit.system.files import (
     lines_sha256,
     read_json,
     read_regular,
-    remove_stale_temp_files,
-    remove_stale_temp_folders,
     restrict_to_owner,
     sha256,
     umask,
@@ -175,33 +172,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/below cannot be closed to others: Not a directory"):
         restrict_to_owner(tmp_path / "file" / "below")
-
-
-def test_what_a_killed_write_left_is_swept_away(tmp_path):
-    with atomic(tmp_path / "a.bin") as temporary:
-        temporary.write_text("whole")
-    (tmp_path / temporary.name).write_text("of a process that was killed here")
-    (tmp_path / ".tmpljVey7").write_text("of safetensors, in such a process")
-    (tmp_path / ".hidden").write_text("somebody's")
-    (tmp_path / "below").mkdir()
-    (tmp_path / "below" / temporary.name).write_text("of another one")
-    remove_stale_temp_files(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a.bin", "below"]
-    assert not any((tmp_path / "below").iterdir())
-    remove_stale_temp_files(tmp_path / "none")
-
-
-def test_what_a_killed_process_was_to_put_there_is_swept_away(tmp_path):
-    left = Path(mkdtemp(dir=tmp_path, prefix=".run[1]."))
-    (left / "data").write_text("of a process that was killed here")
-    for kept in (".run[1].lock", ".other.abcdefgh", "run[1]"):
-        (tmp_path / kept).mkdir()
-    remove_stale_temp_folders(tmp_path / "run[1]")
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
-        ".other.abcdefgh",
-        ".run[1].lock",
-        "run[1]",
-    ]
 
 
 def test_only_plain_files_are_read_and_only_up_to_a_size(tmp_path):

@@ -4,7 +4,6 @@ The server needs no watermark key and no single client's update, only the sums f
 aggregation. It keeps the sets that it asked for in a log, which it does not pass on.
 """
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -26,6 +25,7 @@ from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.combinations import Combination, Members
 from fedaudit.system.files import sha256
 from fedaudit.system.names import check_name
+from fedaudit.system.staging import remove_stale_stages
 
 if TYPE_CHECKING:
     import torch
@@ -75,6 +75,7 @@ def estimate(
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
     plan, estimates = remaining_plan(plan, out), _open_estimates(plan, out)
+    remove_stale_stages(out, below=True)
     logs, remaining_rounds = sums_log.read(log, estimates.run), list(plan.designs)
     if recorded:
         ledger.check(plan, estimates.run, logs)
@@ -147,7 +148,6 @@ def _estimate_round(
         check_name(client, federation.path, "the client")
         if client.casefold() == START:
             raise InputError(f"{federation.path}: no client can be called {client!r} here.")
-    shutil.rmtree(out / folder, ignore_errors=True)
     adapters.write(start, config, out / folder / START)
     estimates, dimension = [], 0
     for combination, update in zip(combinations, _updates(plan, number), strict=True):

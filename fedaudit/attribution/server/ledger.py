@@ -201,7 +201,7 @@ def append_entry(
     """
     folder = plan.federation.path
     wait = f"Another process is writing to {folder / NAME}; wait until it has finished."
-    with locked(folder / f".{NAME}.lock", wait):
+    with locked(folder, wait, of=NAME):
         entries = check(replace(plan, designs={number: plan.designs[number]}), run)
         if existing := [e for e in entries if e.round == number]:
             return existing[0]

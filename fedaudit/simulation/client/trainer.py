@@ -17,7 +17,6 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.simulation.config import Decay, Training
 from fedaudit.simulation.data.loss_mask import prompt_length
 from fedaudit.simulation.server.state import STATE, GradientCorrection
-from fedaudit.system.files import remove_stale_temp_files
 
 if TYPE_CHECKING:
     import torch
@@ -106,7 +105,6 @@ def train(job: ClientTraining) -> float:
                 loss = _optimize(model, weights, start, job, gradients)
     tensors = tensors_of(model, ADAPTER)
     _check_not_diverged(job, loss, tensors)
-    remove_stale_temp_files(job.out)
     adapters.write(tensors, config, job.out)
     if gradients:
         adapters.write_state(gradients.final_state(), job.out / STATE)

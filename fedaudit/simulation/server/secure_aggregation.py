@@ -1,6 +1,5 @@
 """A round under secure aggregation: the server keeps sums, and no client's update stays behind."""
 
-import shutil
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -8,7 +7,7 @@ from statistics import fmean
 
 from fedaudit.api.plugin import Update
 from fedaudit.api.secure_aggregation import SecureAggregation
-from fedaudit.federation import secure_sums
+from fedaudit.federation import adapters, secure_sums
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.simulation.config import Simulation
@@ -129,5 +128,6 @@ def store_sums(
         f"{stored}/{secure_sums.write(total, members, number, sums_folder)}": members
         for members, total in answers
     }
-    shutil.rmtree(folder / "clients")
+    for client in updates:
+        adapters.remove(folder / "clients" / client)
     return files

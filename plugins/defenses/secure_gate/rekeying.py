@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fedaudit.api import InputError, ModelEngine, UsageError, unknown_name_error
 from fedaudit.system.files import atomic
+from fedaudit.system.staging import remove_stale_stages
 
 from . import keys as key_file
 from .gate import TrainedGate, from_bytes
@@ -167,8 +168,7 @@ def _folder_lock(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _write(folder: Path, keyring: Keyring, gate: TrainedGate) -> None:
-    for stale in folder.glob(f".{KEYS}*"):  # of a change that was killed while it wrote
-        stale.unlink(missing_ok=True)
+    remove_stale_stages(folder)  # of a change that was killed while it wrote
     content = gate.to_bytes()
     digest = hashlib.sha256(content).hexdigest()
     key_file.write(keyring, folder / PENDING_KEYS, digest)
