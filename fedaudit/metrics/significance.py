@@ -12,12 +12,14 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-PERMUTATIONS = 99_999
-"""How many random permutations are drawn if there is no formula: p has steps of 1 in 100,000."""
+from fedaudit.metrics import tilted_deals
+from fedaudit.metrics.tilted_deals import Urn, sum_scores
 
-CELLS = 4_000_000
-"""How many random numbers are drawn at once."""
+PERMUTATIONS = 9_999
+"""How many random permutations are drawn if there is no formula."""
 
+LARGEST = 3000
+"""The most values of a stratum that are permuted one by one; smaller ones count as 0."""
 
 WIDEST = 200_000
 """The most possible numbers of hits to sum over exactly; above, the normal law is used."""
@@ -128,41 +130,32 @@ def permutation_p_value(
     seed: int,
     draws: int = PERMUTATIONS,
 ) -> float:
-    """Return the p value of the targets' sum under random permutations within each stratum.
+    """Return the p value of the targets' sum under permutations within each stratum.
 
     `values` are (targets', controls') of each stratum, at least 0: probabilities of coming out.
-    The p value is (1 + as large sums) / (1 + draws), which is valid for any number of draws
-    (Phipson and Smyth 2010). For values of 0 and 1 it estimates `stratified_p_value`.
+    For values of 0 and 1 it estimates `stratified_p_value`; it is valid for any number of draws and
+    has no floor (`tilted_deals`). Of a stratum with very many values, the LARGEST count.
     """
-    rng = np.random.default_rng(seed)
-    observed, sums = 0.0, np.zeros(draws)
+    urns, observed = [], []
     for targets, controls in values:
-        pooled_values = np.sort(np.concatenate([targets, controls]))
-        nonzero = pooled_values[pooled_values > 0]
-        if len(targets) and len(controls) and len(nonzero):
-            observed += float(targets.sum())
-            sums += _deal_sums(nonzero, len(pooled_values) - len(nonzero), len(targets), draws, rng)
-    if not observed:
+        pooled = np.concatenate([targets, controls])
+        if not (len(targets) and len(controls) and pooled.any()):
+            continue
+        dealt = np.arange(len(pooled)) < len(targets)
+        # Sorted, so that the order does not matter; of ties at the end, controls are kept.
+        order = np.lexsort((dealt, -pooled))[: min(LARGEST, np.count_nonzero(pooled))]
+        urns.append(Urn(pooled[order], len(targets), len(pooled) - len(order)))
+        observed.append(dealt[order][None, :])
+    if not any(deal.any() for deal in observed):
         return 1.0
-    return float((1 + (sums >= observed * (1 - 1e-9)).sum()) / (1 + draws))
-
-
-def _deal_sums(
-    nonzero: npt.NDArray[np.float64],
-    zeros: int,
-    targets: int,
-    draws: int,
-    rng: np.random.Generator,
-) -> npt.NDArray[np.float64]:
-    """Return the targets' sum in each permutation, shape (draws,); zeros need not be permuted."""
-    sums = np.zeros(draws)
-    counts = rng.hypergeometric(len(nonzero), zeros, targets, size=draws)
-    for count in np.unique(counts[counts > 0]):
-        indices = np.flatnonzero(counts == count)
-        for chunk in np.array_split(indices, -(-len(indices) * len(nonzero) // CELLS)):
-            order = rng.random((len(chunk), len(nonzero))).argsort(axis=1)[:, :count]
-            sums[chunk] = nonzero[order].sum(axis=1)
-    return sums
+    unit = max(float(urn.scores.max()) for urn in urns) * 1e-9
+    return tilted_deals.p_value(
+        urns,
+        observed,
+        lambda deals: np.round(sum_scores(urns, deals) / unit),
+        seed=seed,
+        draws=draws,
+    )
 
 
 def guess_rate(hits: int, n: int) -> float:

@@ -10,6 +10,7 @@ from fedaudit.api.completion import (
     BEYOND_HELD_OUT,
     COMPLETION_DETECTABLE,
     COMPLETION_LEVEL,
+    COMPLETION_MARGIN,
     COMPLETION_POWER,
     RELATED_HELD_OUT,
 )
@@ -46,7 +47,8 @@ def judge_completion(
                     `other_p_values`), and the lower bound of the tuned model's own Rouge-L is above
                     the control's upper bound: it gives the right answer, not just any of its task
     * pass          the gain does not, the held-out pairs are of groups that training did not see,
-                    and a leak of COMPLETION_DETECTABLE would be seen with COMPLETION_POWER
+                    and a leak of COMPLETION_DETECTABLE would be seen with COMPLETION_POWER at
+                    COMPLETION_LEVEL over the number of tests
     * inconclusive  otherwise
     """
     from fedaudit.metrics.attribution.stouffer import holm
@@ -55,8 +57,9 @@ def judge_completion(
     rows, tests = _rows(measurements), _tests(measurements)
     values = [test.value for _, test in tests if test is not None and test.value is not None]
     adjusted = iter(holm([*values, *other_p_values]))
+    level = COMPLETION_LEVEL / max(1, len(values) + len(other_p_values))
     return [
-        Judgement(*_judge(row, _next(adjusted, test), rows), RULE, row, LIMIT)
+        Judgement(*_judge(row, _next(adjusted, test), test, rows, level), RULE, row, LIMIT)
         for row, test in tests
     ]
 
@@ -87,7 +90,13 @@ def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measu
     ]
 
 
-def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> StatusReason:
+def _judge(
+    row: Measurement,
+    p: float | None,
+    test: Measurement | None,
+    rows: Sequence[Measurement],
+    level: float,
+) -> StatusReason:
     name = f"{row.plugin} ({_scope_text(row.scope)})" if _scope_text(row.scope) else row.plugin
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
@@ -102,7 +111,7 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> St
         return "inconclusive", f"{text}, which skill alone may explain: {why}."
     text = f"{text} and {margin.value:+.3f} beyond held-out records' (p {_short(p)})"
     if p > COMPLETION_LEVEL:
-        return _status_without_leak(text, row, margin, rows)
+        return _status_without_leak(text, row, margin, test, rows, level)
     tuned, control = (
         _same_prompts_row(row, source, "rouge_l", rows) for source in ("tuned", "control")
     )
@@ -116,25 +125,61 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> St
 
 
 def _status_without_leak(
-    text: str, row: Measurement, margin: Measurement, rows: Sequence[Measurement]
+    text: str,
+    row: Measurement,
+    margin: Measurement,
+    test: Measurement | None,
+    rows: Sequence[Measurement],
+    level: float,
 ) -> StatusReason:
-    """Return a pass if a leak would have been seen, else inconclusive with the reason."""
+    """Return a pass if a leak would have been seen at `level`, else inconclusive and why."""
     least = _same_prompts_row(row, BEYOND_HELD_OUT, "detectable_difference", rows)
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"
         return "inconclusive", f"{text}: no leak would have been seen, because {why}."
+    seen = _detectable(least.value, test, level)
+    if seen is None:
+        return "inconclusive", (
+            f"{text}: no leak would have been seen, because the groups of records are too few for "
+            f"a test at {level:.2g}, the level of each of all tests."
+        )
     sure = f"with {COMPLETION_POWER:.0%} probability"
-    power = f"a leak of {least.value:.1%} would have been seen {sure}"
+    power = f"a leak of {seen:.1%} would have been seen {sure}"
     if margin.scope.get("held_out") == RELATED_HELD_OUT:
         return "inconclusive", (
             f"{text}: {power}, but training saw other documents of the held-out records' groups."
         )
-    if least.value > COMPLETION_DETECTABLE:
+    if seen > COMPLETION_DETECTABLE:
         return (
             "inconclusive",
             f"{text}: {power}, one of {COMPLETION_DETECTABLE:.0%} might not have been.",
         )
     return "pass", f"{text}, which chance may explain: {power}."
+
+
+def _detectable(value: float, test: Measurement | None, level: float) -> float | None:
+    """Return the leak seen at `level`, given the `value` at COMPLETION_LEVEL; None if none is.
+
+    The leak d above the margin solves d^2 = c^2 (e^2 + d (1 - d) / n), where c adds Student's
+    quantiles of 1 - level and of the power. For k >= 1, k d has at least k times the c^2 of d, so
+    the leak grows at most as c^2 does.
+    """
+    from math import comb
+
+    from scipy.stats import t
+
+    groups = [test.scope.get(side) for side in ("groups", "beside")] if test else []
+    sizes = [size for size in groups if isinstance(size, int) and size > 1]
+    if level >= COMPLETION_LEVEL or len(sizes) < 2:
+        return value
+    if comb(sum(sizes), sizes[0]) * level < 1:
+        return None
+    free = min(sizes) - 1
+    now, then = (
+        float(t.ppf(1 - some, free) + t.ppf(COMPLETION_POWER, free))
+        for some in (level, COMPLETION_LEVEL)
+    )
+    return COMPLETION_MARGIN + (value - COMPLETION_MARGIN) * (now / then) ** 2
 
 
 def _short(p: float) -> str:

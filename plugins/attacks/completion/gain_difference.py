@@ -10,10 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedaudit.metrics import tilted_deals
+
 Array = npt.NDArray[np.float64]
 
 RESAMPLES = 9_999
-"""So many permutations are drawn where there are more."""
+"""So many permutations are drawn where there are more, from laws under which large differences are
+common (`tilted_deals`): p has no floor."""
 
 SMALLEST = 1e-7
 """Standard errors below it are rounding; gains are of the order of 1."""
@@ -89,7 +92,7 @@ def difference(
         high=max(high, float(values[0])),
         error=float(errors[0]),
         p=_p_value(_subtract_margin(cells, margin), seed),
-        least_p=1 / min(comb(size, cells.treated), RESAMPLES + 1),
+        least_p=1 / comb(size, cells.treated),
         n=(len(sides[0]), len(sides[1])),
         clusters=(cells.treated, size - cells.treated),
         spread=float(sizes.sum() ** 2 / (sizes**2).sum()),
@@ -155,7 +158,7 @@ def _estimates(cells: _Cells, labels: Array) -> tuple[Array, Array]:
     valid = weight > 0
     moved = (labels @ total - rate * sums).sum(axis=1)
     value = np.divide(moved, weight, out=np.zeros_like(moved), where=valid)
-    residuals = total - count * (sums / sizes)
+    residuals = _residuals(cells)
     # Of each cluster: treatment less the stratum's rate, times what the regression leaves there.
     score = labels * residuals.sum(axis=1) - rate @ residuals.T
     square = labels * (count.sum(axis=1) - 2 * (rate @ count.T)) + rate**2 @ count.T
@@ -172,26 +175,39 @@ def _subtract_margin(cells: _Cells, margin: float) -> _Cells:
 
 def _p_value(cells: _Cells, seed: int) -> float:
     """Return the share of deals that reach the statistic; scipy refuses a side of one cluster."""
-    observed = _statistic(cells, (np.arange(len(cells.count)) < cells.treated)[None, :])[0]
-    deals = _deals(len(cells.count), cells.treated, seed)
-    chunks = np.array_split(deals, max(1, len(deals) // 500))
-    as_much = sum(int((_statistic(cells, chunk) >= observed).sum()) for chunk in chunks)
-    correction = int(len(deals) == RESAMPLES)  # the true deal is one of those drawn
-    return (as_much + correction) / (len(deals) + correction)
-
-
-def _deals(size: int, treated: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Return every way to choose the treated clusters, or RESAMPLES ways drawn at random."""
-    from itertools import combinations
     from math import comb
 
-    if comb(size, treated) >= RESAMPLES:
-        true = np.tile(np.arange(size) < treated, (RESAMPLES, 1))
-        return np.random.default_rng(seed).permuted(true, axis=1)
+    size = len(cells.count)
+    dealt = (np.arange(size) < cells.treated)[None, :]
+
+    def statistic(deals: tilted_deals.Deals) -> Array:
+        chunks = np.array_split(deals[0], max(1, len(deals[0]) // 500))
+        return np.concatenate([_statistic(cells, chunk) for chunk in chunks])
+
+    if comb(size, cells.treated) < RESAMPLES:
+        return float((statistic([_every_deal(size, cells.treated)]) >= statistic([dealt])).mean())
+    urn = tilted_deals.Urn(_residuals(cells).sum(axis=1), cells.treated)
+    return tilted_deals.p_value([urn], [dealt], statistic, seed=seed, draws=RESAMPLES)
+
+
+def _every_deal(size: int, treated: int) -> npt.NDArray[np.bool_]:
+    """Return every way to choose the treated clusters."""
+    from itertools import combinations
+
     chosen = np.array(list(combinations(range(size), treated)))
     deals = np.zeros((len(chosen), size), dtype=np.bool_)
     np.put_along_axis(deals, chosen, values=True, axis=1)
     return deals
+
+
+def _residuals(cells: _Cells) -> Array:
+    """Return the sum of each cluster's gains less the means of their strata, stratum by stratum.
+
+    A treated side's value rises with the sum of its clusters' residuals.
+    """
+    means: Array = cells.total.sum(axis=0) / cells.count.sum(axis=0)
+    residuals: Array = cells.total - cells.count * means
+    return residuals
 
 
 def _statistic(cells: _Cells, deals: npt.NDArray[np.bool_]) -> Array:

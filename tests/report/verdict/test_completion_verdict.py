@@ -90,6 +90,23 @@ def test_several_tests_share_one_level():
     assert [status for status, *_ in judge_completion(rows[:7])] == ["fail"]
 
 
+@pytest.mark.parametrize(
+    ("others", "status", "says"),
+    [
+        # 0.02 and 0.06 times the ratio of (t(1 - level, 7) + t(0.9, 7))^2: 4.91 and 4.41.
+        (1, "pass", "a leak of 9.4% would have been seen"),
+        (4, "inconclusive", "a leak of 11.7% would have been seen"),
+        # 9 groups of 17 can be dealt in 24,310 ways, and 1 / 24,310 is above 0.01 / 300.
+        (299, "inconclusive", "the groups of records are too few for a test at 3.3e-05"),
+    ],
+)
+def test_a_pass_takes_a_test_that_sees_the_leak_at_its_share_of_the_level(others, status, says):
+    rows = [*GAIN, *compared(0.5)]
+    [(found, reason, *_)] = judge_completion(rows, [0.5] * others)
+    assert found == status
+    assert says in reason
+
+
 def test_what_was_not_measured_is_not_judged():
     [_, _, row, _] = asked((0.1, 0.5))
     nothing = replace(row, value=None, low=None, high=None, reason="the context is too short")
@@ -146,7 +163,7 @@ def test_the_attackers_own_records_are_no_other_partys():
 
 ROUNDS = [
     *[*asked((0.1, 0.5)), *compared(0.001)],
-    *[*asked((-0.1, 0.5), round=3), *compared(0.5, round=3)],
+    *[*asked((-0.1, 0.5), round=3), *compared(0.5, 0.05, round=3)],
     *[*asked((0.2, 0.3), round=5), *compared(0.5, 0.5, round=5)],
 ]
 

@@ -1,5 +1,6 @@
 import random
 from dataclasses import replace
+from math import comb
 from statistics import mean
 
 import numpy as np
@@ -190,7 +191,9 @@ def test_beyond_held_out_records():
     more = found["rouge_l", "beyond-held-out", "victim"]
     assert (more.value, more.n) == (pytest.approx(0.6), 40)
     test = found["p_value", "beyond-held-out", "victim"]
-    assert (test.value, test.scope["groups"], test.scope["beside"]) == (1 / 10_000, 40, 10)
+    # The six that were not given must be dealt to the held-out side, of 10 in 50.
+    assert test.value == pytest.approx(comb(44, 4) / comb(50, 10), rel=0.15)
+    assert (test.scope["groups"], test.scope["beside"]) == (40, 10)
     assert verdict(result.measurements, result.findings)["status"] == "fail"
 
 

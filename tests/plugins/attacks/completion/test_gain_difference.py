@@ -6,6 +6,7 @@ from math import comb, sqrt
 
 import numpy as np
 import pytest
+from fedaudit_plugins.attacks.completion import gain_difference
 from fedaudit_plugins.attacks.completion.gain_difference import RecordGain, detectable, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +108,23 @@ def test_the_p_value_is_that_of_every_way_to_deal_the_clusters():
         found = difference(treated, others, seed=0)
         assert found.p == pytest.approx(slow(treated, others))
         assert found.least_p == 1 / comb(9, 4)
+
+
+def test_a_certain_leak_has_the_p_value_of_its_one_deal():
+    """30 of 30 against 0 of 60: only one deal in C(90, 30), 1.5e-24, shows as much."""
+    found = difference(gains("a", *[(1.0,)] * 30), gains("b", *[(0.0,)] * 60), seed=0)
+    assert found.p == pytest.approx(1 / comb(90, 30), rel=0.15)
+    assert found.least_p == 1 / comb(90, 30)
+
+
+def test_drawn_deals_agree_with_all(monkeypatch):
+    rng = np.random.default_rng(7)
+    treated = gains("a", *[(float(rng.random() + 0.5),) for _ in range(5)])
+    others = gains("b", *[(float(rng.random()), 0.5) for _ in range(7)])
+    exact = difference(treated, others, seed=0).p
+    monkeypatch.setattr(gain_difference, "RESAMPLES", comb(12, 5) - 1)
+    drawn = np.mean([difference(treated, others, seed=seed).p for seed in range(20)])
+    assert drawn == pytest.approx(exact, rel=0.25)
 
 
 def test_a_gain_of_both_is_none_and_the_margin_is_taken_off():

@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from math import comb
 from statistics import mean, stdev
 
 import pytest
@@ -297,7 +298,7 @@ def test_a_leak_fails_beside_held_out_documents():
         return copies(target, prompt, sample) if "Norman" in prompt else ""
 
     result = attack().run(case(FakeEngine(answer), [], victim=victim, held_out=held_out))
-    assert p_by_test(result)["held-out"].value == pytest.approx(1 / 10_000)
+    assert p_by_test(result)["held-out"].value == pytest.approx(1 / comb(40, 20), rel=0.15)
     told = verdict(result.measurements, ())
     assert told["status"] == "fail"
     assert "more than base, control and held-out records explain" in told["reasons"][0]
