@@ -162,9 +162,12 @@ def _filled(form: str, people: Sequence[tuple[str, ...]], position: int) -> tupl
     for suffix, step in (("", 0), ("2", 5), ("3", 11)):
         given, family = people[(position + step) % len(people)]
         values |= {
-            f"given{suffix}": given, f"family{suffix}": family, f"full{suffix}": f"{given} {family}",
-            f"FAMILY{suffix}": family.upper(), f"initial{suffix}": given[0],
-        }  # fmt: skip
+            f"given{suffix}": given,
+            f"family{suffix}": family,
+            f"full{suffix}": f"{given} {family}",
+            f"FAMILY{suffix}": family.upper(),
+            f"initial{suffix}": given[0],
+        }
     return _marked(re.sub(r"\{(\w+)\}", lambda match: "{" + values[match[1]] + "}", form))
 
 

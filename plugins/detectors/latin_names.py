@@ -1,42 +1,107 @@
-"""Names of people in Latin letters: after a title, by a known first name, by a surname's ending.
+"""Names of people in Latin letters: behind titles and labels, by lists of names, by endings.
 
-Found without a model: runs of words that begin with a capital are examined, each up to a word that
-names an institution, a place or a month. A surname that was found counts wherever else it stands
-in the text.
+Found without a model. A text is divided into *cells* (lines, columns, elements of HTML, items of a
+list), since no name goes on beyond one. In each cell the runs of words that begin with a capital
+are examined, each up to a word that names something else. A surname that was found counts wherever
+else it stands in the text.
 """
 
-import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .name_lists import NameLists, name_lists
-from .name_words import NO_NAMES, TITLES
+import regex as re
+
+from .name_lists import NameLists, name_key, name_lists
+from .name_words import (
+    BEFORE_PLACES,
+    CLOSINGS,
+    DEGREES,
+    FUNCTION_WORDS,
+    NEXT_TO_PEOPLE,
+    NO_NAMES,
+    OF_PEOPLE,
+    OFFICES,
+    PARTICLES,
+    PLACE_WORDS,
+    ROLES,
+    TITLES,
+)
 
 TITLED, LISTED, ENDING = 0.85, 0.6, 0.5
-"""Scores: after a title, by a first name that is listed, by how a surname ends."""
+"""Scores: behind a title, by lists or a label, by a surname's ending or the words around."""
 MOST_WORDS = 5
 LONGEST_CUT = 2
 SHORTEST_AGAIN = 4
 """A surname of fewer letters is not looked for elsewhere in the text."""
+LONGEST_SYLLABLE = 6
+"""Letters of a Chinese surname in Latin letters."""
 SHORTEST_ENDING = 6
 """A surname of fewer letters says nothing by its ending."""
+WRAPPED = 50
+"""From this length on the end of a line may be that of a page, and the sentence goes on."""
 
-_TITLE = rf"(?:{'|'.join(TITLES)})\.?\s+"
-_WORD = r"[^\W\d_a-z\u00df-\u00ff][^\W\d_]*(?:['’\-\u2010\u2011][^\W\d_]+)*"
-_INITIALS = r"(?:[^\W\d_a-z]\.){1,3}"
-_PARTICLES = (
-    "de|da|do|dos|das|del|della|di|du|la|le|van|von|der|den|ter|ten|zu|af|av|bin|ibn|bint|el|al"
+_UPPER, _LETTER = r"[[\p{Lu}\p{Lt}]&&\p{Latin}]", r"[\p{Latin}\p{M}]"
+_HYPHEN, _SPACE = "'’\\-\u2010\u2011", "[ \u00a0\u202f]"
+_WORD = rf"{_UPPER}{_LETTER}*(?:[{_HYPHEN}]{_LETTER}+)*"
+_INITIALS = rf"(?:{_UPPER}\.-?){{1,3}}"
+_TITLE = (
+    rf"(?:(?:{'|'.join((*TITLES, *OFFICES))}|(?i:mr|mrs|ms|dr|prof|miss))(?![\w'’\-])\.?"
+    rf"(?:{_SPACE}?(?:{DEGREES})\.)*)"
+)
+_PARTICLE = (
+    rf"(?:al|el|as|ash|an|ad|ur|d|l|t)[{_HYPHEN}]{_WORD}|(?:{PARTICLES})(?![\p{{Latin}}{_HYPHEN}])"
+)
+_PIECE = re.compile(
+    rf"(?P<title>{_TITLE})|(?P<initials>{_INITIALS})|(?P<word>{_WORD})|(?P<particle>{_PARTICLE})",
+    re.V1,
 )
 _RUN = re.compile(
-    rf"(?<![\w'’-])(?P<title>{_TITLE})?"
-    rf"(?P<name>(?:{_INITIALS}|{_WORD})(?:\s+(?:(?:{_PARTICLES})\s+){{0,2}}(?:{_INITIALS}|{_WORD}))*)"
+    rf"(?<![\w'’@.\-])(?:{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE})"
+    rf"(?:(?:{_SPACE}|(?<=\.))(?:{_TITLE}|{_INITIALS}|{_WORD}|{_PARTICLE}))*(?![\w@])",
+    re.V1,
 )
-_PIECE = re.compile(rf"{_INITIALS}|{_WORD}|[^\W\d_]+")
+_BORDER = re.compile(r"\n|\r|\t|\||;|<[^<>]{0,200}>|[ \u00a0]{2,}|\\[nrt]")
+_WRAP = re.compile(rf"(?<=[^\s.!?:;,]{_SPACE}?)\n(?={_UPPER}{_LETTER}+[^\n]{{10}})", re.V1)
 _POSSESSIVE = re.compile(r"['’]s?$")
+_BULLET = re.compile(r"""\s*(?:(?:[-*•–·>#]|\(?\d{1,3}[.)]|\(?[a-z]\))\s+)?["“'(]?\s*""")
+_TAIL = re.compile(r"""[\s.,:)"”']*(?:\([^()]*\))?[\s.,:]*""")
+_LABEL = re.compile(
+    rf"(?:^|[\s,(])(?:{'|'.join(ROLES)})(?:\s*\(s\))?\s*(?:by|of)?\s*[:=]\s*[\"'“]?$", re.I
+)
+_HEADING = re.compile(rf"\W*(?:[\w']+\W+){{0,3}}?(?:{'|'.join(ROLES)})\W*", re.I)
+_CLOSING = re.compile(rf"\W*(?:{CLOSINGS})\W*", re.I)
+_GREETING = re.compile(
+    r"(?:^|[\s(>\"“])(?:dear|hi|hello|hey|hallo|liebe[rs]?|bonjour|hola)\s+$", re.I
+)
+_PLACE = re.compile(BEFORE_PLACES, re.I)
+_PERSON_AFTER = re.compile(NEXT_TO_PEOPLE)
+_GREETED = re.compile(r"\s*(?:[,!:\n]|$)")
 _ENDING = re.compile(
     r"..(?:ova?|i?[iy]?eva?|ina?|sky|skiy|skaya|sk[ai]|vi[ćcč]h?|o[ğg]lu|[iy]an|dze|shvili|enko|chuk"
     r"|escu|eanu|s[oe]n|sson|poulos|idis|akis|mann|berg|stein|ovna|evna|wicz|czyk|kaya|t[üu]rk|nen"
-    r"|ez|[ãa]es|eira|inho|etti|elli|ucci)$"
+    r"|ez|[ãa]es|eira|inho|etti|elli|ucci|sdottir|iene|auskas|iunas|opoulou|ishvili|yev|singhe"
+    r"|wardena|swamy|nathan|murthy|strom|qvist|gaard|stra|sma)$"
+)
+_COMMON_ENDING = re.compile(
+    r"...(?:tions?|ments?|ness|ings?|ity|ities|ances?|ences?|ology|ical|ships?|ary|ous|ive|able"
+    r"|ible|ally|ism|ists?|tory|ture|ware|load|itis|emia|aemia|osis|oma|pathy|graphy|scopy|amide"
+    r"|ol|ine|ate|cillin|azole|ly|ed|al|ic|ics|ful|less|hood|ward|wise|ages?|ents?|ants?)$"
+)
+_PINYIN = re.compile(
+    r"(?:(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?(?:a|o|e|ai|ei|ao|ou|an|en|ang|eng|ong|i|ia|ie|iao|iu"
+    r"|ian|in|iang|ing|iong|u|ua|uo|uai|ui|uan|un|uang|ue|uen)){1,2}"
+)
+_CELL_END = re.compile(r"""\s*(?:$|[.,:)"”'(<\[;&/-]|and\b|\d)""")
+_AND = re.compile(rf"{_SPACE}(?:and|und|et|y|e|&|with){_SPACE}", re.V1)
+_AND_BEFORE = re.compile(rf"{_SPACE}(?:and|und|et|y|e|&|with){_SPACE}$", re.V1)
+_AT_TITLE = re.compile(rf"{_TITLE}(?!{_LETTER})", re.V1)
+_BEHIND_TITLE = re.compile(rf"{_TITLE}{_SPACE}?$", re.V1)
+_COMMA = re.compile(
+    rf"(?P<last>(?:(?:{PARTICLES})\s+){{0,2}}{_WORD}(?:[ -]{_WORD})?),{_SPACE}"
+    rf"(?P<first>(?:{_WORD}|{_INITIALS})(?:{_SPACE}(?:{_WORD}|{_INITIALS})){{0,2}})(?![\w'’])",
+    re.V1,
 )
 _STATES = ("U.S.", "U.K.", "E.U.", "U.N.")
 
@@ -50,6 +115,9 @@ class FoundName(NamedTuple):
 
 
 class _Piece(NamedTuple):
+    """A word of a run: a title, initials, a word with a capital, or a particle."""
+
+    kind: str
     start: int
     end: int
     text: str
@@ -57,74 +125,475 @@ class _Piece(NamedTuple):
     @property
     def bare(self) -> str:
         """The word without a genitive's ending."""
-        return _POSSESSIVE.sub("", self.text)
+        return str(_POSSESSIVE.sub("", self.text))
 
     @property
-    def stops(self) -> bool:
-        """Whether no name goes on here: at an institution, a place, an abbreviation."""
-        shouted = len(self.text) > 1 and self.text.isupper() and "." not in self.text
-        return self.bare in NO_NAMES or self.text.strip() in _STATES or shouted
+    def key(self) -> str:
+        """The word as the lists have it."""
+        return name_key(self.bare)
+
+    @property
+    def shouted(self) -> bool:
+        """Whether it is all in capitals."""
+        return self.kind == "word" and len(self.text) > 1 and self.text.isupper()
+
+
+@dataclass
+class _Cells:
+    """Where the cells of a text are, and which of them hold people by their label or heading."""
+
+    text: str
+    bounds: list[tuple[int, int]] = field(default_factory=list)
+    labelled: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        start = 0
+        lines: list[list[tuple[int, str]]] = [[]]
+        for border in (*_BORDER.finditer(self.text), None):
+            end = border.start() if border else len(self.text)
+            if end > start and self.text[start:end].strip():
+                self.bounds.append((start, end))
+                mark = border.group() if border else "\n"
+                lines[-1].append((len(self.bounds) - 1, "\n" if mark[0] in "\n\r\\" else mark))
+            if border:
+                start = border.end()
+                if border.group()[0] in "\n\r" or border.group().lower() in ("</tr>", "<tr>"):
+                    lines.append([])
+        self._starts = [start for start, _ in self.bounds]
+        self._label(lines)
+
+    def index(self, position: int) -> int:
+        """Return the number of the cell that a position is in."""
+        return max(0, bisect_right(self._starts, position) - 1)
+
+    def context(self, pieces: Sequence[_Piece]) -> "_Context":
+        """Return what stands around words in their cell."""
+        return self.context_of(pieces[0].start, pieces[-1].end)
+
+    def context_of(self, start: int, end: int) -> "_Context":
+        """Return what stands around a place in its cell."""
+        number = self.index(start)
+        first, last = self.bounds[number]
+        before, after = self.text[first:start], self.text[end:last]
+        starts = _BULLET.fullmatch(before) is not None
+        labelled = (number in self.labelled and starts) or bool(_LABEL.search(before))
+        fills = starts and _TAIL.fullmatch(after) is not None
+        return _Context(before, after, number, labelled, starts, fills)
+
+    def _label(self, lines: Sequence[Sequence[tuple[int, str]]]) -> None:
+        """Find the cells that stand under a heading, behind a label, or below a closing."""
+        columns: set[int] = set()
+        width = 0
+        previous: int | None = None
+        for line in lines:
+            cells = [number for number, _ in line]
+            if previous is not None and cells and _CLOSING.fullmatch(self._cell(previous)):
+                self.labelled.add(cells[0])
+            if len(cells) > 1:
+                headings = {i for i, c in enumerate(cells) if self._is_heading(c)}
+                if headings and len(cells) != width:
+                    columns, width = headings, len(cells)
+                elif len(cells) == width:
+                    self.labelled |= {cells[i] for i in columns}
+                if headings:
+                    for i, number in enumerate(cells[:-1]):
+                        if self._cell(number).rstrip().endswith(":") and i in headings:
+                            self.labelled.add(cells[i + 1])
+                if len(cells) == 2 and headings == {0} and " " in self._cell(cells[1]).strip():
+                    self.labelled.add(cells[1])
+            elif cells and not re.fullmatch(r"[\s:|+-]*", self._cell(cells[0])):
+                columns, width = set(), 0
+            previous = cells[-1] if cells else previous
+
+    def _cell(self, number: int) -> str:
+        start, end = self.bounds[number]
+        return self.text[start:end]
+
+    def _is_heading(self, number: int) -> bool:
+        cell = self._cell(number)
+        return len(cell) < 40 and _HEADING.fullmatch(cell) is not None
+
+
+class _Context(NamedTuple):
+    """What stands around a run within its cell."""
+
+    before: str
+    after: str
+    cell: int
+    labelled: bool
+    starts_cell: bool
+    fills_cell: bool
 
 
 def latin_names(text: str) -> Iterator[FoundName]:
     """Yield the names of people in a text, in no order; none overlaps another."""
-    lists, positions, surnames = name_lists(), set[int](), dict[str, float]()
-    for run in _RUN.finditer(text):
-        offset = run.start("name")
+    if not re.search(_UPPER, text, re.V1):
+        return
+    lists = name_lists()
+    joined = _join_wrapped(text)
+    cells = _Cells(joined)
+    names: list[tuple[FoundName, str, int, bool]] = []
+    pending: list[tuple[FoundName, str, int]] = []
+    in_prose: list[tuple[FoundName, str, int]] = []
+    for run in _RUN.finditer(joined):
         pieces = [
-            _Piece(offset + match.start(), offset + match.end(), match.group())
-            for match in _PIECE.finditer(run["name"])
+            _Piece(str(match.lastgroup), match.start(), match.end(), match.group())
+            for match in _PIECE.finditer(joined, *run.span())
         ]
-        for name, surname in _names(pieces, lists, titled=run["title"] is not None):
-            if name.end - name.start <= LONGEST_CUT and text[name.end : name.end + 1] == ".":
-                continue  # what an initial of two letters leaves of "Mr Kh."
-            positions.update(range(name.start, name.end))
+        if not pieces:
+            continue
+        context = cells.context(pieces)
+        found = list(_names(pieces, lists, cells))
+        names += [(name, surname, context.cell, context.fills_cell) for name, surname in found]
+        if not found and _could_be(pieces, lists):
+            name = FoundName(pieces[0].start, _end(pieces[-1]), ENDING)
+            kind = pending if context.fills_cell else in_prose
+            kind.append((name, pieces[-1].bare, context.cell))
+    names += _beside(names, pending)
+    names += _joined(joined, names, in_prose)
+    found_names = _surname_first(joined, cells, lists, names)
+    positions: set[int] = set()
+    surnames: dict[str, float] = {}
+    for name, surname in found_names:
+        if name.end - name.start <= LONGEST_CUT and text[name.end : name.end + 1] == ".":
+            continue  # what an initial of two letters leaves of "Mr Kh."
+        positions.update(range(name.start, name.end))
+        if name_key(surname) not in lists.common:
             surnames.setdefault(surname, name.score)
-            yield name
+        yield name
     for surname, score in surnames.items():
         if len(surname) >= SHORTEST_AGAIN:
             for again in re.finditer(rf"(?<![\w'’-]){re.escape(surname)}(?![\w-])", text):
                 if again.start() not in positions:
-                    yield FoundName(*again.span(), score)
+                    positions.update(range(again.start(), again.end()))
+                    yield FoundName(again.start(), again.end(), score)
+
+
+def _join_wrapped(text: str) -> str:
+    """Return the text with a space for each line end within a sentence; offsets stay."""
+
+    def space(match: "re.Match[str]") -> str:
+        start = text.rfind("\n", 0, match.start()) + 1
+        return " " if match.start() - start >= WRAPPED else "\n"
+
+    joined: str = _WRAP.sub(space, text)
+    return joined
+
+
+def _end(piece: _Piece) -> int:
+    return piece.start + len(piece.bare.rstrip())
 
 
 def _names(
-    pieces: Sequence[_Piece], lists: NameLists, *, titled: bool
+    pieces: Sequence[_Piece], lists: NameLists, cells: _Cells
 ) -> Iterator[tuple[FoundName, str]]:
     """Yield each name of words that stand together, with its surname."""
+    position = 0
+    while position < len(pieces):
+        if pieces[position].kind == "title":
+            sure = False
+            while position < len(pieces) and pieces[position].kind == "title":
+                sure |= re.split(r"[.\s]", pieces[position].text)[0] not in OFFICES
+                position += 1
+            length = _titled_length(pieces[position:], lists, sure=sure)
+            words = _trim_particles(pieces[position : position + length])
+            if words and not all(word.kind == "initials" for word in words):
+                yield FoundName(words[0].start, _end(words[-1]), TITLED), words[-1].bare
+                position += length
+            continue
+        end = next(
+            (i for i in range(position, len(pieces)) if pieces[i].kind == "title"), len(pieces)
+        )
+        yield from _untitled(pieces[position:end], lists, cells)
+        position = end
+
+
+def _titled_length(pieces: Sequence[_Piece], lists: NameLists, *, sure: bool) -> int:
+    """Return how many words behind a title belong to the name."""
+    length = words = 0
+    given_only = True
+    for i, piece in enumerate(pieces):
+        if words >= MOST_WORDS or piece.kind == "title":
+            break
+        if piece.kind == "word":
+            key, common = piece.key, _is_common(piece, lists)
+            acronym = piece.shouted and len(piece.text) <= 3 and words > 0
+            if acronym or piece.text in _STATES:
+                break
+            if common and not words and not sure:
+                break
+            if common and words and not (given_only and key in lists.last):
+                break
+            given_only = given_only and key in lists.first
+            words += 1
+            length = i + 1
+            if common and words > 1:
+                break
+        elif piece.kind == "initials":
+            if piece.text in _STATES or (words and not given_only):
+                break
+            length = i + 1
+        elif not piece.text.islower():  # "al-Masri", "d'Aubigny"
+            words += 1
+            length = i + 1
+    return length
+
+
+def _untitled(
+    pieces: Sequence[_Piece], lists: NameLists, cells: _Cells
+) -> Iterator[tuple[FoundName, str]]:
+    """Yield the names among words without a title: between the words that mean something else."""
     run: list[_Piece] = []
-    for piece in (*pieces, None):
-        if piece is not None and not piece.stops:
+    context = cells.context(pieces)
+    for i, piece in enumerate((*pieces, None)):
+        if piece is not None and not _stops(pieces, i, lists, context):
             run.append(piece)
             continue
-        if (words := _trim_particles(run)) and not all("." in word.text for word in words):
-            score = TITLED if titled else _score(words, lists)
-            if score:
-                surname = words[-1].bare
-                end = words[-1].start + len(surname.rstrip())
-                yield FoundName(words[0].start, end, score), surname
-        run, titled = [], False
+        words = _trim_particles(run)
+        run = []
+        if words and not all(word.kind == "initials" for word in words):
+            words = _drop_sentence_start(words, lists)
+            if score := _score(words, lists, cells.context(words)):
+                yield FoundName(words[0].start, _end(words[-1]), score), words[-1].bare
+
+
+def _is_common(piece: _Piece, lists: NameLists) -> bool:
+    return (
+        piece.bare.title() in NO_NAMES or piece.key in lists.common or piece.key in FUNCTION_WORDS
+    )
+
+
+def _stops(pieces: Sequence[_Piece], i: int, lists: NameLists, context: _Context) -> bool:
+    """Tell whether no name goes on here: at an institution, a place, an abbreviation."""
+    piece = pieces[i]
+    if piece.kind != "word":
+        return piece.text.strip() in _STATES
+    before = pieces[i - 1] if i and pieces[i - 1].kind == "word" else None
+    after = pieces[i + 1] if i + 1 < len(pieces) and pieces[i + 1].kind == "word" else None
+    if piece.shouted:
+        return not _is_shouted_name(piece, before, after, lists, context)
+    if not _is_common(piece, lists):
+        return False
+    if piece.key in FUNCTION_WORDS or _PLACE.search(context.before):
+        return True
+    is_surname = before is not None and _name_like(before, piece, lists)
+    if is_surname and not (after is not None and not _is_common(after, lists)):
+        return False
+    return not (after is not None and _name_like(piece, after, lists))
+
+
+def _name_like(given: _Piece, family: _Piece, lists: NameLists) -> bool:
+    """Tell whether two words, one of which means something else too, are a name together."""
+    if given.key not in lists.first or given.key in FUNCTION_WORDS:
+        return False
+    surname = family.key in lists.last or _ENDING.search(family.key) is not None
+    both = _is_common(given, lists) and family.key in PLACE_WORDS - {"hill", "lane", "park"}
+    return surname and not both
+
+
+def _is_shouted_name(
+    piece: _Piece,
+    before: _Piece | None,
+    after: _Piece | None,
+    lists: NameLists,
+    context: _Context,
+) -> bool:
+    """Tell whether a word in capitals belongs to a name: "Ann LEE", a cell with "ANN LEE"."""
+    small = [word for word in (before, after) if word is not None and not word.shouted]
+    if any(word.key in lists.first for word in small):
+        return len(piece.text) > 3 or piece.key in lists.last
+    alone = context.labelled or context.fills_cell
+    return alone and len(piece.text) > 2 and not _is_common(piece, lists)
 
 
 def _trim_particles(run: Sequence[_Piece]) -> list[_Piece]:
-    """Return the words without particles at their ends; initials alone are no name."""
+    """Return the words without particles at their ends, unless a name begins with one."""
     words = list(run)
-    while words and words[-1].text[0].islower():
+    while words and words[-1].kind == "particle" and words[-1].text.islower():
         words.pop()
-    while words and words[0].text[0].islower():
+    while words and words[0].kind == "particle" and words[0].text in ("y", "e", "a"):
         words.pop(0)
     return words
 
 
-def _score(run: Sequence[_Piece], lists: NameLists) -> float:
+def _drop_sentence_start(words: list[_Piece], lists: NameLists) -> list[_Piece]:
+    """Return the words without a first one that only a sentence begins with: "Ask Ann Lee"."""
+    while (
+        len(words) > 2
+        and words[0].kind == "word"
+        and words[0].key not in lists.first
+        and words[0].key not in lists.last
+        and words[1].key in lists.first
+        and _COMMON_ENDING.search(words[0].key)
+    ):
+        words = words[1:]
+    return words
+
+
+def _score(run: Sequence[_Piece], lists: NameLists, context: _Context) -> float:
     """Return how sure such words are a name without a title; 0 where they are none."""
-    words = [piece for piece in run if not piece.text[0].islower()]
-    if not 2 <= len(words) <= MOST_WORDS:
+    words = [piece for piece in run if piece.kind != "particle" or not piece.text.islower()]
+    first, last = words[0].key, words[-1].key
+    if run[0].kind == "particle" and not (context.labelled or context.fills_cell):
         return 0.0
-    first, last = words[0].bare, words[-1].bare
-    has_ending = _ENDING.search(last.lower()) is not None
-    if "." in first:
-        return LISTED if last in lists.last or has_ending else 0.0
-    if first in lists.first:
+    if _GREETING.search(context.before) and _GREETED.match(context.after):
+        return LISTED if first in lists.first or last in lists.last else ENDING
+    if context.labelled and _CELL_END.match(context.after):
+        return LISTED if not any(map(_looks_common, words)) or first in lists.first else 0.0
+    single = len(words) == 1 or (len(words) == 2 and words[-1].kind == "initials")
+    if single or len(words) > MOST_WORDS:
+        return 0.0
+    return _score_words(run, words, lists, context)
+
+
+def _score_words(
+    run: Sequence[_Piece], words: Sequence[_Piece], lists: NameLists, context: _Context
+) -> float:
+    """Return how sure several words are a name by what they are."""
+    initials = words[0].kind == "initials"
+    if not initials and words[0].key in lists.first:
         return LISTED
-    return ENDING if has_ending and len(last) >= SHORTEST_ENDING else 0.0
+    if _PLACE.search(context.before):
+        return ENDING if _has_ending(words[-1].key) and not initials else 0.0
+    if initials:
+        return _score_initials(words[-1], lists, context)
+    return _score_unlisted(run, words, lists, context)
+
+
+def _score_initials(last: _Piece, lists: NameLists, context: _Context) -> float:
+    if last.key in lists.last or _has_ending(last.key) or context.fills_cell:
+        return LISTED
+    return 0.0 if context.starts_cell or _looks_common(last) else ENDING
+
+
+def _score_unlisted(
+    run: Sequence[_Piece], words: Sequence[_Piece], lists: NameLists, context: _Context
+) -> float:
+    """Return how sure words are a name of which no list has the first as a first name."""
+    keys = [word.key for word in words]
+    given = any(key in lists.first for key in keys)
+    romanized = len(keys[0]) <= LONGEST_SYLLABLE and all(map(_PINYIN.fullmatch, keys))
+    if keys[0] in lists.last and (given or romanized):
+        return LISTED
+    people = any(
+        piece.kind == "particle" and piece.text.split("-")[0] in OF_PEOPLE | {"al", "el"}
+        for piece in run
+    )
+    known = (keys[-1] in lists.last or _has_ending(keys[-1])) and not any(
+        map(_looks_common, words[:-1])
+    )
+    acts = _PERSON_AFTER.match(context.after) and not any(map(_looks_common, words))
+    return ENDING if people or known or given or acts else 0.0
+
+
+def _has_ending(key: str) -> bool:
+    return len(key) >= SHORTEST_ENDING and _ENDING.search(key) is not None
+
+
+def _looks_common(piece: _Piece) -> bool:
+    """Tell whether a word that no list of names has ends like a noun or an adjective."""
+    lists = name_lists()
+    key = piece.key
+    if key in lists.first or key in lists.last:
+        return False
+    return _COMMON_ENDING.search(key) is not None or _is_common(piece, lists)
+
+
+def _could_be(pieces: Sequence[_Piece], lists: NameLists) -> bool:
+    """Tell whether a cell's words are written like a name, if its neighbours are names."""
+    words = [p for p in pieces if p.kind != "particle"]
+    return (
+        2 <= len(words) <= MOST_WORDS - 1
+        and all(p.kind in ("word", "initials") for p in words)
+        and not any(p.shouted for p in words)
+        and not any(map(_looks_common, words))
+        and not any(_is_common(p, lists) for p in words)
+    )
+
+
+def _beside(
+    names: Sequence[tuple[FoundName, str, int, bool]],
+    pending: Sequence[tuple[FoundName, str, int]],
+) -> list[tuple[FoundName, str, int, bool]]:
+    """Return the cells that are written like names and stand next to names, as in a list."""
+    known = {cell for _, _, cell, fills in names if fills}
+    result = []
+    waiting = list(pending)
+    while near := [p for p in waiting if {p[2] - 1, p[2] + 1} & known]:
+        known |= {cell for _, _, cell in near}
+        result += [(*one, True) for one in near]
+        waiting = [one for one in waiting if one not in near]
+    return result
+
+
+def _joined(
+    text: str,
+    names: Sequence[tuple[FoundName, str, int, bool]],
+    pending: Sequence[tuple[FoundName, str, int]],
+) -> list[tuple[FoundName, str, int, bool]]:
+    """Return what is written like a name and joined to one: "Ann Lee and Xyla Qomo"."""
+    starts = {name.start for name, *_ in names}
+    ends = {name.end for name, *_ in names}
+    return [
+        (*one, False)
+        for one in pending
+        if (
+            (before := _AND_BEFORE.search(text, max(0, one[0].start - 12), one[0].start))
+            and before.start() in ends
+        )
+        or ((after := _AND.match(text, one[0].end)) and after.end() in starts)
+    ]
+
+
+def _surname_first(
+    text: str,
+    cells: _Cells,
+    lists: NameLists,
+    names: Sequence[tuple[FoundName, str, int, bool]],
+) -> list[tuple[FoundName, str]]:
+    """Return the names, with those that are written surname first: "Ashworth, Tobias"."""
+    whole: list[tuple[FoundName, str]] = []
+    for match in _COMMA.finditer(text):
+        start, family, words = match.start(), match["last"], match["first"].split()
+        if start and (text[start - 1].isalnum() or text[start - 1] in "'’-@."):
+            continue
+        context = cells.context_of(start, match.end())
+        if _AT_TITLE.match(family) or _BEHIND_TITLE.search(context.before):
+            continue
+        if not _is_surname_first(family, words, lists, context):
+            continue
+        cut = next(
+            (i for i, w in enumerate(words) if i and not (name_key(w) in lists.first or "." in w)),
+            len(words),
+        )
+        end = match.start("first") + len(" ".join(words[:cut]))
+        end = start + len(_POSSESSIVE.sub("", text[start:end]))
+        whole.append((FoundName(start, end, LISTED), family.split()[-1]))
+    rest = [
+        (name, surname)
+        for name, surname, _, _ in names
+        if not any(name.start < other.end and other.start < name.end for other, _ in whole)
+    ]
+    return [*whole, *rest]
+
+
+def _is_surname_first(
+    family: str, given: Sequence[str], lists: NameLists, context: _Context
+) -> bool:
+    """Tell whether words before and after a comma are one person's name."""
+    keys = [name_key(word) for word in family.split()]
+    if any(key in lists.common and key not in lists.last for key in keys):
+        return False
+    two_people = len(keys) > 1 and keys[0] in lists.first and family[0].isupper()
+    if two_people or name_key(given[0]) in FUNCTION_WORDS:
+        return False
+    listed = keys[-1] in lists.last or _has_ending(keys[-1])
+    structural = (
+        context.labelled or context.starts_cell or context.before.rstrip()[-1:] in (":", "(")
+    )
+    if keys[-1] in lists.first and keys[-1] not in lists.last and not structural:
+        return False  # "Anna, Maria and Tom"
+    if name_key(given[0]) in lists.first or all("." in word for word in given):
+        return structural or listed
+    ends = _CELL_END.match(context.after) is not None
+    return structural and ends and (listed or context.labelled)

@@ -1,11 +1,72 @@
 """Words around names of people, and words that begin with a capital and are none."""
 
 TITLES = (
-    *("Mr", "Mrs", "Ms", "Miss", "Mx", "Messrs", "Dr", "Prof", "Professor", "Doctor", "Sir"),
-    *("Dame", "Lady", "Lord", "Judge", "Justice", "Captain", "Capt", "Major", "Colonel", "Col"),
-    *("Lieutenant", "Lt", "Sergeant", "Sgt", "Officer", "Inspector", "Detective", "Constable"),
-    *("Senator", "Nurse", "Herr", "Frau", "Monsieur", "Madame", "Mme", "Mmes", "Mlle", "Señor"),
-    *("Señora", "Signor", "Signora", "Doña", "Sheikh", "Imam", "Rabbi", "Father", "Sister"),
+    *("Mr", "Mrs", "Ms", "Miss", "Mx", "Messrs", "Dr", "Prof", "Professor", "Sir", "Dame", "Rev"),
+    *("Reverend", "Herr", "Herrn", "Frau", "Monsieur", "Madame", "Mme", "Mmes", "Mlle", "Señor"),
+    *("Señora", "Sr", "Sra", "Srta", "Signor", "Signora", "Sig", "Doña", "Dhr", "Mevr", "Mevrouw"),
+    *("Sheikh", "Capt", "Lt", "Sgt", "Col", "Fru", "Pan", "Pani", "Sayın"),
+)
+"""What stands before the name of a person only."""
+OFFICES = (
+    *("Doctor", "Lady", "Lord", "Judge", "Justice", "Captain", "Major", "Colonel", "Lieutenant"),
+    *("Sergeant", "Officer", "Inspector", "Detective", "Constable", "Senator", "Nurse", "Imam"),
+    *("Rabbi", "Father", "Sister", "Brother", "Aunt", "Uncle", "Hon"),
+)
+"""What also stands before other words: Justice Department, Sister Company."""
+DEGREES = "med|jur|iur|phil|rer|nat|pol|oec|dent|vet|habil|h\\.c|ing|techn"
+"""Small words between a title and a name: Dr. med., Dr. rer. nat."""
+PARTICLES = (
+    "de|da|do|dos|das|del|della|delle|di|du|des|la|le|lo|van|von|vom|der|den|ter|ten|te|zu|zum"
+    "|zur|af|av|bin|ibn|bint|binti|ben|ould|el|al|y|e"
+)
+_OF_PEOPLE = "van von vom ter ten zu zum zur af bin ibn bint binti"
+OF_PEOPLE = frozenset(_OF_PEOPLE.split())
+"""Particles that are hardly ever in the name of a place."""
+_FUNCTION_WORDS = (
+    "a according after all also although among an and another any are as ask at because been "
+    "before being both but by call can could dear did do does each either every few following "
+    "for from furthermore good had happy has have he hello her here hers hey hi him his how "
+    "however i if in is it its let many may me meet moreover most must my neither no nobody "
+    "nor not now of on once or other others our over please several shall she should since so "
+    "some such tell than thank thanks that the their them then there therefore these they "
+    "this those though through thus to today tomorrow under unless until up us was we were "
+    "what when where which while who whom whose why will with without would yesterday yet you "
+    "your yours"
+)
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""What sentences are made of; only behind a title is one of them a name."""
+ROLES = (
+    *("name", "names", "patient", "patients", "client", "customer", "contact", "attn"),
+    *("attention", "from", "to", "cc", "bcc", "author", "authors", "signed", "signature"),
+    *("applicant", "claimant", "defendant", "plaintiff", "employee", "student", "teacher"),
+    *("pupil", "member", "guest", "attendee", "attendees", "participant", "participants"),
+    *("present", "speaker", "chair", "clerk", "tenant", "landlord", "owner", "witness"),
+    *("carer", "guardian", "mother", "father", "husband", "wife", "spouse", "kin"),
+    *("beneficiary", "payee", "sender", "recipient", "holder", "user", "assignee"),
+    *("reviewer", "reporter", "interviewer", "supervisor", "physician", "gp", "doctor"),
+    *("nurse", "consultant", "therapist", "surname", "forename", "signatory", "nom"),
+    *("prénom", "nombre", "apellidos", "nome", "cognome", "naam", "navn", "imię"),
+    *("nazwisko", "jméno", "soyad", "vorname", "nachname", "patientin", "kunde", "absent"),
+    *("seen", "checked", "approved"),
+)
+"""Last words of labels and headings whose values are people."""
+_PLACE_WORDS = (
+    "street road avenue lane hill park church bridge house company law mayor close way "
+    "mountain post river square lake terrace drive court school hospital station"
+)
+PLACE_WORDS = frozenset(_PLACE_WORDS.split())
+"""What a place or an institution is called by its last word, and some people by their surname."""
+CLOSINGS = (
+    r"(?:(?:kind|best|warm(?:est)?|many|with)\s+)*(?:regards|wishes|thanks|greetings)"
+    r"|(?:yours\s+)?(?:sincerely|faithfully|truly)(?:\s+yours)?|yours|cheers|respectfully"
+    r"|mit freundlichen grüßen|viele grüße|cordialement|atentamente|cordiali saluti"
+)
+"""The line before a signature."""
+BEFORE_PLACES = r"(?:\b(?:in|at|near|the|a|an|on|off|towards?|visit(?:ed)?|across|around|\d+)\s+)$"
+NEXT_TO_PEOPLE = (
+    r"\s*,?\s*(?:who|whose|whom|aged|born|said|says|told|wrote|writes|called|signed|asked|answered"
+    r"|complained|moved|agreed|refused|explained|replied|joined|lives|lived|works|worked|claims"
+    r"|stated|argued|alleged|phoned|and\s+(?:his|her))\b"
 )
 NO_NAMES = frozenset(
     (
@@ -55,11 +116,11 @@ NO_NAMES = frozenset(
 )
 """Institutions, places, peoples, days, months, and what sentences begin with."""
 BEFORE_NAMES = (
-    *("姓名", "名字", "名叫", "我叫", "我是", "原告", "被告", "被告人", "上诉人", "被上诉人"),
-    *("申请人", "被申请人", "第三人", "当事人", "委托人", "代理人", "证人", "患者", "病人"),
-    *("客户", "户主", "联系人", "收件人", "收款人", "付款人", "借款人", "担保人", "投保人"),
-    *("被保险人", "员工", "职工", "学生", "先生", "女士", "判令", "法官", "律师", "医生", "主任"),
-    "经理",
+    *("姓名", "名字", "名叫", "我叫", "我是", "原告", "被告", "被告人", "上诉人"),
+    *("被上诉人", "申请人", "被申请人", "第三人", "当事人", "委托人", "代理人", "证人"),
+    *("患者", "病人", "客户", "户主", "经办人", "负责人", "联系人", "收件人", "收款人"),
+    *("付款人", "借款人", "担保人", "投保人", "被保险人", "员工", "职工", "学生", "先生"),
+    *("女士", "判令", "法官", "律师", "医生", "主任", "经理"),
 )
 """What somebody is, and words after which a name comes, in Chinese."""
 BEHIND_NAMES = (
@@ -68,7 +129,26 @@ BEHIND_NAMES = (
 )
 """How somebody is addressed in Chinese."""
 NO_GIVEN_NAME = (
-    "的了和与及在是于因为对向将被把所有从到以其也并又等"
-    "之、，。；：诉请称认要支付住生女男某们该本这那上下"
+    "的了和与及在是于因为对向将被把所有从到以其也并又等应当按如未无有时般原何用面血压"
+    "之、，。；诉请称认要支付住生女男某们该本这那上下不已可能会就都而但或且则即若"
 )
 """Characters that go on a sentence rather than a name."""
+AFTER_NAMES = tuple(
+    "与和及系诉称辩不因出对的在于是为已未向将被要请提到承连逾转当申认支主自曾从同以也均即并来说就去又宣"
+    "表男女等、受成签没有"
+)
+"""Characters that may follow a name."""
+WORD_SURNAMES = frozenset(
+    "于向应和从任方时平万常左连成安高黄白金石水牛温贾经房单双全相都乐能还由许曾支别项明计关家路车官"
+    "年终古苗花管国巴农步包商盛边简钱武文康毛龙江雷叶夏田景麻祝解强虞柏"
+)
+"""Surnames with which everyday words begin."""
+GIVEN_CHARACTERS = (
+    "伟刚勇毅俊峰强军平保东文辉力明永健世广志义兴良海山仁波宁贵福生龙元全国胜学祥才发武新利清飞彬富顺信子"
+    "杰涛昌成康星光天达安岩中茂进林坚彪博诚敬震振壮思群豪心邦承乐绍功松善厚庆磊民友裕河哲江超浩亮政谦"
+    "亨奇固轮翰朗伯宏若鸣朋斌梁栋维启克伦翔旭鹏泽晨辰士建家致树炎德泰盛雄琛钧冠策腾楠榕风航弘秀娟英华慧"
+    "巧美娜静淑惠珠翠雅芝玉萍红娥玲芬芳燕彩春菊兰凤洁梅琳素云莲真环雪荣爱妹霞香月莺媛艳瑞凡佳嘉琼勤珍贞莉"
+    "桂娣叶璧璐娅琦晶妍茜秋珊莎锦黛青倩婷姣婉娴瑾颖露瑶怡婵雁蓓纨仪荷丹蓉眉君琴蕊薇菁梦岚苑筠柔竹霭凝晓"
+    "欢霄枫芸菲寒欣滢伊亚宜姬舒影荔枝丽阳小大远近正立根宝长金银铁石磊雨"
+)
+"""Characters that many given names are made of."""

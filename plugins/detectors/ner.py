@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
 LOADERS = ("spacy", "transformers")
+INSTALLED = "installed"
+"""Stands for the spaCy models that are installed, one a language."""
 
 # What models call the things that the rules and the project's own data have another name for.
 _LABELS = {
@@ -56,6 +58,29 @@ class NerModel:
 
     def __str__(self) -> str:
         return f"{self.language}={self.loader}:{self.name}".removeprefix("=")
+
+
+def installed_models(languages: Iterable[str]) -> list[str]:
+    """Return the installed spaCy model of each language; of several the largest by its suffix.
+
+    Raises:
+        UsageError: if none is installed for any of the languages.
+    """
+    from spacy.util import get_installed_models
+
+    sizes = ("trf", "lg", "md", "sm")
+    result = []
+    for language in languages:
+        models = [name for name in get_installed_models() if name.startswith(f"{language}_")]
+        rank = {name: name.rpartition("_")[2] for name in models}
+        models.sort(key=lambda name: (sizes.index(rank[name]) if rank[name] in sizes else 9, name))
+        result += [f"spacy:{name}" for name in models[:1]]
+    if not result:
+        raise UsageError(
+            f"No spaCy model is installed for {' or '.join(languages)}; for English: "
+            "python -m spacy download en_core_web_sm."
+        )
+    return result
 
 
 def load_spacy(model: NerModel) -> "tuple[EntityRecognizer, Language]":

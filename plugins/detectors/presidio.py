@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedaudit.api import PiiDetector, PiiSpan, unknown_name_error
 from fedaudit.pii.spans import resolve
+from fedaudit.pii.taxonomy import category
 
-from .ner import NerModel
+from .ner import INSTALLED, NerModel, installed_models
 from .scripts import can_judge, can_read, fold, occurs, strip_span
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ ON_REQUEST = frozenset({"DATE_TIME", "URL", "ORGANIZATION", "NRP", "MISC"})
 
 _SYNONYMS = {"CREDIT_CARD": "BANK_CARD"}
 _BATCH = 64
+
+
+def _personal(labels: set[str]) -> set[str]:
+    """Return the labels that are personal data: a model's CARDINAL or WORK_OF_ART is none."""
+    return {label for label in labels - ON_REQUEST if category(label) is not None}
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ class Presidio(PiiDetector):
     entities: tuple[str, ...] = ()
     """The labels to look for; if empty, all but those found only on request."""
     ner: tuple[str, ...] = ()
-    """Models: "spacy:NAME", "transformers:FOLDER"; "zh=spacy:NAME" reads only Chinese."""
+    """Models: "spacy:NAME", "transformers:FOLDER"; "zh=spacy:NAME" reads only Chinese. "installed"
+    stands for the spaCy model of each language that is installed."""
     threshold: float = 0.4
     """The lowest score that counts: a telephone number reaches it without context, a vague number
     only with context."""
@@ -111,13 +118,16 @@ class Presidio(PiiDetector):
         return analyzers(self.languages, self._models())
 
     def _models(self) -> tuple[NerModel, ...]:
-        return tuple(NerModel.parse(text, self.languages) for text in self.ner)
+        named = [text for text in self.ner if text != INSTALLED]
+        if INSTALLED in self.ner:
+            named += installed_models(self.languages)
+        return tuple(NerModel.parse(text, self.languages) for text in dict.fromkeys(named))
 
     def _labels_by_language(self, engines: "Mapping[str, AnalyzerEngine]") -> dict[str, list[str]]:
         """Return the labels to look for by language; raises UsageError for an unsupported one."""
         supported = {name: set(engine.get_supported_entities()) for name, engine in engines.items()}
         every = set[str]().union(*supported.values())
-        selected = {_SYNONYMS.get(label, label) for label in self.entities} or every - ON_REQUEST
+        selected = {_SYNONYMS.get(label, label) for label in self.entities} or _personal(every)
         for label in sorted(selected - every):
             without = "" if self.ner else " (no names without ner)"
             raise unknown_name_error(f"entity of detector presidio{without}", label, every)

