@@ -158,7 +158,7 @@ def _half(table: Mapping[str, Any], half: int) -> Iterator[Sentence]:
 
 def _filled(form: str, people: Sequence[tuple[str, ...]], position: int) -> tuple[str, Names]:
     """Return a layout with people in it, and where they stand."""
-    values = {}
+    values: dict[str, str] = {}
     for suffix, step in (("", 0), ("2", 5), ("3", 11)):
         given, family = people[(position + step) % len(people)]
         values |= {
