@@ -59,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 by_text = auc(*found) if found else None
                 areas.append(by_text.value if by_text else 0.5)
                 narrow += by_text is not None and by_text.low > 0.5
-                refused += text_baseline.texts_differ(ours, theirs, by_text, seed=trial)
+                refused += bool(text_baseline.texts_differ(ours, theirs, by_text, seed=trial))
             told = [wilson(hits, trials) for hits in (narrow, refused)]
             shares = " | ".join(f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]" for one in told)
             area = f"{fmean(areas):.3f} ({pstdev(areas):.3f})"

@@ -3,14 +3,17 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
-from fedaudit.api.abilities import why_lacking
+from fedaudit.api.abilities import Ability, why_lacking
+from fedaudit.api.engine import PrefixProbabilityRequest
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Target
+from fedaudit.api.records import SamplingParams, Target
 from fedaudit.api.scripts import is_spaceless
 from fedaudit.extraction.leads import Leads, join_leads
 from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.extraction.sampling import QueryParams
 from fedaudit.metrics.log_probabilities import log_mean_exp
 
 PROMPTS = 1
@@ -19,6 +22,8 @@ MAX_PROMPTS = 300
 """The most prompts after which the probability of extracted strings is measured."""
 MAX_MISSED_STRINGS, MAX_MISSED_PROMPTS = 50, 50
 """Of strings not extracted: how many get a probability at most, and after how many prompts."""
+NEGLIGIBLE = 1e-8
+"""Branches of a computed probability that are less likely than this are not followed."""
 MAX_SCANNED_QUERIES = 20_000
 """The most queries of a plan that are searched for prompts of a kind."""
 
@@ -57,7 +62,7 @@ def base_probabilities(
     context: AttackContext,
     plan: QueryPlan,
     strings: Sequence[str],
-    samples: int,
+    query_params: QueryParams,
     *,
     prompts: int = MAX_PROMPTS,
 ) -> dict[str, float]:
@@ -65,14 +70,23 @@ def base_probabilities(
 
     Each prompt is asked `samples` times for each of its copies in the plan. At most `prompts`
     prompts, spread over the plan, are scored and represent the others. A string is scored in the
-    tokenisation that it has by itself; others are rare.
+    tokenisation that it has by itself; others are rare. Where answers are drawn from anything but
+    the model's own distribution (top-k, top-p, another temperature), the probabilities are those
+    of what was drawn from. A greedy answer counts as one draw from the model's distribution, since
+    a model trained on other records would rank other strings first.
+
+    The result is empty if the engine cannot tell.
     """
-    if context.base is None or not strings or why_lacking(context.engine, {"score"}):
+    decoding = query_params.decoding
+    is_plain = decoding.temperature == 0 or decoding == SamplingParams()
+    ability: Ability = "score" if is_plain else "exact"
+    if context.base is None or not strings or why_lacking(context.engine, {ability}):
         return {}
     queries = _spread(plan.queries(), prompts)
-    scores = _score_strings(context, context.base, queries, strings)
+    score = _score_strings if is_plain else partial(_walk_strings, query_params)
+    scores = score(context, context.base, queries, strings)
     copies = [query.copies for query in queries]
-    scale = samples * plan.size / sum(copies)
+    scale = query_params.samples * plan.size / sum(copies)
     chances = {}
     for string, values in zip(strings, scores, strict=True):
         expected = sum(n * math.exp(value) for n, value in zip(copies, values, strict=True))
@@ -81,7 +95,10 @@ def base_probabilities(
 
 
 def missed_target_probabilities(
-    context: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
+    context: AttackContext,
+    plan: QueryPlan,
+    strings: Mapping[str, str],
+    query_params: QueryParams,
 ) -> dict[str, float]:
     """Return `base_probabilities` of strings (string -> label) that were not extracted.
 
@@ -91,7 +108,7 @@ def missed_target_probabilities(
     ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
     step = max(1, math.ceil(len(ordered) / MAX_MISSED_STRINGS))
     chances = base_probabilities(
-        context, plan, ordered[::step], samples, prompts=MAX_MISSED_PROMPTS
+        context, plan, ordered[::step], query_params, prompts=MAX_MISSED_PROMPTS
     )
     return {string: chances[ordered[i - i % step]] for i, string in enumerate(ordered) if chances}
 
@@ -139,6 +156,36 @@ def _score_strings(
     ]
     size = len(strings)  # the tokenisations of a string are `size` apart
     return [[_log_sum_exp(row[index::size]) for row in sums] for index in range(size)]
+
+
+def _walk_strings(
+    query_params: QueryParams,
+    context: AttackContext,
+    target: Target,
+    queries: Sequence[Query],
+    strings: Sequence[str],
+) -> list[list[float]]:
+    """Return the same as `_score_strings`, in the distribution that answers are drawn from.
+
+    Mass below NEGLIGIBLE that was not followed counts as that of every string it may spell.
+    """
+    import numpy as np
+
+    leads = ("", *join_leads(query.leads for query in queries))
+    request = PrefixProbabilityRequest(
+        prompts=[query.prompt for query in queries],
+        strings=[lead + string for lead in leads for string in strings],
+        max_new_tokens=query_params.new_tokens,
+        decoding=query_params.decoding,
+        threshold=NEGLIGIBLE,
+    )
+    found = context.engine.prefix_probabilities(
+        target, request, progress=context.progress("weighing")
+    )
+    own = np.array([[lead in ("", *query.leads) for lead in leads] for query in queries])
+    masses = np.array([one.most.reshape(len(leads), len(strings)) for one in found])
+    sums = (masses * own[:, :, None]).sum(axis=1).clip(np.finfo(float).tiny, 1)
+    return [[float(value) for value in row] for row in np.log(sums).T]
 
 
 def _spellings(

@@ -87,9 +87,7 @@ def run_leak_tests(
         likelihood=log_likelihoods(
             context, plan, {**targets, **target_set.controls, **leak_labels}
         ),
-        base_chance=_base_chances(
-            context, plan, query_params.samples, probabilities, leaks, targets
-        ),
+        base_chance=_base_chances(context, plan, query_params, probabilities, leaks, targets),
         outputs=plan.size * query_params.samples,
         seed=context.seed,
         uplift=control_uplift(probabilities, target_set.controls),
@@ -107,21 +105,22 @@ def run_leak_tests(
 def _base_chances(
     context: AttackContext,
     plan: QueryPlan,
-    samples: int,
+    query_params: QueryParams,
     probabilities: StringProbabilities,
     leaks: Collection[str],
     targets: Mapping[str, str],
 ) -> dict[str, float]:
     """Return the probability under the base of each leak and of each target that was not found.
 
-    If the audit itself computed the probability, the larger of the two values counts.
+    If the audit itself computed the probability, or the base's answers are greedy and so always
+    the same, the larger of the two values counts.
     """
     if probabilities.base is None:
         return dict.fromkeys({*leaks, *targets}, 0.0)
     missed_targets = {string: label for string, label in targets.items() if string not in leaks}
-    chances = missed_target_probabilities(context, plan, missed_targets, samples)
-    chances |= base_probabilities(context, plan, sorted(leaks), samples)
-    if probabilities.sampled:
+    chances = missed_target_probabilities(context, plan, missed_targets, query_params)
+    chances |= base_probabilities(context, plan, sorted(leaks), query_params)
+    if probabilities.sampled and query_params.decoding.temperature:
         return chances
     return {
         string: max(chance, probabilities.base.get(string, 0.0))

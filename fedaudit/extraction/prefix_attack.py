@@ -50,7 +50,7 @@ class PrefixAttack(Attack):
     """Whether it tunes the model on the attacker's own PII before it asks."""
 
     samples: int = 15
-    """How often each prefix is asked."""
+    """How often each prefix is asked; once at temperature 0."""
     new_tokens: int = 10
     """How long a continuation may be."""
     temperature: float = 1.0
@@ -77,6 +77,8 @@ class PrefixAttack(Attack):
         if not 0 < self.threshold < 1:
             raise ValueError("threshold must be above 0 and below 1.")
         _ = self.sampling_params  # refuses what is no distribution
+        if self.temperature == 0:  # a second greedy answer would be the first
+            object.__setattr__(self, "samples", 1)
 
     @property
     def ordered(self) -> bool:
@@ -113,7 +115,8 @@ class PrefixAttack(Attack):
     def plan(self, context: AttackContext) -> QueryPlan:
         """Return what to ask, in order: places that stand most often first, or as they come."""
         builder = query_plan.plan_in_order if self.distinct else query_plan.plan_by_frequency
-        return builder(context, self.occurrences(context))
+        plan = builder(context, self.occurrences(context))
+        return plan if self.temperature else query_plan.ask_once(plan)
 
     def prepare(self, context: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the context to attack in, and notes on it: an attack may tune the model first.

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.leads import Leads, join_leads
@@ -74,6 +74,14 @@ def plan_in_order(context: AttackContext, occurrences: Sequence[PiiOccurrence]) 
             yield Query(prompt, kinds=kinds, leads=occurrence.leads)
 
     return QueryPlan(size=len(occurrences), queries=queries)
+
+
+def ask_once(plan: QueryPlan) -> QueryPlan:
+    """Return the plan that asks each query once, however many equal prefixes it stands for."""
+    size = sum(1 for _ in plan.queries())
+    return replace(
+        plan, size=size, queries=lambda: (replace(query, copies=1) for query in plan.queries())
+    )
 
 
 def every_query(_: Query) -> bool:

@@ -222,6 +222,9 @@ def test_answers_go_on_where_a_lead_may_stand():
     assert with_leads(("a", "b"), [()]) == ("a", "b")
 
 
+ONCE = QueryParams(samples=1, new_tokens=5, decoding=SamplingParams())
+
+
 def test_the_base_may_say_a_string_behind_a_lead():
     fake = FakeEngine(lambda *_: "", likelihood=lambda target, token, before: -1.0)
     case = replace(worked.case(fake), base=BASE)
@@ -231,7 +234,7 @@ def test_the_base_may_say_a_string_behind_a_lead():
     assert (one, two) == pytest.approx((-1, np.log(np.exp(-1) + np.exp(-colon))))
     mixed = plan(query("Contact", ":"), query("Seen"))
     rate = 2 * np.exp(-1) + np.exp(-colon)
-    assert base_probabilities(case, mixed, ["Ann"], 1)["Ann"] == pytest.approx(-np.expm1(-rate))
+    assert base_probabilities(case, mixed, ["Ann"], ONCE)["Ann"] == pytest.approx(-np.expm1(-rate))
 
 
 def test_candidates_begin_behind_the_lead():

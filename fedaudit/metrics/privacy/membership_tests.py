@@ -27,6 +27,8 @@ class MembershipPValues:
     """The p value of the members' mean rank (Wilcoxon's statistic)."""
     tail: float
     """The p value of the share of members above a threshold that few of the others exceed."""
+    low_ranks: float
+    """The p value of members ranking as low as they do, which training does not explain."""
 
 
 def true_positives_p_value(hits: int, members: int, others: int, fpr: float) -> float:
@@ -71,8 +73,12 @@ def permutation_p_values(
     ranks = rankdata(scores)
     sums, sizes = (np.bincount(group_of, weights=w) for w in (ranks, np.ones(len(ranks))))
     means = (permutations @ sums) / (permutations @ sizes)
-    rank_p_value = _p_value(means, float(sums[inside].sum() / sizes[inside].sum()))
-    return MembershipPValues(rank_p_value, _tail(scores, group_of, inside, permutations, fpr))
+    mean = float(sums[inside].sum() / sizes[inside].sum())
+    return MembershipPValues(
+        ranks=_p_value(means, mean),
+        tail=_tail(scores, group_of, inside, permutations, fpr),
+        low_ranks=_p_value(-means, -mean),
+    )
 
 
 def least_p_value(members: int, others: int, draws: int = DRAWS) -> float:

@@ -12,8 +12,8 @@ KIND, SCORE, FPR = "membership", "reference", 0.01
 """The judged score, fixed in advance, and the false-positive rate at which it is evaluated."""
 OWN_RECORDS = "own"
 LEAST_P, BY_GROUP = "least_p_value", "tpr_by_group"
-BOUNDS = ("tpr", LEAST_P, BY_GROUP)
-"""The rows that a pass depends on."""
+LOW_RANKS = "low ranks"
+"""scope.test of whether members score lower than held-out records, which training does not do."""
 
 
 def judge_membership(
@@ -26,9 +26,12 @@ def judge_membership(
     all comparisons.
 
     * fail          an adjusted p value is at most the policy's level
-    * inconclusive  something is missing; or too few groups of records were compared for any p value
-                    to be that low; or the share of members recognised at 1 % may be more than the
-                    policy's detectable leak, with either records or their groups as independent
+    * inconclusive  something is missing; or members score so much lower than held-out records
+                    (p at most the policy's level, without correction) that the sets differ in
+                    something else than training; or too few groups of records were compared for
+                    any p value to be that low; or the share of members recognised at 1 % may be
+                    more than the policy's detectable leak, with either records or their groups as
+                    independent
     * pass          otherwise
 
     Reports of versions without these tests have nothing to judge. In reports without the rows of
@@ -43,7 +46,7 @@ def judge_membership(
         and row.scope.get("score") == SCORE
         and row.scope.get("records") != OWN_RECORDS
     ]
-    tests = [row for row in rows if row.metric == "p_value"]
+    tests = [row for row in rows if row.metric == "p_value" and row.scope.get("test") != LOW_RANKS]
     groups = {
         _attack_key(row): [r for r in tests if _attack_key(r) == _attack_key(row)] for row in tests
     }
@@ -54,7 +57,7 @@ def judge_membership(
         _judge(
             group,
             [p for (k, _), p in zip(every, adjusted, strict=True) if k == key],
-            [row for row in rows if row.metric in BOUNDS and _attack_key(row) == key],
+            [row for row in rows if row not in tests and _attack_key(row) == key],
             policy,
             missing=key in missing,
             needed=policy.level / len(every),
@@ -108,8 +111,8 @@ def _status(
             f"{name}: {n:,} records can be told from held-out ones by how much better the model "
             f"knows them than its base (p = {min(adjusted):.2g})."
         )
-    if too_few := _too_few_groups(bounds, needed):
-        return "inconclusive", f"{name}: {too_few}"
+    if why := _low_ranks(bounds, policy.level) or _too_few_groups(bounds, needed):
+        return "inconclusive", f"{name}: {why}"
     at_rate = [row for row in bounds if row.scope.get("fpr") == FPR]
     rate = next((row for row in at_rate if row.metric == "tpr"), None)
     if rate is None or rate.value is None or rate.high is None:
@@ -126,6 +129,18 @@ def _status(
             "be told."
         )
     return "pass", f"{summary}, no more than chance may give."
+
+
+def _low_ranks(bounds: Sequence[Measurement], level: float) -> str:
+    """Return a note if members score lower than held-out records; empty if chance may."""
+    row = next((row for row in bounds if row.scope.get("test") == LOW_RANKS), None)
+    if row is None or row.value is None or row.value > level:
+        return ""
+    return (
+        f"the model knows these {row.n or 0:,} records worse than held-out ones (p = "
+        f"{row.value:.2g}), which training does not do: the two sets differ in something else, "
+        "such as form, source or time, which may hide what was learnt."
+    )
 
 
 def _too_few_groups(bounds: Sequence[Measurement], needed: float) -> str:

@@ -156,17 +156,17 @@ class Membership(Attack):
         inside_documents, outside_documents = (
             [r.document for r in side] for side in (inside, outside)
         )
-        if (
-            by_text is None
-            or self.shifted
-            or not text_baseline.texts_differ(
-                inside_documents, outside_documents, by_text, seed=context.seed
-            )
-        ):
+        if self.shifted:
             return ""
+        difference = text_baseline.texts_differ(
+            inside_documents, outside_documents, by_text, seed=context.seed
+        )
+        if not difference:
+            return ""
+        area = f", area under the curve {by_text.value:.2f}" if by_text else ""
         return (
-            "the texts alone, without any model, tell these records from the held-out ones (area "
-            f"under the curve {by_text.value:.2f}): compare with records of the same kind and time"
+            "the texts alone, without any model, tell these records from the held-out ones (by "
+            f"{difference}{area}): compare with records of the same kind, form and time"
         )
 
     def _limits(

@@ -18,6 +18,9 @@ VERDICT_SCORE = "reference"
 """The score that the verdict goes by."""
 TESTS = ("ranks", "tail")
 """What is tested of it: members' ranks, and how many are above what 1 % of others reach."""
+LOW_RANKS = "low ranks"
+"""A further test, of members that rank low: no sign of training, but of sets that differ in
+something else."""
 BY_TEXT = "text"
 """The name of the score that asks no model."""
 NO_BASE = "there is no base to compare with"
@@ -97,6 +100,7 @@ def p_value_rows(
     )
     for test, p in zip(TESTS, (p_values.ranks, p_values.tail), strict=True):
         yield number("p_value", p, {**scope, "test": test})
+    yield number("p_value", p_values.low_ranks, {**scope, "test": LOW_RANKS})
     counts = [len(set(names)) for names in side_groups]
     group_scope = {**scope, "groups": counts[0], "beside": counts[1]}
     yield number("least_p_value", least_p_value(*counts), group_scope)

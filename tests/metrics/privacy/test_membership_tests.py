@@ -21,6 +21,10 @@ def test_by_hand():
     found = permutation_p_values([3, 4], [1, 2], (["a", "b"], ["c", "d"]), fpr=0.5, seed=0,
                                  draws=60_000)  # fmt: skip
     assert found.ranks == pytest.approx(1 / 6, abs=0.01)
+    # All six have ranks at least as low; turned round, one of them.
+    assert found.low_ranks == 1
+    turned = permutation_p_values([1, 2], [3, 4], (["a", "b"], ["c", "d"]), fpr=0.5, seed=0)
+    assert turned.low_ranks == pytest.approx(1 / 6, abs=0.02)
     # One of two others is allowed above: both members exceed the lower one, in every such choice.
     ways = 0
     for inside in combinations(range(1, 5), 2):

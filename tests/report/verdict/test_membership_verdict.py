@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from fedaudit.api.records import Measurement
@@ -40,6 +42,16 @@ def test_the_rule(given, status, says):
     found = verdict(given, [])
     assert found["status"] == status
     assert says in found["reasons"][0]
+
+
+def test_members_known_worse_than_others_are_no_pass():
+    """It is no sign of training either: a failure by the other tests stays one."""
+    low = row("p_value", 0.009, scope={"test": "low ranks"})
+    found = verdict([*rows(), low], [])
+    assert found["status"] == "inconclusive"
+    assert "knows these 200 records worse than held-out ones (p = 0.009)" in found["reasons"][0]
+    assert verdict([*rows(), replace(low, value=0.011)], [])["status"] == "pass"
+    assert verdict([*rows(tail=1e-4), replace(low, value=1e-4)], [])["status"] == "fail"
 
 
 def test_what_could_not_be_measured_is_said():

@@ -83,10 +83,30 @@ def test_decoding_and_seed_reach_the_engine():
             return super().generate(target, batch, **others)
 
     attack(temperature=0.7, top_k=5, top_p=0.9).run(
-        case(Spy(silent), marked("Claimant: Ann", "Ann"), seed=8)
+        case(Spy(silent, chance=lambda *_: 0.0), marked("Claimant: Ann", "Ann"), seed=8)
     )
     wanted = SamplingParams(temperature=0.7, top_k=5, top_p=0.9)
     assert seen == [("tuned", 8, wanted), ("base", 8, wanted)]
+
+
+def test_greedy_answers_are_asked_for_once():
+    """Three equal prefixes and another: two questions, each with one answer."""
+    fake = FakeEngine(silent)
+    documents = [marked("Claimant: Ann", "Ann")] * 3 + [marked("Witness: Bo", "Bo")]
+    result = attack(temperature=0.0).run(case(fake, *documents))
+    requests = [request for target, request in fake.asked if target.name == "tuned"]
+    assert [request.samples for request in requests] == [1, 1]
+    assert {m.value for m in result.measurements if m.metric == "queries"} == {2.0}
+
+
+def test_what_the_base_says_greedily_it_says_for_certain():
+    """The victim's Eve is said by both models: her chance is 1 however unlikely she is."""
+    fake = FakeEngine(lambda *_: " Eve", likelihood=lambda *_: -50.0)
+    victim = [marked("Claimant: Eve", "Eve")]
+    greedy = attack(temperature=0.0)
+    result = greedy.run(case(fake, marked("Claimant: Ann", "Ann"), victim=victim))
+    [chance] = [m.value for m in result.measurements if m.metric == "chance"]
+    assert chance == 1
 
 
 def test_progress_is_told_by_target():
