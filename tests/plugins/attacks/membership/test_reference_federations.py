@@ -12,7 +12,7 @@ from fedaudit.metrics.privacy import likelihood_ratio, roc
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 DOCUMENTS = [
-    Document(id=f"d{n}", text=f"r{n} " + " ".join(random.Random(n).choices("abcdefgh", k=10)))
+    Document(id=f"d{n}", text=f"r{n:02} " + " ".join(random.Random(n).choices("abcdefgh", k=10)))
     for n in range(60)
 ]
 MEMBERS, OTHERS = DOCUMENTS[:30], DOCUMENTS[30:]
