@@ -1,7 +1,7 @@
 """Conversations as TRL (`messages`) and ShareGPT (`conversations`) write them, and their text."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,9 +18,16 @@ SPEAKERS: Mapping[str, Speaker] = {
     "user": "user", "human": "user", "tool": "user", "function": "user", "observation": "user",
     "assistant": "assistant", "gpt": "assistant", "model": "assistant", "chatgpt": "assistant",
     "bing": "assistant", "bard": "assistant", "function_call": "assistant",
+    "ai": "assistant", "bot": "assistant", "chatbot": "assistant", "agent": "assistant",
+    "tool_call": "assistant", "tool_calls": "assistant", "prompter": "user", "ipython": "user",
+    "environment": "user", "tool_response": "user", "tool_result": "user", "tool_output": "user",
+    "function_response": "user", "function_result": "user",
 }  # fmt: skip
 """The speaker of a turn, by its name in the formats; what a tool answers is the user's, as it is
 given to the model."""
+
+CALLS = ("tool_calls", "function_call")
+"""The keys of a turn that calls tools, whose content may be missing."""
 
 ROLES, CONTENTS = ("role", "from"), ("content", "value")
 
@@ -94,13 +101,16 @@ def conversation(lists: Mapping[str, Any], where: str) -> Conversation:
         for number, turn in enumerate(turns):
             role, content = _keys(turn, f"{where}: turn {number + 1} of {name!r}")
             speaker = _speaker(turn[role], f"{where}: turn {number + 1} of {name!r}")
-            pieces = list(_turn_texts(turn[content], (name, number, content), where))
+            pieces, parts = _turn_texts(turn.get(content), (name, number, content), where)
+            if calls := _call_texts(turn, (name, number)):
+                pieces = [*(piece for piece in pieces if piece.text), *calls]
             if not exchanges or not exchanges[-1].goes_on(speaker):
                 exchanges.append(Exchange())
             exchanges[-1].add(speaker, pieces)
             speakers.append((name, number, role))
-            speakers += [(*piece.place[:-1], "type") for piece in pieces if len(piece.place) > 3]
-            unread += [f"{name}.{key}" for key in turn if key not in (role, content)]
+            speakers += [(*p.place[:-1], "type") for p in pieces if p.place[-1:] == ("text",)]
+            unread += [f"{name}.{key}" for key in turn if key not in (role, content, *CALLS)]
+            unread += parts
     return Conversation(exchanges, speakers, list(dict.fromkeys(unread)))
 
 
@@ -109,6 +119,8 @@ def _keys(turn: Any, where: str) -> tuple[str, str]:
     lower = {key.strip().casefold(): key for key in turn} if isinstance(turn, dict) else {}
     role = next((lower[name] for name in ROLES if name in lower), None)
     content = next((lower[name] for name in CONTENTS if name in lower), None)
+    if role is not None and content is None and any(turn.get(name) for name in CALLS):
+        return role, "content"
     if role is None or content is None:
         raise InputError(f"{where} needs 'role' and 'content', or 'from' and 'value'.")
     return role, content
@@ -117,20 +129,55 @@ def _keys(turn: Any, where: str) -> tuple[str, str]:
 def _speaker(name: Any, where: str) -> Speaker:
     speaker = SPEAKERS.get(name.strip().casefold()) if isinstance(name, str) else None
     if speaker is None:
-        raise InputError(f"{where} is of {name!r}; known are {', '.join(SPEAKERS)}.")
+        raise InputError(f"{where} has an unknown speaker; known are {', '.join(SPEAKERS)}.")
     return speaker
 
 
-def _turn_texts(content: Any, key_path: Place, where: str) -> Iterator[TextPiece]:
-    """Yield the text of a turn: a string, or the texts in a list of its parts."""
+def _turn_texts(content: Any, key_path: Place, where: str) -> tuple[list[TextPiece], list[str]]:
+    """Return the text of a turn, a string or the texts of its parts, and the parts without any.
+
+    Parts that some tools write have all keys of all parts, null where they do not belong.
+    """
     name = f"{key_path[0]}.{key_path[-1]}"
     if not isinstance(content, list):
-        yield TextPiece(text_of(content, name, where), key_path)
-        return
+        return [TextPiece(text_of(content, name, where), key_path)], []
+    pieces: list[TextPiece] = []
+    unread: list[str] = []
     for number, part in enumerate(content):
-        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+        if isinstance(part, str):
+            pieces.append(TextPiece(text_of(part, name, where), (*key_path, number)))
+            continue
+        if not isinstance(part, dict):
             raise InputError(f"{where}: {name!r} must be text.")
-        yield TextPiece(text_of(part["text"], name, where), (*key_path, number, "text"))
+        if isinstance(part.get("text"), str):
+            text = text_of(part["text"], name, where)
+            pieces.append(TextPiece(text, (*key_path, number, "text")))
+        elif part.get("text") is not None:
+            raise InputError(f"{where}: {name!r} must be text.")
+        given = (key for key in part if part[key] is not None and key not in ("type", "text"))
+        unread += [f"{name}.{key}" for key in given]
+        if not pieces and list(part) == ["type"]:
+            unread.append(f"{name}.type")  # {"type": "image"}: the image is in another column
+    return pieces, unread
+
+
+def _call_texts(turn: Mapping[str, Any], key_path: Place) -> list[TextPiece]:
+    """Return the arguments of a turn's calls of tools, which models are trained on as well."""
+    listed = turn.get("tool_calls")
+    calls: list[tuple[Place, Any]] = [
+        (("tool_calls", i), call)
+        for i, call in enumerate(listed if isinstance(listed, list) else [])
+    ]
+    pieces: list[TextPiece] = []
+    for path, given in (*calls, (("function_call",), turn.get("function_call"))):
+        call: Any = given
+        keys: tuple[str, ...] = ()
+        if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping):
+            call, keys = call["function"], ("function",)
+        arguments = call.get("arguments") if isinstance(call, Mapping) else None
+        if isinstance(arguments, str) and not SURROGATE.search(arguments):
+            pieces.append(TextPiece(arguments, (*key_path, *path, *keys, "arguments")))
+    return pieces
 
 
 def text_of(value: Any, name: str, where: str) -> str:

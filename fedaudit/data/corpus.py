@@ -2,21 +2,22 @@
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.data import formats, tables
+from fedaudit.data import annotated_spans, formats, tables
 from fedaudit.data.conversation import text_of
 from fedaudit.data.formats import RecordContent
+from fedaudit.pii.spans import cuts_word
 from fedaudit.system.files import atomic_text, existing_path, open_regular
 
 TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
@@ -34,6 +35,9 @@ LONGEST_LINE = 2**28
 """Bytes of a line at most: of a record, or of an array of them."""
 LONGEST_LOOK = 2**16
 """Bytes of a line that are read to tell records from an array."""
+
+EMPTY = ""
+"""Counts the records without any text among the names of fields that are not read."""
 
 MAX_LISTED = 12
 """The most fields that are named as not read."""
@@ -58,19 +62,28 @@ def read(
     without an id gets one from its content, so the order of the lines changes no id. `unread`
     counts the records that have an unknown field, by its name.
     """
-    for record in read_records(path, template):
+    for record in read_records(path, template, unread):
         if unread is not None:
             unread.update(set(record.content.unread))
         yield record.document
 
 
-def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]:
-    """Yield the records that `read` takes its documents from."""
+def read_records(
+    path: Path, template: PromptTemplate, unread: Counter[str] | None = None
+) -> Iterator[CorpusRecord]:
+    """Yield the records that `read` takes its documents from; `unread` counts empty ones only."""
     lines: dict[str, str] = {}
+    empty: InputError | None = None
     copies: Counter[str] = Counter()
     for position, fields in _objects(path):
         where = f"{path}, {position}"
-        content = formats.content(fields, template, where)
+        try:
+            content = formats.content(fields, template, where)
+        except formats.EmptyRecordError as error:
+            empty = empty or error
+            if unread is not None:
+                unread[EMPTY] += 1
+            continue
         document = _document(fields, content, where)
         if not _given_id(fields, content, where):
             copies[document.id] += 1
@@ -78,11 +91,13 @@ def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]
                 document = replace(document, id=f"{document.id}-{copy}")
         if document.id in lines:
             raise InputError(
-                f"{where}: id {document.id!r} stands in {lines[document.id]} already; "
+                f"{where}: the id of this record stands in {lines[document.id]} already; "
                 "ids must differ."
             )
         lines[document.id] = position
         yield CorpusRecord(fields, content, document)
+    if not lines and empty:
+        raise empty
     if not lines:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
@@ -104,14 +119,29 @@ def parse_document(fields: Mapping[str, Any], template: PromptTemplate, where: s
 
 
 def unread_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
-    """Return a line that names the fields of a file that were not read; none where all were."""
-    if not unread:
-        return []
-    listed = [f"{name!r} ({n:,} record{'s' * (n != 1)})" for name, n in sorted(unread.items())]
-    remainder = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+    """Return lines on the empty records and the fields of a file that were not read, if any."""
+    named = sorted((name, n) for name, n in unread.items() if name != EMPTY)
+    listed = [f"{name!r} ({n:,} record{'s' * (n != 1)})" for name, n in named]
+    names = ", ".join(listed[:MAX_LISTED])
+    if len(listed) > MAX_LISTED:
+        names += f" and {len(listed) - MAX_LISTED} more"
+    number = unread.get(EMPTY, 0)
+    empty = f"{path.name} has {number:,} record{'s' * (number != 1)} without any text, left out"
     return [
-        f"{path.name} has fields that are not read: {', '.join(listed[:MAX_LISTED])}{remainder}"
+        *[empty] * bool(number),
+        *[f"{path.name} has fields that are not read: {names}"] * bool(listed),
     ]
+
+
+def cut_caveat(path: Path, documents: Iterable[Document]) -> list[str]:
+    """Return a line on annotated spans that begin or end inside a word; none where none does."""
+    spans = [(document.text, span) for document in documents for span in document.pii or ()]
+    cut = sum(cuts_word(text, span.start) or cuts_word(text, span.end) for text, span in spans)
+    verbs = ("begins or ends", "its") if cut == 1 else ("begin or end", "their")
+    return [
+        f"{path.name}: {cut:,} of {len(spans):,} annotated spans {verbs[0]} inside a word; check "
+        f"{verbs[1]} offsets"
+    ] * bool(cut)
 
 
 def write(path: Path, documents: Iterable[Document]) -> None:
@@ -203,12 +233,30 @@ def _parse_record(text: str, where: str) -> Mapping[str, Any]:
 
 def _parse_json(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=partial(_unique_object, where))
+        return json.loads(
+            text,
+            object_pairs_hook=partial(_unique_object, where),
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+    except OverflowError:
+        raise InputError(f"{where}: not JSON (NaN, Infinity or a number beyond 1e308).") from None
     except RecursionError:
         raise InputError(f"{where}: not JSON (nested too deeply).") from None
     except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
         reason = getattr(error, "msg", "a number is too long")
         raise InputError(f"{where}: not JSON ({reason}).") from None
+
+
+def _no_constant(_name: str) -> float:
+    raise OverflowError
+
+
+def _finite(digits: str) -> float:
+    """Return a number; one that would be written as Infinity is refused."""
+    if math.isinf(number := float(digits)):
+        raise OverflowError
+    return number
 
 
 def _unique_object(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -244,7 +292,7 @@ def _document(fields: Mapping[str, Any], content: RecordContent, where: str) -> 
 def _given_id(fields: Mapping[str, Any], content: RecordContent, where: str) -> str:
     """Return the record's own id, a number as text; empty when it has none."""
     value = fields.get(content.names.get("id", "id"))
-    return str(value) if type(value) is int else text_of(value, "id", where)
+    return str(value) if type(value) in (int, float) else text_of(value, "id", where)
 
 
 def _derived_id(fields: Mapping[str, Any], content: RecordContent) -> str:
@@ -257,34 +305,12 @@ def _spans(
     fields: Mapping[str, Any], document: Document, content: RecordContent, where: str
 ) -> tuple[PiiSpan, ...] | None:
     """Return the record's annotation, sorted; None when it has none."""
-    annotation = fields.get(content.names.get("pii", "pii"))
-    if annotation is None:
+    name = content.names.get("pii", "pii")
+    if (annotation := annotated_spans.parse(fields.get(name))) is None:
         return None
-    if not isinstance(annotation, list):
+    if formats.ALIASES.get(name.strip().casefold()) and not isinstance(annotation, list):
         raise InputError(f"{where}: 'pii' must be a list of spans.")
-    spans = sorted(_span(item, len(document.text), where) for item in annotation)
-    for before, after in pairwise(spans):
-        if after.start < before.end:
-            raise InputError(
-                f"{where}: the PII spans {before.start}-{before.end} and "
-                f"{after.start}-{after.end} overlap."
-            )
-    return tuple(spans)
-
-
-def _span(item: Any, length: int, where: str) -> PiiSpan:
-    start, end, label = (
-        (item.get(key) for key in ("start", "end", "label"))
-        if isinstance(item, dict)
-        else (None, None, None)
-    )
-    if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
-        raise InputError(f"{where}: a PII span needs 'start' and 'end' (numbers) and 'label'.")
-    if not 0 <= start < end <= length:
-        raise InputError(
-            f"{where}: the PII span {start}-{end} is not inside the text of {length} characters."
-        )
-    return PiiSpan(start, end, text_of(label, "label", where))
+    return annotated_spans.read_spans(annotation, document.text, where)
 
 
 def _record(document: Document) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Place, TextPiece, join_pieces
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.data import annotated_spans
 from fedaudit.data.conversation import Conversation, conversation, text_of
 
 FIELDS = ("text", "prefix", "instruction", "input", "output", "task", "group")
@@ -20,12 +21,17 @@ ALIASES: Mapping[str, str] = {
     "context": "input",  # Dolly, Shepherd
     "response": "output",  # Dolly, Shepherd, OpenFedLLM, FlowerTune
     "completion": "output",  # TRL
+    "chosen": "output",  # preference data of TRL
+    "source_text": "text",  # AI4Privacy
     "answer": "output",
     "category": "task",  # Dolly, Shepherd
     "messages": "turns",  # TRL
     "conversations": "turns",  # ShareGPT
 }
 """What a field is, by its name in small letters."""
+
+TRL = (["prompt", "completion"], ["prompt", "chosen"])
+"""Fields of prompt and answer between which TRL writes nothing."""
 
 WHOLE = ("content", "document", "body", "note", "passage", "sentence")
 """What others call a text; such a field may be anything, so it is asked about, not read."""
@@ -34,6 +40,10 @@ NEEDED = (
     "a record needs 'text', 'instruction' and 'output' (or what other frameworks call them), "
     "'messages', 'conversations', or 'prefix'"
 )
+
+
+class EmptyRecordError(InputError):
+    """A record without any text, which is left out of a file that has others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +116,10 @@ def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[
     """
     names: dict[str, str] = {}
     unread: list[str] = []
+    annotation = _annotation(record, where)
     has_text = any(_has_role(name, "text") and isinstance(record[name], str) for name in record)
     for name in sorted(record):
-        role = ALIASES.get(name.strip().casefold())
+        role = "pii" if name == annotation else ALIASES.get(name.strip().casefold())
         value = record[name]
         if role is None or (has_text and role != name and _odd(role, value)):
             unread.append(name)
@@ -124,6 +135,32 @@ def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[
     return names, unread
 
 
+def _annotation(record: Mapping[str, Any], where: str) -> str | None:
+    """Return the field with the annotation of a record that has no `pii`, whatever it is called.
+
+    Raises:
+        InputError: where there is annotation in a form that is not known, which would be lost.
+    """
+    if any(_has_role(name, "pii") and record[name] is not None for name in record):
+        return None
+    fields = {
+        name: annotated_spans.parse(record[name])
+        for name in sorted(record)
+        if name.strip().casefold() in annotated_spans.OTHER_NAMES
+    }
+    readable = [name for name, value in fields.items() if annotated_spans.is_annotation(value)]
+    if len(readable) > 1:
+        raise InputError(f"{where}: {readable[0]!r} and {readable[1]!r} both annotate; keep one.")
+    for name, value in fields.items():
+        if not readable and annotated_spans.would_be_lost(name, value):
+            raise InputError(
+                f"{where}: {name!r} is annotation without offsets, which would be lost; write it "
+                "as 'pii', a list of spans with 'start', 'end' and 'label', or rename the field."
+            )
+    empty = [name for name, value in fields.items() if value == [] and name not in ("label", "ner")]
+    return next(iter([*readable, *empty]), None)
+
+
 def _has_role(name: str, role: str) -> bool:
     return ALIASES.get(name.strip().casefold()) == role
 
@@ -134,11 +171,15 @@ def _odd(role: str, value: Any) -> bool:
 
 
 def _lists(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the lists of turns of a record, by name: its own, or TRL's prompt and completion."""
+    """Return the lists of turns of a record, by name: its own, or TRL's prompt and completion.
+
+    Of preference data it is the prompt with the answer that was chosen, or that answer alone, which
+    may hold the prompt.
+    """
     if "turns" in names:
         return {names["turns"]: record[names["turns"]]}
-    pair = [names.get(role, "") for role in ("instruction", "output")]
-    if [name.strip().casefold() for name in pair] != ["prompt", "completion"]:
+    pair = [names[role] for role in ("instruction", "output") if role in names]
+    if [name.strip().casefold() for name in pair] not in (*TRL, ["chosen"]):
         return {}
     values = {name: record[name] for name in pair}
     return values if all(isinstance(value, list) for value in values.values()) else {}
@@ -175,10 +216,12 @@ def _of_fields(
     unread: Sequence[str],
 ) -> list[TextPiece]:
     """Return instruction, input and output as the template renders them, or as TRL joins them."""
+    if names.get("output", "").strip().casefold() == "chosen" and "instruction" not in names:
+        return [TextPiece(fields["output"], (names["output"],))]
     if not fields.get("instruction"):
         for name in record:
             if any(_has_role(name, role) for role in ("text", "prefix", "instruction")):
-                raise InputError(f"{where}: {name!r} is empty; leave out what is no record.")
+                raise EmptyRecordError(f"{where}: {name!r} is empty; leave out what is no record.")
         raise InputError(
             f"{where}: {NEEDED}; it has {_list_fields(record)}.{_suggest_name(unread)}"
         )
@@ -192,7 +235,7 @@ def _of_fields(
         for role in ("instruction", "input", "output")
     )
     keys = [names[role].strip().casefold() for role in ("instruction", "output")]
-    if keys == ["prompt", "completion"] and not context:
+    if keys in TRL and not context:
         return [*prompt, *answer]
     return [*template.fill(prompt, context), *answer]
 

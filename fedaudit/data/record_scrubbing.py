@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.api.records import Document, PiiSpan, Place
-from fedaudit.api.scripts import has_han
 from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
@@ -13,7 +12,7 @@ from fedaudit.pii import masking
 from fedaudit.pii.lookalikes import folded_readings, forms
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.normalized_search import find_strings, normalize
-from fedaudit.pii.spans import resolve
+from fedaudit.pii.spans import cuts_word, resolve
 
 FIELDS = ("instruction", "input", "output")
 Chosen = Callable[[str], bool]
@@ -185,13 +184,7 @@ def _also(document: Document, labels: Mapping[str, str], *, whole_words: bool) -
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    return not any(
-        0 < i < len(text)
-        and text[i - 1].isalnum()
-        and text[i].isalnum()
-        and not has_han(text[i - 1 : i + 1])
-        for i in (start, end)
-    )
+    return not (cuts_word(text, start) or cuts_word(text, end))
 
 
 def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:
@@ -234,4 +227,4 @@ def _set_strings(value: Any, changed: Mapping[Place, str], key_path: Place = ())
         }
     if isinstance(value, list):
         return [_set_strings(inner, changed, (*key_path, n)) for n, inner in enumerate(value)]
-    return changed.get(key_path, value)
+    return changed.get(key_path, value) if isinstance(value, str) else value  # null stays

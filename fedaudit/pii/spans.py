@@ -4,6 +4,13 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from fedaudit.api.records import PiiSpan
+from fedaudit.api.scripts import has_han
+
+
+def cuts_word(text: str, position: int) -> bool:
+    """Tell whether a position lies inside a word; Chinese characters are words of their own."""
+    around = text[position - 1 : position + 1] if 0 < position < len(text) else ""
+    return len(around) == 2 and around[0].isalnum() and around[1].isalnum() and not has_han(around)
 
 
 def resolve(finds: Iterable[tuple[float, PiiSpan]]) -> tuple[PiiSpan, ...]:

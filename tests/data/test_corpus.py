@@ -3,6 +3,7 @@
 import json
 import os
 import types
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -176,8 +177,6 @@ def span(start: object, end: object, label: object = "X") -> dict[str, object]:
         ('"text"', "object"),
         ("null", "object"),
         ({}, "needs 'text'"),
-        ({"text": ""}, "'text' is empty"),
-        ({"Text": None, "id": "a"}, "'Text' is empty"),
         ({"content": "a"}, r"Is 'content' meant as 'text'\?"),
         ({"input": "a", "output": "b"}, "needs 'text'"),
         ({"text": 7}, "'text' must be a string"),
@@ -194,7 +193,9 @@ def span(start: object, end: object, label: object = "X") -> dict[str, object]:
         ({"text": "a", "pii": [span(0, 1, "\udc00")]}, "'label' holds half"),
         ({"text": "a", "pii": {}}, "'pii' must be a list"),
         ({"text": "a", "pii": "none"}, "'pii' must be a list"),
-        ({"text": "a", "pii": [[0, 1, "X"]]}, "needs 'start' and 'end'"),
+        ({"text": "a", "pii": [[0, "X"]]}, "needs 'start' and 'end'"),
+        ({"text": "a", "n": float("nan")}, "not JSON"),
+        ('{"text": "a", "n": 1e400}', "not JSON"),
         ({"text": "a", "pii": [{"start": 0, "end": 1}]}, "and 'label'"),
         ({"text": "a", "pii": [span(0, 1, "")]}, "and 'label'"),
         ({"text": "a", "pii": [span(0, 1, 5)]}, "and 'label'"),
@@ -207,8 +208,8 @@ def span(start: object, end: object, label: object = "X") -> dict[str, object]:
         ({"text": "ab", "pii": [span(1, 1)]}, "1-1 is not inside"),
         ({"text": "ab", "pii": [span(2, 1)]}, "2-1 is not inside"),
         ({"text": "abcd", "pii": [span(1, 4), span(0, 2)]}, "0-2 and 1-4 overlap"),
-        ({"text": "abcd", "pii": [span(0, 2), span(0, 2, "Y")]}, "0-2 and 0-2 overlap"),
-        ({"text": "b", "id": "first"}, "id 'first' stands in line 1 already"),
+        ({"text": "abcd", "pii": [span(0, 3), span(2, 4, "Y")]}, "0-3 and 2-4 overlap"),
+        ({"text": "b", "id": "first"}, "the id of this record stands in line 1 already"),
     ],
 )
 def test_a_bad_line_is_named_with_its_file_and_number(lines, bad, message):
@@ -279,3 +280,25 @@ def test_writing_leaves_the_old_file_when_a_document_cannot_be_made(tmp_path):
         corpus.write(path, broken())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_records_without_text_are_left_out_and_counted(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"text": "one", "id": 1.0}\n{"text": ""}\n{"Text": null, "id": "a"}\n')
+    unread = Counter[str]()
+    assert [document.id for document in corpus.read(path, FORM, unread)] == ["1.0"]
+    assert corpus.unread_caveat(path, unread) == [
+        "records.jsonl has 2 records without any text, left out"
+    ]
+    path.write_text('{"text": ""}\n')
+    with pytest.raises(InputError, match="line 1: 'text' is empty"):
+        read(path)
+
+
+def test_spans_that_cut_words_are_counted(tmp_path):
+    text = "By Quo and 王芳."
+    spans = (PiiSpan(3, 5, "PERSON"), PiiSpan(11, 12, "PERSON"), PiiSpan(0, 2, "PERSON"))
+    document = Document(id="a", text=text, pii=spans)
+    assert corpus.cut_caveat(Path("a.jsonl"), [document]) == [
+        "a.jsonl: 1 of 3 annotated spans begins or ends inside a word; check its offsets"
+    ]

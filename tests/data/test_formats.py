@@ -156,15 +156,16 @@ def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
         ({"instruction": "Q", "context": "C"}, 'Add "output": ""'),
         ({"instruction": "Q", "output": None}, "without an answer"),
         ({"instruction": "Q", "reponse": "R"}, "Is 'reponse' meant as 'response'"),
-        ({"prompt": "Q", "chosen": "A", "rejected": "B"}, "'prompt', 'chosen', 'rejected'"),
         ({"txt": "Q"}, "needs 'text'.*it has 'txt'.*Is 'txt' meant as 'text'"),
         ({"messages": [ASKED]}, "nobody answers in 'messages'"),
         ({"messages": []}, "'messages' must be a list of turns"),
         ({"messages": "Q"}, "'messages' must be a list of turns"),
         ({"messages": ["Q"]}, "turn 1 of 'messages' needs 'role' and 'content'"),
-        ({"messages": [ASKED, {"role": "nobody", "content": "x"}]}, "turn 2 .* is of 'nobody'"),
+        ({"messages": [ASKED, {"role": "nobody", "content": "x"}]}, "turn 2 .* unknown speaker"),
         ({"messages": [ASKED, {"role": "assistant", "content": 5}]}, "'messages.content' must be"),
-        ({"messages": [{**ASKED, "content": [{"type": "image"}]}]}, "'messages.content' must be"),
+        ({"messages": [{**ASKED, "content": [{"text": 5}]}]}, "'messages.content' must be"),
+        ({"text": "a", "entities": ["b"]}, "'entities' is annotation without offsets"),
+        ({"text": "a", "entities": {"NAME": ["b"]}}, "'entities' is annotation without offsets"),
         ({"messages": [ASKED, {**SAID, "content": "\ud800"}]}, "half a surrogate"),
         ({"prompt": "Q", "completion": [SAID]}, "'completion' must be a string"),
         ({"prompt": "other", "messages": [ASKED, SAID]}, "'messages' and 'prompt' are both"),
@@ -241,3 +242,70 @@ def test_no_turn_is_lost_and_all_are_in_order(turns, form):
     assert [p.text for p in said.pieces if p.place] == [
         f"<{n}>{s}" for n, (_, s) in enumerate(turns)
     ]
+
+
+SPAN = {"start": 3, "end": 6, "label": "PERSON"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"entities": [[3, 6, "PERSON"]]},
+        {"label": [[3, 6, "PERSON"]]},
+        {"annotations": [{"start_offset": 3, "end_offset": 6, "entity_type": "PERSON"}]},
+        {"annotations": [{"result": [{"value": {"start": 3, "end": 6, "labels": ["PERSON"]}}]}]},
+        {"privacy_mask": [{"value": "Quo", "start": 3, "end": 6, "label": "PERSON"}]},
+        {"privacy_mask": "[{'value': 'Quo', 'start': 3, 'end': 6, 'label': 'PERSON'}]"},
+        {"pii": [SPAN, SPAN, {"start": 4, "end": 6, "label": "PERSON"}]},
+        {"pii": [{**SPAN, "end": 5, "surface": "Quo"}]},
+    ],
+)
+def test_annotation_is_read_as_tools_write_it(fields):
+    document = corpus.parse_document({"text": "By Quo.", **fields}, template("fed_pii"), "here")
+    assert document.pii == (PiiSpan(3, 6, "PERSON"),)
+
+
+@pytest.mark.parametrize("label", ["positive", 1, True, ["a", "b"], None])
+def test_the_class_of_a_record_is_no_annotation(label):
+    document = corpus.parse_document(
+        {"text": "By Quo.", "label": label}, template("fed_pii"), "here"
+    )
+    assert document.pii is None
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("\U0001f600 By Quo", 5, 8),  # UTF-16
+        ("\u00e9\u738b By Quo", 9, 12),  # bytes
+        ("a\nb\nBy Quo", 9, 12),  # CRLF counted as two
+        ("\U0001f600 By Quo", 5, 7),  # UTF-16, the last character named
+    ],
+)
+def test_offsets_are_converted_where_they_then_say_what_the_spans_quote(text, start, end):
+    span = {"start": start, "end": end, "label": "PERSON", "text": "Quo"}
+    document = corpus.parse_document({"text": text, "pii": [span]}, template("fed_pii"), "here")
+    [found] = document.pii or ()
+    assert text[found.start : found.end] == "Quo"
+    wrong = {"text": text, "pii": [{**span, "text": "Zed"}]}
+    with pytest.raises(InputError, match="does not say what it quotes") as caught:
+        corpus.parse_document(wrong, template("fed_pii"), "here")
+    assert "Zed" not in str(caught.value)
+
+
+def test_calls_of_tools_images_and_preferences_are_read():
+    ask = {"role": "user", "content": [
+        {"type": "text", "text": "Whose?", "image_url": None},
+        {"type": "image_url", "text": None, "image_url": {"url": "x"}},
+    ]}  # fmt: skip
+    call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{1}"}}]}
+    said = {"role": "ai", "content": "Ann's."}
+    read = content({"messages": [ask, call, said]}, template("fed_pii"), "here")
+    assert [piece.text for piece in read.pieces if piece.place] == ["Whose?", "{1}", "Ann's."]
+    assert read.unread == ("messages.content.image_url",)
+    chosen = corpus.parse_document(
+        {"prompt": "Q: ", "chosen": "A", "rejected": "B"}, template("fed_pii"), "here"
+    )
+    assert chosen.text == "Q: A"
+    turns = {"chosen": [ASKED, SAID], "rejected": [ASKED, SAID]}
+    assert corpus.parse_document(turns, template("fed_pii"), "here").output == SAID["content"]

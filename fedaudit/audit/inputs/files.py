@@ -77,7 +77,9 @@ def reading_caveats(files: Sequence[InputFile]) -> list[str]:
     """Return caveats about reading the files: PII found by a detector, and unread fields."""
     template = "{} was not annotated; PII in it was found by {}"
     limits = [template.format(file.path.name, file.annotation) for file in files if file.annotation]
+    given = [file for file in files if not file.annotation]
     return [
         *limits,
+        *(limit for file in given for limit in corpus.cut_caveat(file.path, file.documents)),
         *(limit for file in files for limit in corpus.unread_caveat(file.path, file.unread)),
     ]

@@ -1,0 +1,208 @@
+"""Reads the annotation of a record in the forms that tools write, and checks it against the text.
+
+Offsets may count code points, UTF-16 units or bytes, with an exclusive or an inclusive end, and in
+a text whose line ends are two characters. Where the spans quote their own text, the way of counting
+in which all of them say what they quote is taken; a record in which none does is refused.
+"""
+
+import ast
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import PiiSpan
+from fedaudit.data.conversation import text_of
+from fedaudit.pii.normalized_search import normalize
+
+OTHER_NAMES = (
+    *("entities", "privacy_mask", "annotations", "annotation", "label", "labels", "spans"),
+    *("ner", "pii_spans", "pii_entities"),
+)
+"""What others call the annotation of a record."""
+_START = ("start", "start_offset", "start_position", "begin", "beginoffset", "start_char", "from")
+_END = ("end", "end_offset", "end_position", "endoffset", "end_char", "to")
+_LABEL = ("label", "entity_type", "labels", "type", "tag", "entity", "category", "entity_group")
+_QUOTE = ("text", "value", "surface", "entity_value", "entity_text", "word", "mention", "span_text")
+
+
+class _Quoted(NamedTuple):
+    """A span as it is written, with the text that it says it is."""
+
+    start: int
+    end: int
+    label: str
+    quote: str | None
+
+
+def is_annotation(value: Any) -> bool:
+    """Tell whether a value is the annotation of a text rather than the class of a record."""
+    return isinstance(value, Mapping | list) and any(_has_offsets(item) for item in _items(value))
+
+
+def would_be_lost(name: str, value: Any) -> bool:
+    """Tell whether a field by its name and form is annotation that cannot be read."""
+    if name.strip().casefold() in ("label", "labels", "ner") or is_annotation(value):
+        return False
+    return bool(value) and isinstance(value, Mapping | list | str) and not _is_list_text(value)
+
+
+def _is_list_text(value: Any) -> bool:
+    return isinstance(value, str) and not value.lstrip().startswith(("[", "{"))
+
+
+def parse(value: Any) -> Any:
+    """Return annotation that a table has as text, as JSON or as Python writes lists."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return value
+
+
+def read_spans(annotation: Any, text: str, where: str) -> tuple[PiiSpan, ...]:
+    """Return the spans of an annotation in code points of `text`, sorted and without overlap.
+
+    Of spans that lie in one another, or are given twice, the outer one stays.
+
+    Raises:
+        InputError: for what is no span, does not say what it quotes, lies outside of the text, or
+            overlaps another one; no message has any of the text.
+    """
+    quoted = [_quoted(item, where) for item in _items(annotation)]
+    spans = _positioned(quoted, text, where)
+    for span in spans:
+        if not 0 <= span.start < span.end <= len(text):
+            raise InputError(
+                f"{where}: the PII span {span.start}-{span.end} is not inside the text of "
+                f"{len(text)} characters."
+            )
+    outer: list[PiiSpan] = []
+    for span in sorted(set(spans), key=lambda span: (span.start, -span.end, span.label)):
+        if not (outer and span.end <= outer[-1].end):
+            outer.append(span)
+    for before, after in pairwise(outer):
+        if after.start < before.end:
+            raise InputError(
+                f"{where}: the PII spans {before.start}-{before.end} and "
+                f"{after.start}-{after.end} overlap."
+            )
+    return tuple(outer)
+
+
+def _items(annotation: Any) -> Iterator[Any]:
+    """Yield the spans of a list, of Label Studio's results, or of a list under `spans`."""
+    if isinstance(annotation, Mapping):
+        inner = next((annotation[key] for key in ("spans", "entities") if key in annotation), None)
+        yield from _items(inner) if isinstance(inner, list) else [annotation]
+        return
+    for item in annotation:
+        if isinstance(item, Mapping) and isinstance(item.get("result"), list):
+            for result in item["result"]:
+                value = result.get("value") if isinstance(result, Mapping) else None
+                yield value if isinstance(value, Mapping) else result
+        else:
+            yield item
+
+
+def _has_offsets(item: Any) -> bool:
+    start, end, _, _ = _fields(item)
+    return type(start) is int and type(end) is int
+
+
+def _fields(item: Any) -> tuple[Any, Any, Any, Any]:
+    """Return start, end, label and quotation of a span as tools write it."""
+    if isinstance(item, list | tuple):
+        numbers = [value for value in item if type(value) is int]
+        strings = [value for value in item if isinstance(value, str)]
+        if len(numbers) == 2 and len(strings) == 1 and len(item) == 3:
+            return numbers[0], numbers[1], strings[0], None
+        return None, None, None, None
+    if not isinstance(item, Mapping):
+        return None, None, None, None
+    lower = {str(key).strip().casefold(): value for key, value in item.items()}
+    start, end, label, quote = (
+        next((lower[key] for key in keys if lower.get(key) is not None), None)
+        for keys in (_START, _END, _LABEL, _QUOTE)
+    )
+    if isinstance(label, list) and len(label) == 1:
+        label = label[0]
+    return start, end, label, quote
+
+
+def _quoted(item: Any, where: str) -> _Quoted:
+    start, end, label, quote = _fields(item)
+    if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
+        raise InputError(f"{where}: a PII span needs 'start' and 'end' (numbers) and 'label'.")
+    quote = quote if isinstance(quote, str) and quote.strip() else None
+    return _Quoted(start, end, text_of(label, "label", where), quote)
+
+
+def _positioned(spans: Sequence[_Quoted], text: str, where: str) -> list[PiiSpan]:
+    """Return the spans in code points, in the way of counting that fits what they quote."""
+    checked = [span for span in spans if span.quote is not None]
+    for position in _ways_of_counting(text) if checked else ():
+        if all(_says(span, position, text) for span in checked):
+            return [PiiSpan(*position(span.start, span.end), span.label) for span in spans]
+    if checked:
+        first = next(span for span in checked if not _says(span, _as_written, text))
+        raise InputError(
+            f"{where}: the PII span {first.start}-{first.end} does not say what it quotes, nor do "
+            "all spans as UTF-16 units, bytes, or with inclusive ends; the offsets belong to "
+            "another text."
+        )
+    return [PiiSpan(span.start, span.end, span.label) for span in spans]
+
+
+def _says(span: _Quoted, position: Callable[[int, int], tuple[int, int]], text: str) -> bool:
+    start, end = position(span.start, span.end)
+    return 0 <= start < end <= len(text) and _same(text[start:end], span.quote or "")
+
+
+def _same(one: str, other: str) -> bool:
+    """Tell whether two strings are equal but for their Unicode form and kind of white space."""
+    return one == other or normalize(one) == normalize(other)
+
+
+def _as_written(start: int, end: int) -> tuple[int, int]:
+    return start, end
+
+
+def _ways_of_counting(text: str) -> Iterator[Callable[[int, int], tuple[int, int]]]:
+    """Yield functions from written offsets to those in code points; the usual one first."""
+    units: list[Callable[[str], int]] = [
+        lambda _: 1,
+        lambda char: 2 if ord(char) > 0xFFFF else 1,
+        lambda char: len(char.encode("utf-8", "surrogatepass")),
+        lambda char: 2 if char == "\n" else 1,
+        lambda char: 2 if ord(char) > 0xFFFF or char == "\n" else 1,
+        lambda char: 0 if char == "\r" else 1,
+    ]
+    for inclusive in (0, 1):
+        for unit in units:
+            yield _counted(text, unit, inclusive)
+
+
+def _counted(
+    text: str, unit: Callable[[str], int], inclusive: int
+) -> Callable[[int, int], tuple[int, int]]:
+    offsets = [0]
+    for char in text:
+        offsets.append(offsets[-1] + unit(char))
+
+    def position(start: int, end: int) -> tuple[int, int]:
+        first, last = bisect_left(offsets, start), bisect_left(offsets, end + inclusive)
+        exact = (
+            0 <= start <= offsets[-1]
+            and end + inclusive <= offsets[-1]
+            and offsets[first] == start
+            and offsets[last] == end + inclusive
+        )
+        return (first, last) if exact else (0, 0)
+
+    return position
