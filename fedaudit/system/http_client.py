@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT = 120.0
 """Seconds: a server that asks to wait longer is given up."""
+LONGEST_SENTENCE = 300
+"""The most characters of a server's own sentence."""
+KEY_PART = 6
+"""So many characters of a key in a server's sentence give it away."""
 GRACE = 5.0
 """Seconds within which what was given up must have ended."""
 
@@ -41,9 +45,11 @@ class ServerUnreachable(TargetError):
 class HttpStatusError(TargetError):
     """A server that answers, with a status that asking again does not change."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, said: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.said = said
+        """The server's own sentence, which may quote the request and is not in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,12 @@ class JsonClient:
         self.who, self.timeout, self.retries, self.most_bytes = name, timeout, retries, most_bytes
         self._over, self._turn = threading.Event(), count()
         self.sleep: Sleep = sleep or self._over.wait
+        bearer = _bearer(key) if key else key_header(key_variable)
+        self._key = bearer.get("Authorization", "").removeprefix("Bearer ")
         headers = {
             "Content-Type": "application/json",
             "Accept-Encoding": "identity",  # what is unpacked has no bound
-            **(_bearer(key) if key else key_header(key_variable)),
+            **bearer,
         }
         self.http = {url: _connect(url, headers) for url in self.urls}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -122,6 +130,19 @@ class JsonClient:
         """Return the one line for a problem."""
         return f"{self.who} at {url or self.urls[0]} {problem}."
 
+    def _sentence(self, answer: HttpAttempt) -> str:
+        """Return the message in an error's body; empty if it repeats a part of the key."""
+        try:
+            table = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            return ""
+        for _ in range(2):
+            if isinstance(table, dict):
+                table = next((table[k] for k in ("error", "message", "detail") if k in table), "")
+        said = " ".join(table.split())[:LONGEST_SENTENCE] if isinstance(table, str) else ""
+        parts = (self._key[i : i + KEY_PART] for i in range(max(1, len(self._key) - KEY_PART + 1)))
+        return "" if self._key and any(part in said for part in parts) else said
+
     def _ask(self, method: str, path: str, content: bytes, *, patient: bool) -> bytes:
         answer, gone, url = HttpAttempt(0, ""), set[str](), self.urls[0]
         for attempt in range(self.retries + 1):
@@ -133,7 +154,8 @@ class JsonClient:
             if answer.gone:
                 raise ServerUnreachable(self.failed(answer.problem, url))
             if not (answer.status in {0, 429} or (answer.status >= 500 and patient)):
-                raise HttpStatusError(self.failed(answer.problem, url), answer.status)
+                said = self._sentence(answer) if answer.status not in (401, 403) else ""
+                raise HttpStatusError(self.failed(answer.problem, url), answer.status, said)
             if answer.wait > LONGEST_WAIT:
                 waits = f"{answer.problem} and asks to wait {answer.wait:,.0f} s"
                 raise ServerUnreachable(self.failed(waits, url), answer.status)

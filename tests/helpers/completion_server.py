@@ -1,16 +1,30 @@
 """A real HTTP server that continues and scores by fedaudit's own local engine, as vLLM would."""
 
+import json
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 from chat_server import Server
 
 from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.engine.remote.engine import query_seed
 
-LOCK = threading.Lock()
+LOCK, COUNT = threading.Lock(), threading.Lock()
 """One at a time, of all servers: they may have one engine."""
+QUIRKS = {
+    "same choices": "all choices of a request are the first one",
+    "crowded": "scores are the base's for all but one of the requests under way",
+    "stale places": "scores of whole blocks are those of the request before",
+    "stale blocks": "scores of whole blocks are those of the model that was asked first",
+    "template": "a chat template surrounds every prompt",
+    "cut": "only the end of a prompt is read, and usage says so",
+    "cut and lied": "only the end of a prompt is read, and usage counts all of it",
+    "no context": "no context length is stated",
+    "other length": "max_tokens is refused",
+    "penalty": "greedy answers say nothing twice",
+}
 
 
 @dataclass
@@ -30,6 +44,15 @@ class HonestServer:
     requests: int = 0
     change: object = None
     """Called with the request, may return an answer in place of the honest one."""
+    quirks: frozenset = frozenset()
+    """What it does otherwise, in silence: see `QUIRKS`."""
+    kept: int = 64
+    """The tokens that remain of a prompt that is cut."""
+    under_way: int = 0
+    left: list = field(default_factory=list)
+    """The scores of the request before."""
+    blocks: dict = field(default_factory=dict)
+    """The scores of blocks of tokens, by all tokens up to their end, of whichever model."""
 
     def server(self):
         return Server(self.reply)
@@ -39,33 +62,74 @@ class HonestServer:
         if self.change and (found := self.change(request)) is not None:
             return found
         if request["path"] == "/v1/models":
-            rows = [
-                {"id": name, "max_model_len": self.engine.context_length} for name in self.models
-            ]
-            return answer({"data": rows})
+            length = {} if "no context" in self.quirks else {"max_model_len": self.context_length}
+            return answer({"data": [{"id": name, **length} for name in self.models]})
         if request["path"] != "/v1/completions":
             return 404, {}, "{}"
         body = request["body"]
         if body["model"] not in self.models:
             return 404, {}, '{"error": "no such model"}'
+        if (said := self.refusal(body)) is not None:
+            return 400, {}, json.dumps({"error": {"message": said}})
+        body.setdefault("max_tokens", body.get("max_completion_tokens"))
+        scored = body.get("echo") or "prompt_logprobs" in body
+        return answer(self.in_turn(self.models[body["model"]], body, scored=scored))
+
+    def refusal(self, body):
+        """Return why a request is refused; None if it is not."""
         if not isinstance(body["prompt"], str) and "token_ids" in self.without:
-            return 400, {}, "{}"
+            return "prompt: not a string"
+        if "other length" in self.quirks and "max_tokens" in body:
+            return "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+        return None
+
+    def in_turn(self, adapter, body, *, scored):
+        """Answer one request at a time; a crowd shows in what is scored, if at all."""
+        with COUNT:
+            self.under_way += 1
+            crowded = "crowded" in self.quirks and scored and self.under_way > 1
+        time.sleep(0.05 if "crowded" in self.quirks and scored else 0)
         with LOCK:
-            return answer(self.complete(self.models[body["model"]], body))
+            found = self.complete(None if crowded else adapter, body)
+        with COUNT:
+            self.under_way -= 1
+        return found
+
+    @property
+    def context_length(self):
+        return self.engine.context_length
 
     def complete(self, adapter, body):
         target = Target(name="asked", adapter=adapter)
-        prompt = self.ids(body["prompt"])
+        prompt, sent = self.ids(body["prompt"]), 0
+        if "template" in self.quirks:
+            prompt = (*self.ids("User: "), *prompt, *self.ids(" Assistant: "))
+        if "cut" in self.quirks or "cut and lied" in self.quirks:
+            sent = len(prompt) if "cut and lied" in self.quirks else 0
+            prompt = prompt[-self.kept :]
         how, n, seed = self.manner(body, prompt)
         request = GenerationRequest(prompt=prompt, samples=n, max_new_tokens=body["max_tokens"])
         batch = GenerationBatch([request], seed=seed, decoding=how)
         [drawn] = self.engine.generate(target, batch)
+        if "penalty" in self.quirks and not how.temperature and "repetition_penalty" not in body:
+            tokens = self.penalised(target, prompt, body["max_tokens"])
+            drawn = Completion((self.engine.tokenizer.decode(tokens),))
+        if "same choices" in self.quirks:
+            drawn = Completion(drawn.texts[:1] * n)
         choices = [{"index": i, "text": text} for i, text in enumerate(drawn.texts)]
         if "logprobs" in body and "logprobs" not in self.without:
             choices[0]["logprobs"] = self.logprobs(target, prompt, body)
         if "prompt_logprobs" in body and "prompt_logprobs" not in self.without:
             choices[0]["prompt_logprobs"] = self.prompt_logprobs(target, prompt)
-        return {"choices": choices, "usage": {"prompt_tokens": len(prompt)}}
+        return {"choices": choices, "usage": {"prompt_tokens": sent or len(prompt)}}
+
+    def penalised(self, target, prompt, new):
+        """Return the greedy tokens of a `HashModel` that may say nothing twice."""
+        tokens = list(prompt)
+        for _ in range(new):
+            ranked = list(self.engine.next(target, tuple(tokens)))
+            tokens.append(next((token for token in ranked if token not in tokens), ranked[0]))
+        return tokens[len(prompt) :]
 
     def ids(self, prompt):
         if isinstance(prompt, str):
@@ -87,8 +151,11 @@ class HonestServer:
     def logprobs(self, target, prompt, body):
         [[completion]] = self.engine.answers([target], [prompt], new=body["max_tokens"])
         whole = (*prompt, *completion.tokens[0])
+        if "penalty" in self.quirks:
+            whole = (*prompt, *self.penalised(target, prompt, body["max_tokens"]))
         [found] = self.engine.token_statistics(target, [whole])
-        rows = [None, *found.log_probability]
+        values = found.log_probability
+        rows = [None, *(self.stale(whole, values) if body.get("echo") else values)]
         tops = [None] + [
             {"likeliest": value if first else value + 1.0}
             for value, first in zip(found.log_probability, found.first, strict=True)
@@ -96,6 +163,21 @@ class HonestServer:
         if body.get("echo") and "echo" not in self.without:
             return {"token_logprobs": rows, "top_logprobs": tops}
         return {"token_logprobs": rows[len(prompt) :], "top_logprobs": tops[len(prompt) :]}
+
+    def stale(self, tokens, values):
+        """Return scores in which whole blocks of 16 tokens come from a cache, rightly or not."""
+        values = list(values)
+        end = len(values) // 16 * 16
+        if "stale places" in self.quirks:  # of the request before, whatever it was
+            self.left, values[:end] = (
+                list(values),
+                [*self.left[:end], *values[len(self.left) : end]],
+            )
+        if "stale blocks" in self.quirks:  # of the same tokens, whichever model it was
+            for at in range(0, end, 16):
+                key = tuple(tokens[: at + 17])
+                values[at : at + 16] = self.blocks.setdefault(key, values[at : at + 16])
+        return values
 
     def prompt_logprobs(self, target, prompt):
         [found] = self.engine.token_statistics(target, [prompt])
@@ -108,6 +190,4 @@ class HonestServer:
 
 
 def answer(table):
-    import json
-
     return 200, {}, json.dumps(table)

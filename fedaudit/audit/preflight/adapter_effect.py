@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from fedaudit.api.abilities import missing_abilities, why_lacking
 from fedaudit.api.engine import Engine, GenerationBatch, LogProbabilities, text_start
-from fedaudit.api.errors import NoEffectError
+from fedaudit.api.errors import NoEffectError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 
 TEXTS, TOKENS = 32, 128
@@ -43,7 +43,10 @@ class AnswerEffect:
 def measure(
     engine: Engine, tuned: Target, base: Target, documents: Sequence[Document]
 ) -> AdapterEffect | AnswerEffect:
-    """Return the adapter's effect; raises NoEffectError if there is none."""
+    """Return the adapter's effect; raises NoEffectError if there is none.
+
+    Raises TargetError if a server's scores vary too much for the effect to be seen.
+    """
     texts = sorted({d.text for d in documents})[:TEXTS]
     if why_lacking(engine, {"score"}):
         return _of_answers(engine, tuned, base, texts)
@@ -56,6 +59,13 @@ def measure(
     if missing_abilities(engine):  # a server, whose scores may vary from call to call
         again = _differences(engine.score(base, rows), without)
         least = max(MIN_CHANGE_NATS, NOISE_FACTOR * max(map(abs, again), default=0.0))
+    if MIN_CHANGE_NATS <= largest < least:
+        raise TargetError(
+            f"The base scores the same texts differently from one time to the next, by up to "
+            f"{least / NOISE_FACTOR:.1g} nats a token, so that nothing can be told from scores: "
+            "leave them out with --set endpoint.scoring=false, or see whether they are steady with "
+            "--set endpoint.concurrency=1."
+        )
     if largest < least:
         raise NoEffectError(
             f"The adapter {tuned.adapter or tuned.name} has no effect: on {len(rows)} texts it "

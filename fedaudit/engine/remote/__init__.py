@@ -13,6 +13,8 @@
 * `options`: Options of a server under audit: everything except its address and the model's name.
 * `probe`: Probing what a served model can do, with a few dozen short requests about everyday
   topics.
+* `score_check`: Whether a served model's scores of texts are its own, alone and while it scores
+  other texts.
 * `seed_check`: Checks, by repeating a request from time to time, that a server still honours seeds.
 * `server`: A named model on one or more servers, to which requests are sent, alone or concurrently.
 * `spending`: The cost of auditing a server, in requests and tokens: estimated, counted and limited.

@@ -30,6 +30,10 @@ class ServerAbilities:
     """Whether a prompt may be token ids, and the given tokenizer is the model's."""
     adds_start: bool = False
     """Whether it adds a token of its own before a prompt that is text."""
+    templated: bool = False
+    """Whether a chat template surrounds every prompt, though they are sent as completions."""
+    suspect: str = ""
+    """Why generated texts may not be the model's own, such as a repetition penalty; or empty."""
     scoring: Scoring = ""
     """The field in which it returns the log-probabilities of a prompt's tokens. Empty if there is
     none, or if they differ from those with which it generates."""
@@ -51,6 +55,8 @@ class ServerAbilities:
             api=self.api if self.api == other.api else "chat",
             **table,
             adds_start=self.adds_start or other.adds_start,
+            templated=self.templated or other.templated,
+            suspect=self.suspect or other.suspect,
             scoring=self.scoring if same else "",
             context=min(self.context, other.context),
             why={**other.why, **self.why},
@@ -79,6 +85,17 @@ class ServerAbilities:
             caveats.append(
                 "The server only chats: its template surrounds every prompt, so replies were "
                 "measured, not continuations. The model may know what its replies do not say."
+            )
+        elif self.templated:
+            caveats.append(
+                "The server counts more tokens than it was sent: a chat template surrounds every "
+                "prompt, so replies were measured, not continuations. The model may know what its "
+                "replies do not say."
+            )
+        if self.suspect:
+            caveats.append(
+                f"What the server generates may not be what the model would say: {self.suspect}. "
+                "Greedy and drawn answers are to be read with that in mind."
             )
         if not self.temperature:
             caveats.append(

@@ -11,7 +11,13 @@ from fedaudit.engine.remote.completion_cache import CacheBackend, CompletionCach
 from fedaudit.engine.remote.dry_run import DryRunEngine
 from fedaudit.engine.remote.engine import RemoteEngine
 from fedaudit.engine.remote.options import ServedModel
-from fedaudit.engine.remote.probe import DEFAULT_CONTEXT, NEW_TOKENS, PROMPTS, probe
+from fedaudit.engine.remote.probe import (
+    NEW_TOKENS,
+    PROMPTS,
+    UNSTATED_CONTEXT,
+    probe,
+    probe_base,
+)
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.spending import CostEstimate, RequestBudget
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
@@ -41,7 +47,7 @@ class RemoteConnection:
 
     def dry_run(self) -> DryRunEngine:
         """Return an engine that sends no request and counts in `estimate` instead."""
-        engine = DryRunEngine(self.tokenizer, self.served.options.context or DEFAULT_CONTEXT)
+        engine = DryRunEngine(self.tokenizer, self.served.options.context or UNSTATED_CONTEXT)
         self.estimate = engine.estimate
         return engine
 
@@ -62,7 +68,10 @@ class RemoteConnection:
         base = None
         if self.served.has_base:
             base = self._server(self.served.base_urls, options.base)
-            abilities = abilities.intersect(self._probe_server(base))
+            if self.served.base_urls == self.served.urls:
+                abilities = probe_base(base, self.tokenizer, tuned, abilities)
+            else:
+                abilities = abilities.intersect(self._probe_server(base))
             tuned.api = base.api = abilities.api
         self.estimate.check(options, multi_sample=abilities.n)
         for server, urls in ((tuned, self.served.urls), (base, self.served.base_urls)):

@@ -23,6 +23,10 @@ from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
 from fedaudit.system.http_client import ServerUnreachable
 
+MANY = 16
+"""So many empty texts, and no other, are no answers at all."""
+MOST_EMPTY = 0.1
+"""The share of empty texts that needs no mention."""
 SAMPLES = 128
 """The maximum number of samples per request, which is OpenAI's own limit."""
 
@@ -49,9 +53,9 @@ class RemoteEngine:
         self.prompt_starts: Mapping[str, tuple[int, ...]] = (
             tokenizer.starts if abilities.token_ids else tokenizer.text_starts()
         )
+        self.texts = self.empty = 0
+        """The texts generated, and how many of them were empty."""
         self.seed_check = SeedCheck(tuned) if abilities.seed else None
-        if self.seed_check:
-            self.seed_check.check()
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are in code points."""
@@ -71,7 +75,9 @@ class RemoteEngine:
             queries += prompt_queries
             places += [index] * len(prompt_queries)
         texts: list[list[str]] = [[] for _ in batch.requests]
-        for position, answer in zip(places, self._ask(server, queries, progress), strict=True):
+        answers = self._ask(server, queries, progress)
+        self._check_content(server, answers)
+        for position, answer in zip(places, answers, strict=True):
             texts[position] += answer.texts
         return [
             Completion(tuple(outputs[: request.samples]) or ("",) * request.samples)
@@ -126,7 +132,27 @@ class RemoteEngine:
 
     def caveats(self) -> list[str]:
         """Return what a reader should know about the answers."""
-        return [*self.abilities.caveats(), *(self.seed_check.caveats() if self.seed_check else ())]
+        caveats = [
+            *self.abilities.caveats(),
+            *(self.seed_check.caveats() if self.seed_check else ()),
+        ]
+        if self.empty > MOST_EMPTY * self.texts:
+            caveats.append(
+                f"{self.empty:,} of {self.texts:,} answers had no content, as when a model only "
+                "reasons or a filter intervenes: they count as answers in which nothing came out."
+            )
+        return caveats
+
+    def _check_content(
+        self, server: CompletionServer, answers: Sequence[CompletionResponse]
+    ) -> None:
+        """Count empty texts; raises TargetError if all of many are: a rate of 0 would be wrong."""
+        texts = [text for answer in answers for text in answer.texts]
+        empty = sum(not text.strip() for text in texts)
+        self.texts, self.empty = self.texts + len(texts), self.empty + empty
+        if empty == len(texts) >= MANY:
+            problem = f"answered {empty:,} questions, and no answer had content"
+            raise TargetError(server.client.failed(problem))
 
     def _score_texts(
         self, target: Target, sequences: TokenRows, progress: Progress

@@ -1,11 +1,13 @@
 """Probing what a served model can do, with a few dozen short requests about everyday topics."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.api.errors import TargetError
 from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
+from fedaudit.engine.remote.score_check import ScoreCheck
 from fedaudit.engine.remote.server import CompletionServer
 from fedaudit.engine.remote.tokenizer import RemoteTokenizer
 from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse, Scoring, same_texts
@@ -15,25 +17,32 @@ PROMPTS = (
     "The weather in the north will be",
     "In the year after that, the company",
     "She opened the door and saw",
-    "One of the most important questions is",
+    "One, two, three, one, two, three, one, two,",
 )
-"""Prompts that come from no record, so that probes reveal nothing to a server."""
+"""Prompts that come from no record, so that probes reveal nothing to a server. The last one makes
+a model repeat itself, which a repetition penalty would not let it."""
 SAMPLING_TEMPERATURE = 1.5
 """A temperature at which the samples of almost any model differ."""
-NEW_TOKENS = 8
-SEEDS = (101, 101, 202, 303)
+NEW_TOKENS = 12
+SEEDS = (101, 101, 202)
 """The first two are equal, so their samples must be equal too."""
+CHOICES, CHOICES_TOP_K = 4, 40
+"""The samples of one request, and a top_k as an audit may set it beside a seed."""
 MIN_EQUAL_REPLIES = 3
 """Two settings count as equal if at least so many of the four prompts get equal completions."""
-LOGPROB_TOLERANCE = 0.05
-"""The tolerated difference, in nats, between a token's ln p when generated and when scored."""
-DEFAULT_CONTEXT = 2048
-"""The context length, in tokens, assumed for a server that states none."""
+UNSTATED_CONTEXT = 8192
+"""The context length, in tokens, that is tried with a server that states none."""
 MIN_CONTEXT = 16
+NEEDLE = 8
+"""The tokens by which the beginnings of two long prompts differ, or an eighth of them."""
+SAME_LOGPROB = 1e-7
+"""Log-probabilities that are closer than this have been computed from the same tokens."""
 DIED_OF_SCORING = (
     "That was when it was asked for the log-probabilities of a prompt: if it died of that, start "
     "it again and leave them out with --set endpoint.scoring=false."
 )
+_STATED = re.compile(r"(?:maximum|max|limit|context)\D{0,60}?(\d[\d,]{1,8})", re.IGNORECASE)
+"""A context length in a server's refusal of a prompt that is too long."""
 
 
 def probe(
@@ -52,47 +61,94 @@ def probe(
     return _Probe(server, tokenizer).run(context, longest, may_score=scoring)
 
 
+def probe_base(
+    base: CompletionServer,
+    tokenizer: RemoteTokenizer,
+    tuned: CompletionServer,
+    abilities: ServerAbilities,
+) -> ServerAbilities:
+    """Return the abilities of the base that the same server serves beside the tuned model.
+
+    What the server itself does was found with the tuned model. What depends on the model is whether
+    it answers at all, and whether its scores are its own, also after those of the tuned model.
+    Raises TargetError if it cannot be used.
+    """
+    base.api, base.length_field = abilities.api, tuned.length_field
+    if not abilities.scoring:
+        _Probe(base, tokenizer).greedy(PROMPTS[:1])
+        return abilities
+    problem = find_scoring_problem(base, tokenizer, abilities, before=tuned)
+    if problem:
+        why = {**abilities.why, "scoring": f"of the base, {problem}"}
+        return replace(abilities, scoring="", why=why)
+    return abilities
+
+
 def find_scoring_problem(
-    server: CompletionServer, tokenizer: RemoteTokenizer, abilities: ServerAbilities
+    server: CompletionServer,
+    tokenizer: RemoteTokenizer,
+    abilities: ServerAbilities,
+    before: CompletionServer | None = None,
 ) -> str:
     """Return what is wrong with a model's scores of texts; empty if nothing is.
 
-    `abilities` are those of another model on the same server, which can score.
+    `abilities` are those of another model on the same server, which can score. `before` is a model
+    that is asked to score the same text first, so that its scores may be left in a cache.
     """
-    return _Probe(server, tokenizer).scoring_problem(abilities.scoring, abilities)
+    one = _Probe(server, tokenizer)
+    one.answers = one.continuations(abilities)
+    return one.check(abilities).problem(abilities.scoring, before=before)
 
 
+@dataclass
 class _Probe:
     """The probes of one model."""
 
-    def __init__(self, server: CompletionServer, tokenizer: RemoteTokenizer) -> None:
-        self.server, self.tokenizer = server, tokenizer
+    server: CompletionServer
+    tokenizer: RemoteTokenizer
+
+    def __post_init__(self) -> None:
         self.why: dict[str, str] = {}
+        self.rows = [tokens.ids for tokens in self.tokenizer.tokenize(PROMPTS)]
+        self.answers: Sequence[CompletionResponse | None] = ()
+        """Greedy completions with the log-probabilities of their tokens."""
+        self.counts: Scoring = ""
+        """A field in which the server gives scores, whether or not they are right."""
+        self.evidence = False
+        """Whether a server refused a prompt, or counted fewer tokens than it was sent."""
+        self.replies: list[CompletionResponse] = []
+        """All completions of short prompts."""
 
     def run(self, context: int, longest: int, *, may_score: bool) -> ServerAbilities:
-        self._find_api()
-        first, second = self._greedy(), self._greedy()
-        ids, starts = self._token_ids(first)
-        temperature, seed = self._draws()
+        texts = self._first_replies()
+        templated = self._templated(texts)
+        ids, starts, greedy = self._token_ids(texts, templated=templated)
+        drawn, temperature, seed = self._draws()
+        self._check_content()
+        several = self._returns_several(drawn)
         abilities = ServerAbilities(
             api=self.server.api,
-            greedy=same_texts(first, second) == len(PROMPTS),
-            n=self._returns_several(),
+            greedy=greedy,
+            n=several,
             temperature=temperature,
             seed=seed,
-            top_k=temperature and self._narrows(top_k=1),
-            top_p=temperature and self._narrows(top_p=1e-4),
-            logprobs=self._log_probabilities(),
+            top_k=temperature and self._narrows(several, top_k=1),
+            top_p=temperature and self._narrows(several, top_p=1e-4),
+            logprobs=any(answer and answer.log_probabilities for answer in self.answers),
             token_ids=ids,
             adds_start=starts,
+            templated=templated,
         )
-        scoring = self._scoring(abilities) if may_score else ""
         if not may_score:
             self.why["scoring"] = "endpoint.scoring is false"
-        room = self._context(context, longest, ids=ids)
-        return replace(abilities, scoring=scoring, context=room, why=self.why)
+        scoring, suspect = self._scoring(abilities) if may_score else ("", "")
+        if not scoring and not suspect and not self.counts:
+            suspect = self._penalty()
+        abilities = replace(abilities, scoring=scoring, suspect=suspect)
+        room = self._context(context, longest, abilities)
+        return replace(abilities, context=room, why=self.why)
 
-    def _query(self, prompt: str | tuple[int, ...], **changes: Any) -> CompletionRequest:
+    def query(self, prompt: str | tuple[int, ...], **changes: Any) -> CompletionRequest:
         query = CompletionRequest(
             model=self.server.model,
             prompt=prompt,
@@ -101,161 +157,311 @@ class _Probe:
         )
         return replace(query, **changes)
 
-    def _find_api(self) -> None:
-        """Choose the completions API, or chat if there is no other."""
-        if self.server.try_to(self._query(PROMPTS[0], max_tokens=1)) is not None:
-            return
-        self.server.api = "chat"
-        try:
-            self.server.ask(self._query(PROMPTS[0], max_tokens=1), patient=False)
-        except HttpStatusError as error:
-            prefix = f"knows no model {self.server.model!r}, or neither /completions nor "
-            problem = self.server.client.failed(f"{prefix}/chat/completions ({error.status})")
-            raise TargetError(problem) from None
+    def _first_replies(self) -> list[CompletionResponse]:
+        """Return the greedy completions of all prompts, by the completions API if there is one."""
+        reply = self.server.try_to(self.query(PROMPTS[0]))
+        if reply is None:
+            first, self.server.api = self.server.refusal, "chat"
+            try:
+                reply = self.server.ask(self.query(PROMPTS[0]), patient=False)
+            except HttpStatusError as error:
+                prefix = f"knows no model {self.server.model!r}, or neither /completions nor "
+                said = self.server.clean(error.said) or first
+                quoted = f", and says: {said}" if said else ""
+                problem = self.server.client.failed(
+                    f"{prefix}/chat/completions ({error.status}){quoted}".rstrip(".")
+                )
+                raise TargetError(problem) from None
+        self.replies.append(reply)
+        return [reply, *self.greedy(PROMPTS[1:])]
 
-    def _greedy(self) -> list[CompletionResponse]:
-        return [self.server.ask(self._query(prompt)) for prompt in PROMPTS]
+    def greedy(self, prompts: Sequence[str]) -> list[CompletionResponse]:
+        """Return the greedy completions of prompts, sent as text."""
+        answers = [self.server.ask(self.query(prompt)) for prompt in prompts]
+        self.replies += answers
+        return answers
 
-    def _returns_several(self) -> bool:
-        return self.server.try_to(self._query(PROMPTS[0], n=3, temperature=1.0)) is not None
+    def _templated(self, texts: Sequence[CompletionResponse]) -> bool:
+        """Tell whether the server counts more tokens than it was sent, beside a start token.
 
-    def _samples(self, **changes: Any) -> list[list[str]]:
-        """Return the samples of two prompts with each of the seeds, without refused requests.
+        Without the model's own tokenizer, a token counts as at least one byte.
+        """
+        if self.server.api == "chat":
+            return False
+        most = [
+            len(ids) if self.tokenizer.own else len(prompt.encode())
+            for ids, prompt in zip(self.rows, PROMPTS, strict=True)
+        ]
+        return all((a.prompt_tokens or 0) > n + 1 for a, n in zip(texts, most, strict=True))
+
+    def _token_ids(
+        self, texts: Sequence[CompletionResponse], *, templated: bool
+    ) -> tuple[bool, bool, bool]:
+        """Return whether prompts may be token ids, whether text gets a start token, and `greedy`.
+
+        They may if token ids, with or without a start token, get the same completions as the text.
+        If they do not, the texts are asked a second time, to see whether answers repeat.
+        """
+        counts = [answer.prompt_tokens for answer in texts]
+        starts = self.tokenizer.own and all(
+            count == len(ids) + 1 for count, ids in zip(counts, self.rows, strict=True)
+        )
+        if self.tokenizer.own and self.server.api == "completions" and not templated:
+            begins = {False: (), True: self.tokenizer.starts.get("bos", ())}
+            for added in (starts, not starts):
+                prompts = [(*begins[added], *ids) for ids in self.rows]
+                answers = self._with_logprobs(prompts)
+                replies = [answer for answer in answers if answer is not None]
+                same = same_texts(replies, texts) if len(replies) == len(texts) else 0
+                if same >= MIN_EQUAL_REPLIES:
+                    self.answers = answers
+                    return True, added, same == len(PROMPTS) or self._repeats(prompts, replies)
+            self.why["token_ids"] = (
+                "a prompt as tokens is refused, or continued otherwise than its text: is "
+                "endpoint.tokenizer the model's own?"
+            )
+        self.answers = self._with_logprobs(PROMPTS)
+        again = [answer for answer in self.answers if answer is not None]
+        same = same_texts(again, texts) if len(again) == len(texts) else 0
+        return False, starts, same == len(PROMPTS)
+
+    def _repeats(
+        self, prompts: Sequence[tuple[int, ...]], answers: Sequence[CompletionResponse]
+    ) -> bool:
+        """Tell whether prompts as token ids get the same greedy completions once more."""
+        again = [self.server.ask(self.query(prompt)) for prompt in prompts]
+        return same_texts(again, answers) == len(prompts)
+
+    def _with_logprobs(
+        self, prompts: Sequence[str | tuple[int, ...]]
+    ) -> list[CompletionResponse | None]:
+        """Return greedy completions, with log-probabilities if the server gives any."""
+        first = self.server.try_to(self.query(prompts[0], logprobs=True))
+        logprobs = first is not None and bool(first.log_probabilities)
+        if first is None:
+            first = self.server.try_to(self.query(prompts[0]))
+        if first is None:
+            return [None] * len(prompts)
+        rest = self.server.try_all([self.query(p, logprobs=logprobs) for p in prompts[1:]])
+        answers = [first, *rest]
+        self.replies += [answer for answer in answers if answer is not None]
+        return answers
+
+    def continuations(self, abilities: ServerAbilities) -> list[CompletionResponse | None]:
+        """Return the greedy completions that scores are compared with."""
+        starts = self.tokenizer.starts.get("bos", ()) if abilities.adds_start else ()
+        as_ids = [(*starts, *ids) for ids in self.rows]
+        return self._with_logprobs(as_ids if abilities.token_ids else PROMPTS)
+
+    def _draws(self) -> tuple[list[str], bool, bool]:
+        """Return samples of other seeds, whether samples differ, and whether seeds fix them.
 
         Requests are concurrent, as in an audit: some servers honour seeds only one at a time.
         """
-        queries = [
-            self._query(prompt, temperature=SAMPLING_TEMPERATURE, seed=seed, **changes)
-            for prompt in PROMPTS[:2]
-            for seed in SEEDS
-        ]
-        answers = self.server.try_all(queries)
-        halves = answers[: len(SEEDS)], answers[len(SEEDS) :]
-        return [[answer.texts[0] for answer in group if answer is not None] for group in halves]
-
-    def _draws(self) -> tuple[bool, bool]:
-        """Return whether samples differ at all, and whether seeds determine them."""
-        samples = self._samples()
-        if not all(len(texts) == len(SEEDS) for texts in samples):
+        ask = self.query(PROMPTS[0], temperature=SAMPLING_TEMPERATURE)
+        asks = [replace(ask, prompt=prompt) for prompt in PROMPTS[:2]]
+        answers = self.server.try_all([replace(a, seed=seed) for a in asks for seed in SEEDS])
+        seeded = all(answer is not None for answer in answers)
+        if not seeded:
             self.why["seed"] = "it refuses requests with a seed"
-            answers = [
-                self.server.try_to(self._query(PROMPTS[0], temperature=SAMPLING_TEMPERATURE))
-                for _ in range(4)
-            ]
-            return len({answer.texts for answer in answers if answer is not None}) > 1, False
-        differ = any(len(set(texts)) > 1 for texts in samples)
-        same = all(texts[0] == texts[1] for texts in samples)
-        return differ, differ and same and any(len({texts[0], *texts[2:]}) > 1 for texts in samples)
+            answers = self.server.try_all([a for a in asks for _ in SEEDS])
+        self.replies += [answer for answer in answers if answer is not None]
+        texts = [answer.texts[0] if answer is not None else "" for answer in answers]
+        self.server.first_draw = texts[0]
+        halves = texts[: len(SEEDS)], texts[len(SEEDS) :]
+        differ = any(len(set(half)) > 1 for half in halves)
+        fixed = all(same == again for same, again, *_ in halves)
+        return texts[1 : len(SEEDS)], differ, differ and seeded and fixed
 
-    def _narrows(self, **changes: Any) -> bool:
-        """Tell whether all samples are equal if `changes` only allow the likeliest token."""
-        samples = self._samples(**changes)
-        return all(len(texts) == len(SEEDS) and len(set(texts)) == 1 for texts in samples)
+    def _check_content(self) -> None:
+        """Raise TargetError if all replies are empty: nothing could be found in them."""
+        if any(text.strip() for answer in self.replies for text in answer.texts):
+            return
+        count = sum(len(answer.texts) for answer in self.replies)
+        thoughts = sum(answer.thoughts for answer in self.replies)
+        reason = f"{thoughts:,} had reasoning alone: have it answer without" if thoughts else ""
+        problem = f"answered {count:,} prompts, and no answer had content"
+        raise TargetError(self.server.client.failed(f"{problem}{reason and f' ({reason})'}"))
 
-    def _log_probabilities(self) -> bool:
-        answer = self.server.try_to(self._query(PROMPTS[0], max_tokens=2, logprobs=True))
-        return answer is not None and 0 < len(answer.log_probabilities) <= 2
+    def _returns_several(self, drawn: Sequence[str]) -> bool:
+        """Tell whether the samples of one request differ as those of several requests do.
 
-    def _token_ids(self, texts: Sequence[CompletionResponse]) -> tuple[bool, bool]:
-        """Return whether prompts may be token ids, and whether text gets a start token added.
-
-        They may if token ids, with or without a start token, get the same completions as the text.
+        Seed, temperature and top_k are sent together, as an audit sends them.
         """
-        rows = [tokens.ids for tokens in self.tokenizer.tokenize(PROMPTS)]
-        counts = [answer.prompt_tokens for answer in texts]
-        starts = self.tokenizer.own and all(
-            count == len(ids) + 1 for count, ids in zip(counts, rows, strict=True)
+        ask = self.query(
+            PROMPTS[0], n=CHOICES, temperature=SAMPLING_TEMPERATURE, top_k=CHOICES_TOP_K
         )
-        if not self.tokenizer.own or self.server.api == "chat":
-            return False, starts
-        begins = {False: (), True: self.tokenizer.starts.get("bos", ())}
-        for added in (starts, not starts):
-            answers = [self.server.try_to(self._query((*begins[added], *ids))) for ids in rows]
-            replies = [answer for answer in answers if answer is not None]
-            if len(replies) == len(rows) and same_texts(replies, texts) >= MIN_EQUAL_REPLIES:
-                return True, added
-        self.why["token_ids"] = (
-            "a prompt as tokens is refused, or continued otherwise than its text: is "
-            "endpoint.tokenizer the model's own?"
-        )
-        return False, starts
+        ask = ask if "seed" in self.why else replace(ask, seed=SEEDS[0])
+        queries = [ask, replace(ask, prompt=PROMPTS[1])]
+        answers = self.server.try_all(queries)
+        if None in answers:
+            answers = self.server.try_all([replace(query, top_k=0) for query in queries])
+        distinct = [len(set(answer.texts)) for answer in answers if answer is not None]
+        if len(distinct) < len(queries):
+            self.why["n"] = "it refuses requests for several samples, or gives another number"
+            return False
+        least = CHOICES - 1 if len(set(drawn)) == len(drawn) else 1
+        if max(distinct) < least:
+            self.why["n"] = "samples of one request are equal, where those of several differ"
+        return max(distinct) >= least
 
-    def _scoring(self, abilities: ServerAbilities) -> Scoring:
-        """Return the field with correct prompt log-probabilities, or an empty string."""
+    def _narrows(self, several: bool, **changes: Any) -> bool:
+        """Tell whether all samples are equal if `changes` only allow the likeliest token."""
+        ask = self.query(PROMPTS[1], temperature=SAMPLING_TEMPERATURE, **changes)
+        seeds = [None] * len(SEEDS) if "seed" in self.why else list(SEEDS)
+        if several:
+            queries = [replace(ask, n=CHOICES, seed=seeds[0])]
+        else:
+            queries = [replace(ask, seed=seed) for seed in seeds[1:]]
+        answers = self.server.try_all(queries)
+        texts = {text for answer in answers if answer is not None for text in answer.texts}
+        return None not in answers and len(texts) == 1
+
+    def check(self, abilities: ServerAbilities) -> ScoreCheck:
+        """Return the check of the model's scores against its greedy completions."""
+        starts = self.tokenizer.starts.get("bos", ()) if abilities.adds_start else ()
+        return ScoreCheck(
+            server=self.server,
+            tokenizer=self.tokenizer,
+            abilities=abilities,
+            start=starts if abilities.token_ids else (),
+            prompts=PROMPTS,
+            answers=self.answers,
+        )
+
+    def _scoring(self, abilities: ServerAbilities) -> tuple[Scoring, str]:
+        """Return the field with correct prompt log-probabilities, and what is suspect."""
+        reason = ""
         if not self.tokenizer.own:
-            self.why["scoring"] = NO_TOKENIZER
-            return ""
-        if abilities.api == "chat":
-            self.why["scoring"] = "it only chats"
-            return ""
-        for field in ("echo", "prompt_logprobs"):
+            reason = NO_TOKENIZER
+        elif abilities.api == "chat":
+            reason = "it only chats"
+        elif abilities.templated:
+            reason = "a chat template surrounds every prompt"
+        if reason:
+            self.why["scoring"] = reason
+            return "", ""
+        fields: tuple[Scoring, ...] = ("echo", "prompt_logprobs")
+        found = []
+        for field in fields:
+            check = self.check(abilities)
             try:
-                problem = self.scoring_problem(field, abilities)
+                problem = check.problem(field)
             except ServerUnreachable as error:
                 raise ServerUnreachable(f"{error} {DIED_OF_SCORING}", error.status) from None
+            found.append(check)
+            if check.counted:
+                self.counts = self.counts or field
             if not problem:
                 self.why.pop("scoring", None)
-                return field
-            self.why["scoring"] = problem
-        return ""
+                return field, check.suspect
+            # The first reason that matters: a field that is missing says the least.
+            if check.answered or "scoring" not in self.why:
+                self.why.setdefault("scoring", problem)
+                if check.answered and not any(other.answered for other in found[:-1]):
+                    self.why["scoring"] = problem
+        return "", next((check.suspect for check in found if check.suspect), "")
 
-    def scoring_problem(self, field: Scoring, abilities: ServerAbilities) -> str:
-        """Return what is wrong with a way to score prompts; empty if nothing is.
+    def _penalty(self) -> str:
+        """Return what is suspect if the server penalises repetition unless told not to."""
+        ask = self.query(PROMPTS[-1])
+        default = self.server.try_to(ask)
+        neutral = self.server.try_to(replace(ask, repetition_penalty=1.0))
+        if default is None or neutral is None or default.texts == neutral.texts:
+            return ""
+        if (again := self.server.try_to(ask)) is None or again.texts != default.texts:
+            return ""  # it does not answer the same twice anyway
+        return "it penalises repetition by default"
 
-        A prompt is scored together with the token that the model generates after it: that token's
-        ln p must be the same as when it was generated. Other prompts must have other scores.
-        """
-        checked, scores = 0, set[tuple[float, ...]]()
-        for prompt in PROMPTS:
-            [tokens] = self.tokenizer.tokenize([prompt])
-            query_prompt = tokens.ids if abilities.token_ids else prompt
-            generation = self.server.try_to(self._query(query_prompt, max_tokens=1, logprobs=True))
-            text = prompt + generation.texts[0] if generation else prompt
-            [ids] = [t.ids for t in self.tokenizer.tokenize([text])]
-            ask = ids if abilities.token_ids else text
-            read = self.server.try_to(self._query(ask, max_tokens=1, scoring=field))
-            extra = int(abilities.adds_start and not abilities.token_ids)
-            if read is None or len(read.prompt) - extra not in (len(ids) - 1, len(ids)):
-                return "it gives none, or not one for each token of endpoint.tokenizer"
-            scores.add(read.prompt[:4])
-            if generation and generation.log_probabilities and ids[:-1] == tokens.ids:
-                checked += 1
-                if (
-                    abs(read.prompt[len(ids) - 2 + extra] - generation.log_probabilities[0])
-                    > LOGPROB_TOLERANCE
-                ):
-                    return "they are not those by which it writes"
-        if len(scores) < len(PROMPTS):
-            return "it gives the same ones for every prompt"
-        return "" if checked else "nothing tells whether they are those by which it writes"
-
-    def _context(self, context: int, longest: int, *, ids: bool) -> int:
+    def _context(self, context: int, longest: int, abilities: ServerAbilities) -> int:
         """Return the context length, after trying a request as long as the audit's longest.
 
-        If that is accepted, it is the stated one, the server's claim or DEFAULT_CONTEXT; if not, it
-        is close to the longest request that is accepted.
+        If that is accepted, it is the stated one, the server's claim or else the length tried; if
+        not, it is close to the longest request that is accepted.
         """
-        claimed = self.server.list_models().get(self.server.model, 0)
-        most = context or claimed or DEFAULT_CONTEXT
-        size = min(most, max(longest, MIN_CONTEXT))
-        if self._takes(size, ids=ids):
+        most = context or self.server.list_models().get(self.server.model, 0)
+        size = min(most or UNSTATED_CONTEXT, max(longest, MIN_CONTEXT))
+        if not most:
+            most = size = max(longest, UNSTATED_CONTEXT)
+        if not (hint := self._refused(size, abilities)):
             return most
         low, high = 0, size
+        if MIN_CONTEXT <= hint < size and not self._refused(hint, abilities):
+            low = high = hint
         while high - low > max(8, high // 16):
             middle = (low + high) // 2
-            low, high = (middle, high) if self._takes(middle, ids=ids) else (low, middle)
+            if self._refused(middle, abilities):
+                high = middle
+            else:
+                low = middle
+        if low < MIN_CONTEXT and not self.evidence:
+            return most  # the model does not tell two prompts apart that differ in their beginnings
         if low < MIN_CONTEXT:
             problem = f"takes no prompt of {MIN_CONTEXT} tokens"
             raise TargetError(self.server.client.failed(problem))
-        self.why["context"] = f"a prompt of {high:,} tokens was refused or cut"
+        self.why["context"] = f"a prompt of {size:,} tokens was refused or cut"
         return low
 
-    def _takes(self, size: int, *, ids: bool) -> bool:
-        """Tell whether the server accepts a request of `size` tokens without truncating it."""
+    def _refused(self, size: int, abilities: ServerAbilities) -> int:
+        """Return 0 if the server takes a whole request of `size` tokens; else a length to try.
+
+        A server may cut the beginning of a prompt in silence. Then it counts fewer tokens than it
+        was sent, or scores fewer; or two prompts with other beginnings get the very same answers.
+        """
+        rows = [self._filler(size, first) for first in (0, 1)]
+        prompts = [
+            tuple(row) if abilities.token_ids else self.tokenizer.decode(row) for row in rows
+        ]
+        asks = [self.query(prompt, max_tokens=1, size=size) for prompt in prompts]
+        if self.counts:
+            asks[1] = replace(asks[0], scoring=self.counts)
+        elif abilities.logprobs:
+            asks = [replace(ask, logprobs=True) for ask in asks]
+        else:
+            asks = asks[:1]
+        self.server.refusal = ""
+        answers = [self.server.try_to(ask) for ask in asks]
+        if answers[0] is None or (answers[-1] is None and abilities.scoring):
+            self.evidence = True
+            stated = [int(n.replace(",", "")) for n in _STATED.findall(self.server.refusal)]
+            return next((n for n in stated if MIN_CONTEXT <= n < size), -1)
+        sent = len(rows[0]) if self.tokenizer.own or abilities.token_ids else 0
+        slack = 0 if abilities.token_ids else 8 + sent // 16
+        counted = answers[0].prompt_tokens
+        if self.counts and answers[-1] is not None:
+            scored = len(answers[-1].prompt) + 1
+            counted = scored if counted is None else min(scored, counted)
+        if counted is not None and counted < sent - slack:
+            self.evidence = True
+            return counted if counted >= MIN_CONTEXT else -1
+        if self.counts:
+            return 0
+        if len(answers) > 1 and _same(*answers) and not self._blind(abilities):
+            return -1
+        return 0
+
+    def _blind(self, abilities: ServerAbilities) -> bool:
+        """Tell whether the model's answers do not depend on the beginning of a short prompt."""
+        rows = [self._filler(2 * MIN_CONTEXT, first) for first in (0, 1)]
+        prompts = [
+            tuple(row) if abilities.token_ids else self.tokenizer.decode(row) for row in rows
+        ]
+        return _same(*(self.server.try_to(self.query(p, logprobs=True)) for p in prompts))
+
+    def _filler(self, size: int, first: int) -> list[int]:
+        """Return a row for a request of `size` tokens, which begins in one of two ways."""
+        kept = max(1, size - 1)
         [tokens] = self.tokenizer.tokenize([" ".join(PROMPTS) + " "])
-        row = (tokens.ids * (size // len(tokens.ids) + 1))[: size - 1]
-        prompt = row if ids else self.tokenizer.decode(row)
-        answer = self.server.try_to(self._query(prompt, max_tokens=1, size=size))
-        if answer is None:
-            return False
-        return not ids or answer.prompt_tokens is None or answer.prompt_tokens >= len(row)
+        row = (tokens.ids * (kept // len(tokens.ids) + 1))[:kept]
+        beginning = max(NEEDLE, kept // 8)
+        other = (self.rows[1] * (beginning // len(self.rows[1]) + 1))[:beginning]
+        return list(row) if not first else [*other, *row[len(other) :]][:kept]
+
+
+def _same(*answers: CompletionResponse | None) -> bool:
+    """Tell whether two answers have the same texts and the very same log-probabilities."""
+    first, second = answers
+    if first is None or second is None or first.texts != second.texts:
+        return False
+    pairs = list(zip(first.log_probabilities, second.log_probabilities, strict=False))
+    return bool(pairs) and all(abs(a - b) <= SAME_LOGPROB for a, b in pairs)

@@ -11,6 +11,7 @@ from fedaudit.engine.remote.wire import (
     Api,
     CompletionRequest,
     CompletionResponse,
+    LengthField,
     MalformedResponse,
     read_answer,
     read_models,
@@ -18,6 +19,8 @@ from fedaudit.engine.remote.wire import (
 from fedaudit.report.redaction import make_visible
 from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnreachable
 
+OTHER_LENGTH: LengthField = "max_completion_tokens"
+"""The field that some servers take in place of max_tokens, which their refusal names."""
 TRIES = 3
 """How often a request is sent while its responses are malformed."""
 
@@ -31,6 +34,12 @@ class CompletionServer:
     def __init__(self, client: JsonClient, model: str, spending: RequestBudget) -> None:
         self.client, self.model, self.spending = client, model, spending
         self.api: Api = "completions"
+        self.length_field: LengthField = "max_tokens"
+        self.refusal = ""
+        """What the server said when it last refused a request of a probe."""
+        self.first_draw = ""
+        """What the server first drew with a seed, for later comparison."""
+        self._models: dict[str, int] | None = None
 
     def ask(self, query: CompletionRequest, *, patient: bool = True) -> CompletionResponse:
         """Return the response to one request; raises TargetError if there is none.
@@ -40,7 +49,15 @@ class CompletionServer:
         problem = ""
         for _ in range(TRIES):
             self.spending.take(query)
-            body = self.client.post(PATHS[self.api], query.body(self.api), patient=patient)
+            try:
+                body = self._post(query, patient=patient)
+            except HttpStatusError as error:
+                renamed = self.length_field == "max_tokens" and OTHER_LENGTH in error.said
+                if error.status not in (400, 422) or not renamed:
+                    raise
+                self.length_field = OTHER_LENGTH
+                self.spending.take(query)
+                body = self._post(query, patient=patient)
             try:
                 return read_answer(body, query, self.api)
             except MalformedResponse as error:
@@ -48,6 +65,15 @@ class CompletionServer:
                 if not patient:
                     break
         raise TargetError(self.client.failed(f"sent what {problem}"))
+
+    @staticmethod
+    def clean(said: str) -> str:
+        """Return a server's sentence as it can be shown."""
+        return make_visible(said)
+
+    def _post(self, query: CompletionRequest, *, patient: bool) -> bytes:
+        table = query.body(self.api, self.length_field)
+        return self.client.post(PATHS[self.api], table, patient=patient)
 
     def try_to(self, query: CompletionRequest) -> CompletionResponse | None:
         """Return the response to a request that a server may not support, or None.
@@ -59,10 +85,12 @@ class CompletionServer:
         except HttpStatusError as error:
             if error.status in (401, 403):
                 raise
+            self.refusal = self.clean(error.said)
             return None
         except ServerUnreachable:
             raise
-        except TargetError:
+        except TargetError as error:
+            self.refusal = str(error)
             return None
 
     def try_all(self, queries: Sequence[CompletionRequest]) -> list[CompletionResponse | None]:
@@ -108,11 +136,13 @@ class CompletionServer:
 
     def list_models(self) -> dict[str, int]:
         """Return the context length of each model that the server lists, 0 if it states none."""
-        try:
-            rows = read_models(self.client.get("/models"))
-        except (MalformedResponse, HttpStatusError):
-            return {}
-        return {row["id"]: _claimed_count(row.get("max_model_len")) for row in rows}
+        if self._models is None:
+            try:
+                rows = read_models(self.client.get("/models"))
+            except (MalformedResponse, HttpStatusError):
+                rows = []
+            self._models = {row["id"]: _claimed_count(row.get("max_model_len")) for row in rows}
+        return self._models
 
     def choose_model(self) -> None:
         """Choose the server's only model if none was named; raises TargetError if it lists several.

@@ -43,7 +43,7 @@ class CostEstimate:
         return (
             f"The server will be asked up to {self.requests:,} times"
             f"{remark if self.single > self.requests else ''}, for up to {self.tokens:,} tokens, "
-            "and some dozens of times before to see what it can."
+            "and up to some forty times before to see what it can."
         )
 
     def check(self, options: EndpointOptions, *, multi_sample: bool) -> None:

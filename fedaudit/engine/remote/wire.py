@@ -9,6 +9,7 @@ from fedaudit.system.numbers import is_finite_number
 
 Api = Literal["completions", "chat"]
 Scoring = Literal["", "echo", "prompt_logprobs"]
+LengthField = Literal["max_tokens", "max_completion_tokens"]
 
 PATHS: Mapping[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 ROUNDING = 1e-3
@@ -35,17 +36,22 @@ class CompletionRequest:
     top_p: float = 1.0
     logprobs: bool = False
     scoring: Scoring = ""
+    repetition_penalty: float | None = None
+    """1 for none; None leaves it to the server."""
     size: int = 0
     """The number of tokens of the prompt, estimated if it is not known."""
 
-    def body(self, api: Api) -> dict[str, Any]:
-        """Return the JSON object to send, without optional fields that are not needed."""
+    def body(self, api: Api, length: LengthField = "max_tokens") -> dict[str, Any]:
+        """Return the JSON object to send, without optional fields that are not needed.
+
+        `length` is the server's name of the most tokens to generate.
+        """
         prompt = self.prompt if isinstance(self.prompt, str) else list(self.prompt)
         messages = {"messages": [{"role": "user", "content": prompt}]}
         table: dict[str, Any] = {
             "model": self.model,
             **({"prompt": prompt} if api == "completions" else messages),
-            "max_tokens": self.max_tokens,
+            length: self.max_tokens,
             "temperature": self.temperature,
         }
         options: dict[str, Any] = {
@@ -55,6 +61,7 @@ class CompletionRequest:
             "top_p": self.top_p if self.top_p < 1 else None,
             "logprobs": 1 if self.logprobs or self.scoring == "echo" else None,
             "echo": True if self.scoring == "echo" else None,
+            "repetition_penalty": self.repetition_penalty,
             "prompt_logprobs": 1 if self.scoring == "prompt_logprobs" else None,
         }
         return table | {name: value for name, value in options.items() if value is not None}
@@ -76,6 +83,8 @@ class CompletionResponse:
     """ln p of all tokens but the first, if requested: the prompt's, then any generated ones."""
     first: tuple[bool, ...] = ()
     """For each entry of `prompt`, whether no other token is likelier at its position."""
+    thoughts: int = 0
+    """The number of texts that are empty beside a text of the model's reasoning."""
     prompt_tokens: int | None = None
     """The number of tokens of the prompt, according to the server."""
 
@@ -100,6 +109,7 @@ def read_answer(body: bytes, query: CompletionRequest, api: Api) -> CompletionRe
         raise MalformedResponse("is no answer of an OpenAI-compatible server") from None
     return CompletionResponse(
         texts=texts,
+        thoughts=sum(_only_thinks(choice, api) for choice in choices),
         log_probabilities=logprobs,
         prompt=scored[0],
         first=scored[1],
@@ -139,6 +149,14 @@ def _text(choice: Mapping[str, Any], api: Api, max_tokens: int) -> str:
         raise MalformedResponse("has a choice without text")
     # Replace lone surrogates, which are no valid text.
     return text[: max_tokens * LONGEST_TOKEN].encode("utf-8", "replace").decode()
+
+
+def _only_thinks(choice: Mapping[str, Any], api: Api) -> bool:
+    """Tell whether a reply has no content, and all that the model wrote is its reasoning."""
+    if api != "chat" or choice["message"].get("content"):
+        return False
+    fields = ("reasoning_content", "reasoning")
+    return any(isinstance(choice["message"].get(f), str) and choice["message"][f] for f in fields)
 
 
 def _read_logprobs(choice: Mapping[str, Any], api: Api) -> tuple[float, ...]:

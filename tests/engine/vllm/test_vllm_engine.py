@@ -176,18 +176,18 @@ def test_a_server_that_dies_interrupts_and_keeps_its_answers(start, diary, adapt
     [row] = HashModel().tokenize(TEXTS[:1])
     whole = GenerationBatch(
         [
-            GenerationRequest(prompt=(*row.ids, 100 + i), samples=4, max_new_tokens=5)
+            GenerationRequest(prompt=(*row.ids, 100 + i), samples=5, max_new_tokens=5)
             for i in range(150)
         ],
         seed=0,
     )
     with pytest.raises(Interrupted, match="vLLM has ended: RuntimeError: einsum"):
         start(cache=lambda: cache).generate(adapter, whole)
-    kept, before = len(cache.answers), sum(row.get("n") == 4 for row in diary())
+    kept, before = len(cache.answers), sum(row.get("n") == 5 for row in diary())
     assert 0 < kept < 150
     completions = start(cache=lambda: cache).generate(adapter, whole)
-    assert [len(one.texts) for one in completions] == [4] * 150
-    assert sum(row.get("n") == 4 for row in diary()) - before == 150 - kept
+    assert [len(one.texts) for one in completions] == [5] * 150
+    assert sum(row.get("n") == 5 for row in diary()) - before == 150 - kept
 
 
 def test_it_ends_with_the_engine_and_leaves_nothing(start, diary):

@@ -1,0 +1,211 @@
+"""What a server does in silence is found by its effects, with few requests."""
+
+import json
+import random
+
+import pytest
+from chat_server import Server, chat
+from completion_server import HonestServer
+
+from fedaudit.api.engine import GenerationBatch
+from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.audit.preflight import adapter_effect
+
+MOST_REQUESTS, MORE = 40, 5
+TUNED = Target(name="tuned", adapter="lora")
+
+
+def opened(honest, connect, *, longest=0, **options):
+    """Return the engine and the connection to a server, and the requests that it took."""
+    known = {
+        key: options.pop(key) for key in ("base", "concurrency", "tokenizer") if key in options
+    }
+    with honest(**options).server().running() as server:
+        connection = connect(server.url, **known)
+        connection.estimate.longest = longest
+        return connection.open(), len(server.requests)
+
+
+@pytest.mark.parametrize(
+    "quirks",
+    [(), ("same choices",), ("crowded",), ("stale places",), ("stale blocks",), ("template",),
+     ("other length",), ("penalty",)],
+    ids=lambda quirks: "+".join(quirks) or "none",
+)  # fmt: skip
+def test_few_requests_are_sent_before_the_first_question(quirks, honest, connect):
+    _, requests = opened(honest, connect, base="plain", quirks=frozenset(quirks))
+    assert requests <= MOST_REQUESTS + (MORE if quirks else 0)
+
+
+def test_a_steady_effect_is_not_told_from_unsteady_scores(honest, connect):
+    """Scores went wrong after the probes: no adapter without effect, but no score to be used."""
+    state = {"broken": False}
+
+    def change(request):
+        body = request["body"] or {}
+        if not state["broken"] or not body.get("echo"):
+            return None
+        rows = [None, *(-1.0 - 20 * random.random() for _ in range(len(body["prompt"])))]
+        choice = {"index": 0, "text": " the", "logprobs": {"token_logprobs": rows}}
+        return 200, {}, json.dumps({"choices": [choice]})
+
+    with honest(change=change).server().running() as server:
+        remote = connect(server.url, base="plain").open()
+        state["broken"] = True
+        texts = [Document(id=str(i), text=f"Number {i} of these texts.") for i in range(6)]
+        with pytest.raises(TargetError, match="differently from one time to the next") as error:
+            adapter_effect.measure(remote, TUNED, Target(name="base"), texts)
+    assert error.value.exit_code == 4
+
+
+def test_equal_choices_are_no_samples(honest, connect, engine):
+    remote, _ = opened(honest, connect, quirks=frozenset({"same choices"}))
+    assert not remote.abilities.n
+    assert "equal" in remote.abilities.why["n"]
+    assert remote.abilities.seed
+    assert remote.abilities.top_k
+
+
+@pytest.mark.parametrize("concurrency", [4, 12])
+def test_scores_that_are_wrong_in_a_crowd_are_not_believed(concurrency, honest, connect):
+    remote, _ = opened(honest, connect, quirks=frozenset({"crowded"}), concurrency=concurrency)
+    assert not remote.abilities.scoring
+    assert "endpoint.concurrency=1" in remote.abilities.why["scoring"]
+
+
+@pytest.mark.parametrize("quirk", ["stale places", "stale blocks"])
+def test_scores_from_a_stale_cache_are_not_believed(quirk, honest, connect):
+    without = frozenset({"prompt_logprobs"})
+    remote, _ = opened(honest, connect, base="plain", quirks=frozenset({quirk}), without=without)
+    assert not remote.abilities.scoring
+    assert "stale prefix cache" in remote.abilities.why["scoring"]
+
+
+def test_the_reason_that_matters_is_kept(honest, connect):
+    """That the second field is missing says nothing about the first, which is wrong."""
+    remote, _ = opened(
+        honest, connect, quirks=frozenset({"crowded"}), without=frozenset({"prompt_logprobs"})
+    )
+    assert "under way" in remote.lacks["score"]
+
+
+@pytest.mark.parametrize("tokenizer", ["fedaudit-nano", ""])
+def test_a_template_around_completions_makes_them_replies(tokenizer, honest, connect):
+    quirks = frozenset({"template"})
+    if not tokenizer:  # a template that is longer than any tokenizer could make of the prompt
+
+        class Wordy(HonestServer):
+            def ids(self, prompt):
+                return super().ids(prompt) * (9 if prompt == "User: " else 1)
+
+        made = honest(quirks=quirks)
+        honest = lambda **_: Wordy(made.engine, made.models, quirks=quirks)  # noqa: E731
+    remote, _ = opened(honest, connect, quirks=quirks, tokenizer=tokenizer)
+    assert remote.abilities.templated
+    assert not remote.abilities.token_ids
+    assert not remote.abilities.scoring
+    assert any("replies were measured, not continuations" in told for told in remote.caveats())
+
+
+@pytest.mark.parametrize("scoring", [True, False], ids=["scored", "not scored"])
+def test_prompts_that_are_cut_in_silence_are_refused(scoring, honest, connect):
+    without = frozenset() if scoring else frozenset({"echo", "prompt_logprobs"})
+    remote, _ = opened(honest, connect, longest=500, quirks=frozenset({"cut"}), without=without)
+    assert remote.abilities.context <= 65
+    assert remote.abilities.context >= 60
+    assert "cut" in remote.abilities.why["context"]
+    batch = GenerationBatch(
+        [GenerationRequest(prompt=(5,) * 100, samples=1, max_new_tokens=4)],
+        seed=0,
+        decoding=SamplingParams(temperature=0),
+    )
+    with pytest.raises(InputError, match="longer than the context"):
+        remote.generate(TUNED, batch)
+
+
+def test_prompts_that_are_cut_are_noticed_where_usage_lies(honest, connect):
+    quirks = frozenset({"cut and lied"})
+    remote, _ = opened(honest, connect, longest=500, quirks=quirks)
+    assert remote.abilities.context <= 65
+
+
+def test_a_context_that_is_not_stated_is_asked_for(honest, connect):
+    remote, requests = opened(honest, connect, quirks=frozenset({"no context"}))
+    assert remote.abilities.context == 8192
+    assert requests <= MOST_REQUESTS
+
+    def refuse(request):
+        body = request["body"] or {}
+        if len(body.get("prompt", ())) + body.get("max_tokens", 0) <= 700:
+            return None
+        said = f"This model's maximum context length is 700 tokens, not {len(body['prompt'])}."
+        return 400, {}, json.dumps({"error": {"message": said}})
+
+    remote, requests = opened(honest, connect, quirks=frozenset({"no context"}), change=refuse)
+    assert remote.abilities.context == 700
+    assert requests <= MOST_REQUESTS
+
+
+def test_the_other_name_of_the_length_is_tried(honest, connect):
+    remote, _ = opened(honest, connect, quirks=frozenset({"other length"}))
+    assert remote.abilities.scoring == "echo"
+
+
+def test_a_repetition_penalty_makes_answers_suspect(honest, connect):
+    remote, _ = opened(honest, connect, quirks=frozenset({"penalty"}))
+    assert any("repetition penalty" in told for told in remote.caveats())
+    without = frozenset({"echo", "prompt_logprobs"})
+    remote, _ = opened(honest, connect, quirks=frozenset({"penalty"}), without=without)
+    assert any("penalises repetition" in told for told in remote.caveats())
+
+
+def test_a_refusal_shows_what_the_server_says_but_no_key(connect, monkeypatch):
+    def reply(request):
+        said = f"The model `tuned` does not exist. {request['headers'].get('Authorization', '')}"
+        return 404, {}, json.dumps({"error": {"message": said}})
+
+    with Server(reply).running() as server:
+        with pytest.raises(TargetError, match="says: The model `tuned` does not exist"):
+            connect(server.url).open()
+        monkeypatch.setenv("KEY_OF_TEST", "sk-0123456789")
+        with pytest.raises(TargetError) as error:
+            connect(server.url, key_variable="KEY_OF_TEST").open()
+    assert "0123456789" not in str(error.value)
+
+
+def thinking(said):
+    """Return a chat server whose replies are its reasoning alone, unless `said(body)` is a text."""
+
+    def reply(request):
+        if request["path"] != "/v1/chat/completions":
+            return 404, {}, "{}"
+        if text := said(request["body"]):
+            return 200, {}, chat(text)
+        message = {"role": "assistant", "content": None, "reasoning_content": "Let me think."}
+        return 200, {}, json.dumps({"choices": [{"message": message}]})
+
+    return Server(reply)
+
+
+def test_a_model_that_only_thinks_is_no_model_without_leaks(connect):
+    with (
+        thinking(lambda body: "").running() as server,
+        pytest.raises(
+            TargetError, match=r"no answer had content \(\d+ had reasoning alone"
+        ) as error,
+    ):
+        connect(server.url).open()
+    assert error.value.exit_code == 4
+
+
+def test_replies_that_are_all_empty_are_no_answers(connect, engine):
+    """The probes' short prompts got a reply, the audit's did not."""
+    replies = thinking(lambda body: "Yes." if len(body["messages"][0]["content"]) < 60 else "")
+    prompt = engine.tokenize(["The answer to the next question is a long one. " * 3])[0].ids
+    requests = [GenerationRequest(prompt=prompt, samples=1, max_new_tokens=4)] * 20
+    batch = GenerationBatch(requests, seed=0, decoding=SamplingParams(temperature=0))
+    with replies.running() as server:
+        remote = connect(server.url).open()
+        with pytest.raises(TargetError, match="no answer had content"):
+            remote.generate(TUNED, batch)
