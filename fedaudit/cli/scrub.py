@@ -56,7 +56,7 @@ def scrub(
         bool,
         typer.Option(
             "--strict",
-            help="Exit code 1 if OUT still holds anything that was masked, however spelt.",
+            help="Exit code 1 if OUT still holds a masked string in a spelling that is compared.",
         ),
     ] = False,
     json: Annotated[
@@ -166,11 +166,15 @@ def _facts(request: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
         )
         if done.respelt:
             yield (
-                f"Of these, {done.respelt:,} only in other spellings: another case or width, "
-                "characters that look alike, or invisible characters in between."
+                f"Of these, {done.respelt:,} only in other spellings: escaped or encoded, "
+                "transliterated, in another case or width, with characters that look alike, "
+                "invisible ones, or other marks between words."
             )
     elif done.strings:
-        yield f"Of {masked}, none is in OUT, however spelt."
+        yield (
+            f"Of {masked}, none is in OUT: neither as it was nor encoded, transliterated, in other "
+            "case, in look-alikes, or with other marks between words."
+        )
     if done.pii_in_ids:
         yield f"Not masked: ids, groups or tasks with PII in {count_of(done.pii_in_ids, 'record')}."
     yield "PII that nobody marked and the detector did not find is in OUT unchanged."

@@ -1,5 +1,6 @@
 """Masking the personal data in all strings of one record, whatever its fields are."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +10,36 @@ from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
 from fedaudit.pii import masking
-from fedaudit.pii.lookalikes import folded_readings, forms
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import cuts_word, resolve
+from fedaudit.pii.spellings import forms, readings
+
+_FIELD_LABELS = {
+    "PERSON": (
+        r"(?:(?:full|first|last|middle|given|family|birth|maiden|sur|fore|patient|client|customer"
+        r"|employee|doctor|contact|person|student|author|sender|recipient)_?)?names?|given|family"
+        r"|surname|patient|vorname|nachname|nom|prenom|apellidos?|cognome|naam|姓名"
+    ),
+    "PHONE_NUMBER": (
+        r"(?:\w+_)?(?:tele)?(?:phone|mobile|cell|fax|tel)(?:_?(?:number|no|nr))?|电话|手机"
+    ),
+    "BIRTHDAY": r"(?:date_of_birth|birth_?(?:date|day)|dob|born|geburtsdatum|出生日期|生日)",
+    "EMAIL_ADDRESS": r"(?:\w+_)?e_?mail(?:_?address)?",
+    "ADDRESS": r"(?:\w+_)?(?:address|street|postcode|zip(?:_?code)?)|住址|地址",
+    "ID_CARD": r"(?:national_|identity_|id_)(?:id|card|number|no|nr)|身份证号?",
+    "SSN": (
+        r"ssn|nino|nhs_?(?:number|no)|social_?security(?:_?(?:number|no))?"
+        r"|insurance_?(?:number|no)"
+    ),
+    "PASSPORT": r"passport(?:_?(?:number|no))?",
+    "IBAN_CODE": r"iban",
+}
+"""Names of fields whose values are personal data, as labels mean them."""
+_FIELD_NAMES = {label: re.compile(names) for label, names in _FIELD_LABELS.items()}
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s-]+")
+_OTHER_NAMES = frozenset({"function", "functions", "tool", "tools", "tool_calls", "model", "file"})
+_LONGEST_VALUE = 100
 
 FIELDS = ("instruction", "input", "output")
 Chosen = Callable[[str], bool]
@@ -55,6 +82,28 @@ def other_strings(record: CorpusRecord) -> dict[Place, str]:
         for key_path, value in json_strings(record.fields)
         if value and key_path not in within and key_path[:1] not in content.fixed
     }
+
+
+def with_field_name(key_path: Place, document: Document) -> Document:
+    """Return a string of a record marked as what the name of its field says that it is."""
+    names = [_CAMEL.sub("_", step).casefold() for step in key_path if isinstance(step, str)]
+    text = document.text.strip()
+    if not names or len(text) > _LONGEST_VALUE or _OTHER_NAMES & {*names[:-1]}:
+        return document
+    label = next((label for label, name in _FIELD_NAMES.items() if name.fullmatch(names[-1])), None)
+    fits = {
+        "PERSON": text[:1].isalpha()
+        and text[:1] == text[:1].upper()
+        and not re.search(r"\d", text),
+        "EMAIL_ADDRESS": "@" in text,
+        "ADDRESS": any(map(str.isalnum, text)),
+    }
+    if label is None or not fits.get(label, bool(re.search(r"\d", text))):
+        return document
+    start = document.text.index(text)
+    span = PiiSpan(start, start + len(text), label)
+    given = [(1.0, span) for span in document.pii or ()]
+    return document.annotated(resolve([(2.0, span), *given]))
 
 
 def json_strings(value: Any, key_path: Place = ()) -> Iterator[tuple[Place, str]]:
@@ -115,9 +164,7 @@ def names_masked_string(marked: MarkedRecord, chosen: Chosen) -> bool:
     sought = {form for string in masked_strings for form in (string, *forms(string)) if form}
     document = marked.document
     around = [value for value in (document.id, document.group, document.task) if value]
-    read = "\n".join(
-        form for value in around for form in (normalize(value), *folded_readings(value))
-    )
+    read = "\n".join(form for value in around for form in (normalize(value), *readings(value)))
     return any(form in read for form in sought)
 
 

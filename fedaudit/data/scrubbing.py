@@ -18,8 +18,7 @@ from fedaudit.data import corpus, record_scrubbing, tables
 from fedaudit.data.annotation import annotate
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.record_scrubbing import MarkedRecord, MaskedRecord
-from fedaudit.pii import lookalikes, masking
-from fedaudit.pii.lookalikes import folded_readings
+from fedaudit.pii import masking, spellings
 from fedaudit.pii.normalized_search import normalize
 from fedaudit.system.files import (
     atomic_text,
@@ -184,7 +183,10 @@ def _mark_records(
         beside = iter(annotated[len(batch) :])
         for record, document, strings in zip(batch, annotated, around, strict=False):
             text_document = replace(document, id=record.document.id)
-            result.append(MarkedRecord(record, text_document, {p: next(beside) for p in strings}))
+            others = {
+                path: record_scrubbing.with_field_name(path, next(beside)) for path in strings
+            }
+            result.append(MarkedRecord(record, text_document, others))
         annotator = annotator or how
         if how:
             progress(len(result), len(records))
@@ -236,9 +238,9 @@ def _find_remaining(
         strings, ["\n".join(map(normalize, values)) for values in texts]
     )
     progress(1, 3)
-    forms = {string: lookalikes.forms(string) for string in strings}
+    forms = {string: spellings.forms(string) for string in strings}
     read = [
-        "\n".join(form for text in values for form in folded_readings(text)) for values in texts
+        "\n".join(form for text in values for form in spellings.readings(text)) for values in texts
     ]
     progress(2, 3)
     gone = absent_strings(set().union(*forms.values()), read)

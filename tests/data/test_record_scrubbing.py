@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
-from fedaudit.data import corpus, scrubbing
+from fedaudit.data import corpus, record_scrubbing, scrubbing
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import content
 from fedaudit.data.record_scrubbing import MarkedRecord, mask_record, other_strings
@@ -196,3 +196,19 @@ def test_the_set_of_paths_stays_and_no_marked_word_does(name, words, extra, styl
         assert "Ann" not in str(new)
     else:
         assert dict(paths(new)) == dict(paths(record))
+
+
+@pytest.mark.parametrize(
+    ("key_path", "text", "label"),
+    [
+        (("patient", "family"), "Quo", "PERSON"),
+        (("contactPhone",), "0123 45", "PHONE_NUMBER"),
+        (("rows", 0, "Birth Date"), "1970-01-02", "BIRTHDAY"),
+        (("tool_calls", 0, "function", "name"), "Book", None),
+        (("name",), "a7", None),
+        (("comment",), "Quo", None),
+    ],
+)
+def test_the_name_of_a_field_says_what_its_value_is(key_path, text, label):
+    document = record_scrubbing.with_field_name(key_path, Document(id="", text=text))
+    assert [span.label for span in document.pii or ()] == ([label] if label else [])
