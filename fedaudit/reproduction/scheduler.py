@@ -3,6 +3,7 @@
 import os
 from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,8 +37,9 @@ def default_jobs(scale: str, tasks: Sequence[VariantTask]) -> int:
 def run_tasks(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
     """Return the outcome of each task, in their order; `jobs` run at a time.
 
-    Tasks on one federation run one after the other. Raises what a task raised, which ends the
-    others; Interrupted where a process died.
+    Tasks on one federation run one after the other. Raises what a task raised: where several run at
+    a time, once the others have ended, whose outcomes are kept. Raises Interrupted where a process
+    died, which ends the others.
     """
     if min(jobs, len({task.folder for task in tasks})) > 1:
         return _at_once(tasks, jobs, watch)
@@ -55,15 +57,17 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
         waiting.setdefault(task.folder, []).append(index)
     busy: dict[Future[VariantOutcome], int] = {}
     outcomes: dict[int, VariantOutcome] = {}
+    errors: list[Exception] = []
     progress = watch.bar("variants")
     with processes(jobs, BROKEN) as pool:
-        while len(outcomes) < len(tasks):
+        while len(outcomes) + len(errors) < len(tasks):
             while len(busy) < jobs:
                 number = _next(waiting, {tasks[i].folder for i in busy.values()})
                 if number is None:
                     break
                 task = tasks[number]
-                watch.variant(task.variant.name, len(outcomes) + len(busy) + 1, len(tasks))
+                started = len(outcomes) + len(errors) + len(busy)
+                watch.variant(task.variant.name, started + 1, len(tasks))
                 others = {tasks[i].folder for left in waiting.values() for i in left}
                 workers = task.config.workers or _workers(
                     jobs, len(busy), len(others - {task.folder})
@@ -73,8 +77,16 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
                     busy[pool.submit(_quietly, replace(task, config=task_config))] = number
             done, _ = wait(busy, return_when=FIRST_COMPLETED)
             for future in done:
-                outcomes[busy.pop(future)] = future.result()
-                progress(len(outcomes), len(tasks))
+                number = busy.pop(future)
+                try:
+                    outcomes[number] = future.result()
+                except BrokenProcessPool:
+                    raise
+                except Exception as error:  # raised when the others have ended
+                    errors.append(error)
+                progress(len(outcomes) + len(errors), len(tasks))
+    if errors:
+        raise errors[0]
     return [outcomes[index] for index in range(len(tasks))]
 
 

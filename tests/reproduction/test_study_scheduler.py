@@ -1,6 +1,8 @@
 """Variants at a time: which is next, how many, and what goes wrong in one of them."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
+from fedaudit.reproduction import scheduler
 from fedaudit.reproduction.scheduler import _next, _workers, default_jobs, run_tasks
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
@@ -84,3 +87,26 @@ def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path):
     tasks = [task(tmp_path / "a"), task(tmp_path / "b", base=str(tmp_path / "none"))]
     with pytest.raises(InputError, match=r"holds no federation|none"):
         run_tasks(tasks, 2, watch)
+
+
+def test_what_is_wrong_in_one_does_not_end_the_others(tmp_path, monkeypatch):
+    done = []
+
+    def run(task):
+        if task.folder.name == "a":
+            raise InputError("a is wrong")
+        done.append(task.folder.name)
+
+    @contextmanager
+    def threads(count, broken):
+        with ThreadPoolExecutor(count) as pool:
+            yield pool
+
+    monkeypatch.setattr(scheduler, "processes", threads)
+    monkeypatch.setattr(scheduler, "_quietly", run)
+    watch = Watch(
+        variant=lambda *_: None, training=lambda event: None, bar=lambda title: lambda *at: None
+    )
+    with pytest.raises(InputError, match="a is wrong"):
+        run_tasks([task(tmp_path / name) for name in "abcd"], 2, watch)
+    assert sorted(done) == ["b", "c", "d"]
