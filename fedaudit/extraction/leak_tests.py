@@ -16,6 +16,7 @@ from fedaudit.extraction.base_likelihood import (
 )
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
+from fedaudit.extraction.sampling_noise import AnswerCounts, with_sampling_noise
 from fedaudit.extraction.significance import LeakEvidence
 from fedaudit.extraction.targets import TargetSet, drop_substrings
 from fedaudit.metrics.intervals import Estimate, wilson
@@ -39,6 +40,8 @@ class StringProbabilities:
     strength: Mapping[str, float]
     """How many answers of the tuned model give each string, or the probability of one."""
     sampled: bool = True
+    counts: AnswerCounts | None = None
+    """How many answers gave each string; None if that does not depend on the sampling seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +213,11 @@ def _coverage_rows(
             if strings and (not label or source in (NEW, "control")):
                 known_groups = groups if source != "control" else {}
                 row_scope = {"source": source, **scope}
-                yield _coverage(plugin, strings, value, row_scope, known_groups, evidence)
+                counts = probabilities.counts
+                noise = counts.variance(source, strings) if counts else 0.0
+                yield _coverage(
+                    plugin, strings, value, row_scope, known_groups, evidence, noise=noise
+                )
 
 
 def _test_rows(
@@ -272,9 +279,13 @@ def _coverage(
     scope: Mapping[str, object],
     groups: Mapping[str, str],
     evidence: LeakEvidence,
+    *,
+    noise: float,
 ) -> Measurement:
     values = [value(string) for string in strings]
-    estimate = share_estimate(values, [groups.get(string, "") for string in strings], evidence.seed)
+    estimate = share_estimate(
+        values, [groups.get(string, "") for string in strings], evidence.seed, noise
+    )
     return Measurement.mean(
         estimate,
         len(values),
@@ -286,13 +297,19 @@ def _coverage(
     )
 
 
-def share_estimate(values: Collection[float], groups: Collection[str], seed: int) -> Estimate:
+def share_estimate(
+    values: Collection[float], groups: Collection[str], seed: int, noise: float = 0.0
+) -> Estimate:
     """Return a share with its interval, clustered by groups if every string has one.
 
     If nothing or everything is found, groups carry no information: the interval is then Wilson's.
+    `noise` is the variance of the number found over sampling seeds (`sampling_noise`); for nothing
+    Wilson's bound is wide enough.
     """
     total, n = sum(values), len(values)
-    if not all(groups) or total in (0, n):
+    if not total:
         return wilson(total, n)
+    if not all(groups) or total == n:
+        return with_sampling_noise(wilson(total, n), n, noise)
     low, high = clustered_share(list(values), list(groups), seed=seed)
-    return Estimate(total / n, low, high)
+    return with_sampling_noise(Estimate(total / n, low, high), n, noise)

@@ -61,6 +61,7 @@ def _sample_results(
             base=base.get(victim),
             size=plan.size,
             samples=attack.samples,
+            greedy=not attack.temperature,
         )
         leak_tests = run_leak_tests(
             attack.name,

@@ -202,6 +202,7 @@ class PrefixAttack(Attack):
             else None,
             size=plan.size,
             samples=self.samples,
+            greedy=not self.temperature,
         )
         probabilities = extraction.string_probabilities()
         result = scoring.score_extraction(

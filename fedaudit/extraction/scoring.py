@@ -12,6 +12,7 @@ from fedaudit.extraction.leak_tests import LeakTests, StringProbabilities, share
 from fedaudit.extraction.matcher import StrictMatcher, split_reduced
 from fedaudit.extraction.query_budget import ScatteredQuery
 from fedaudit.extraction.sampling import Answer
+from fedaudit.extraction.sampling_noise import AnswerCounts
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.budget_sweep import BudgetCurve
 from fedaudit.metrics.extraction import Matcher
@@ -61,6 +62,18 @@ class ExtractionResult:
     base: HitCounter | None
     size: int
     samples: int
+    greedy: bool = False
+    """Whether the answers are the same with every seed."""
+
+    def counts(self, *, strict: bool = False) -> AnswerCounts | None:
+        """Return how many answers gave each string; None if they do not depend on the seed."""
+        if self.greedy:
+            return None
+        tuned, base = (
+            (counter.strict if strict else counter.counts) if counter else {}
+            for counter in (self.tuned, self.base)
+        )
+        return AnswerCounts(tuned, base)
 
     def string_probabilities(self) -> StringProbabilities:
         """Return which strings each model says as whole words."""
@@ -69,7 +82,8 @@ class ExtractionResult:
             dict.fromkeys(counter.strict, 1.0) if counter else None for counter in models
         )
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
-        return StringProbabilities(tuned=tuned or {}, base=base, strength=strength)
+        counts = self.counts(strict=True)
+        return StringProbabilities(tuned=tuned or {}, base=base, strength=strength, counts=counts)
 
     def strings_by_source(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
         r"""Return the strings extracted from F, B and F\B, and the controls, by name of the source.
@@ -159,6 +173,8 @@ def coverage_rows(
     target_set = extraction.target_set
     pools = {s: target_set.controls if s == "control" else targets for s in found}
     hits = {source: len(found[source].intersection(pool)) for source, pool in pools.items()}
+    # How often a smaller budget gave each string is not counted.
+    counts = None if budget or samples else extraction.counts()
     rates = {source: hits[source] / len(pool) for source, pool in pools.items()}
     rows = []
     for source, pool in pools.items():
@@ -171,7 +187,8 @@ def coverage_rows(
             hits=hits[source],
         )
         groups = {} if is_control else target_set.groups
-        coverage, efficiency = _estimates(found[source], pool, groups, queries)
+        noise = counts.variance(source, pool) if counts else 0.0
+        coverage, efficiency = _estimates(found[source], pool, groups, queries, noise)
         rows += [
             row(
                 coverage,
@@ -186,7 +203,11 @@ def coverage_rows(
 
 
 def _estimates(
-    found: Collection[str], pool: Collection[str], groups: Mapping[str, str], queries: int
+    found: Collection[str],
+    pool: Collection[str],
+    groups: Mapping[str, str],
+    queries: int,
+    noise: float,
 ) -> tuple[Estimate, Estimate]:
     """Return the coverage of a pool of strings, and the efficiency, EF = VxPII / Q.
 
@@ -194,7 +215,7 @@ def _estimates(
     """
     strings = sorted(pool)
     values = [float(string in found) for string in strings]
-    coverage = share_estimate(values, [groups.get(string, "") for string in strings], SEED)
+    coverage = share_estimate(values, [groups.get(string, "") for string in strings], SEED, noise)
     per_query = len(strings) / queries
     efficiency = Estimate(
         sum(values) / queries, coverage.low * per_query, coverage.high * per_query

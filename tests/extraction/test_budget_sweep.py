@@ -37,6 +37,11 @@ def sometimes(target, prompt, sample):
     return f" {NAMES[draw // 7 % 5]}." if draw % 6 == 0 else " nobody"
 
 
+def bare(measurement):
+    """Leave out the interval, which only of a run as a whole has the noise of other seeds."""
+    return replace(measurement, low=None, high=None)
+
+
 def swept(result):
     return [r for r in result.measurements if {"budget", "samples"} <= r.scope.keys()]
 
@@ -96,7 +101,7 @@ def test_the_whole_budget_is_the_total():
                     assert whole.hits == 0
                     continue
                 last = row(found, *of, **scope, budget=size, samples=2)
-                assert last == replace(whole, scope=last.scope)
+                assert bare(last) == bare(replace(whole, scope=last.scope))
 
 
 def test_a_kind_of_which_nothing_came_out_has_no_sweep():
@@ -166,7 +171,7 @@ def test_it_is_what_runs_of_their_own_find(texts, name, samples):
                 rate = one.metric in ("coverage", "efficiency")
                 if rate and one.scope["set"] == "all" and "label" not in one.scope:
                     scope = {**one.scope, "budget": budget, "samples": n}
-                    assert replace(one, scope=scope) in found.measurements
+                    assert bare(replace(one, scope=scope)) in map(bare, found.measurements)
 
 
 @settings(max_examples=30, deadline=None)
@@ -188,7 +193,7 @@ def test_of_a_budget_drawn_at_random_too(texts, budget, samples, seed):
                 rate = one.metric in ("coverage", "efficiency")
                 if rate and one.scope["set"] == "all" and "label" not in one.scope:
                     scope = {**one.scope, "budget": smaller, "samples": n}
-                    assert replace(one, scope=scope) in found.measurements
+                    assert bare(replace(one, scope=scope)) in map(bare, found.measurements)
 
 
 @settings(max_examples=30, deadline=None)

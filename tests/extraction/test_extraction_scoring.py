@@ -7,6 +7,7 @@ from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.audit.result_contract import check_result
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.extraction.sampling_noise import with_sampling_noise
 from fedaudit.extraction.targets import build_target_set
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.document import schema_violation, to_plain
@@ -85,10 +86,11 @@ def test_the_targets_are_the_victims_own(result):
 
 def test_coverage_efficiency_and_vxpii_by_hand(result):
     # Two distinct prefixes, one of them twice: 3 x 5 queries. "Bob Lowe" also says "Bob Low".
-    for which, hits, n in (("all", 3, 4), ("prefix-disjoint", 2, 3)):
+    # That answer comes once: of all strings two hang on it, of the disjoint ones one.
+    for which, hits, n, once in (("all", 3, 4, 2), ("prefix-disjoint", 2, 3, 1)):
         coverage = row(result, "coverage", "tuned", which)
         assert (coverage.hits, coverage.n, coverage.value) == (hits, n, hits / n)
-        wanted = wilson(hits, n)
+        wanted = with_sampling_noise(wilson(hits, n), n, 1.0 + once)
         assert (coverage.low, coverage.high) == (wanted.low, wanted.high)
         efficiency = row(result, "efficiency", "tuned", which)
         assert (efficiency.value, efficiency.n, efficiency.hits) == (hits / 15, 15, hits)
@@ -159,7 +161,12 @@ def test_what_is_judged_by_hand(result):
     for source, count in hits.items():
         one = row(result, "coverage", source, "exclusive")
         assert (one.hits, one.n, one.value) == (count, 3, count / 3)
-        assert (one.low, one.high) == (wilson(count, 3).low, wilson(count, 3).high)
+        wanted = wilson(count, 3)
+        if count:
+            # Bob Lowe comes out once, and the base says Ann Lee once.
+            once = {"tuned": 1, "base": 1, "tuned-not-base": 2}[source]
+            wanted = with_sampling_noise(wanted, 3, 1.0 + once)
+        assert (one.low, one.high) == (wanted.low, wanted.high)
     assert row(result, "coverage", "control", "exclusive").hits == 0
     person = row(result, "coverage", "tuned-not-base", "exclusive", "PERSON")
     assert (person.hits, person.n) == (1, 2)
