@@ -20,6 +20,7 @@ from fedaudit.cli.options import (
     Key,
     Model,
     Out,
+    Pattern,
     Quiet,
     Resume,
     Reveal,
@@ -29,6 +30,7 @@ from fedaudit.cli.options import (
     Shard,
     Target,
     Template,
+    with_patterns,
 )
 
 
@@ -120,6 +122,7 @@ def extract(
     seed: Seed = None,
     batch_size: BatchSize = 0,
     detector: Detector = "presidio",
+    pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
     json: Json = None,
@@ -142,7 +145,7 @@ def extract(
     from fedaudit.extraction import estimator_choice as estimators
 
     chosen = tuple(attack or ["contextual"])
-    set_, servers = attacking.split_server_options(set_)
+    set_, servers = attacking.split_server_options(with_patterns(set_, detector, pattern))
     options = attacking.options(set_, (*chosen, detector))
     options = estimators.estimator_options(estimator, chosen, options)
     arguments: dict[str, Any] = {

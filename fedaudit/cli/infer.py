@@ -17,6 +17,7 @@ from fedaudit.cli.options import (
     Key,
     Model,
     Out,
+    Pattern,
     Quiet,
     Resume,
     Reveal,
@@ -26,6 +27,7 @@ from fedaudit.cli.options import (
     Shard,
     Target,
     Template,
+    with_patterns,
 )
 
 
@@ -54,6 +56,7 @@ def infer(
         ),
     ] = 0,
     detector: Detector = "presidio",
+    pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
     json: Json = None,
@@ -74,7 +77,7 @@ def infer(
     """
     from fedaudit.audit.request import InferenceRequest
 
-    set_, servers = attacking.split_server_options(set_)
+    set_, servers = attacking.split_server_options(with_patterns(set_, detector, pattern))
     options = attacking.options(set_, ("ranking", detector))
     if candidates:
         options["ranking"] = {**options.get("ranking", {}), "candidates": candidates}

@@ -18,6 +18,7 @@ from fedaudit.cli.options import (
     Json,
     Model,
     Out,
+    Pattern,
     Quiet,
     Resume,
     Reveal,
@@ -28,6 +29,7 @@ from fedaudit.cli.options import (
     Target,
     Template,
     settings_by_plugin,
+    with_patterns,
 )
 
 if TYPE_CHECKING:
@@ -122,6 +124,7 @@ def memorize(
         int, typer.Option("--workers", help="Processes that compare texts; 0: one per core.", min=0)
     ] = 0,
     detector: Detector = "presidio",
+    pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
     json: Json = None,
@@ -139,7 +142,7 @@ def memorize(
     scorer of paraphrases and of the detector, which then finds entities, are set as --set
     NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
-    set_, servers = split_server_options(set_)
+    set_, servers = split_server_options(with_patterns(set_, detector, pattern))
     plugins = [*filter(None, (detector, paraphraser))]
     options = settings_by_plugin(set_, "paraphraser or detector in use", plugins)
     protocol = {

@@ -127,6 +127,15 @@ Key = Annotated[
 Detector = Annotated[
     str, typer.Option("--detector", help="The plugin that finds PII in unannotated documents.")
 ]
+Pattern = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pattern",
+        metavar="NAME=REGEX",
+        help="A kind of PII of your own that the detector finds: NAME=REGEX, NAME:CHECK=REGEX "
+        "(luhn, mod97, mod11, verhoeff, id_card, date), or @FILE with one a line; may be repeated.",
+    ),
+]
 Template = Annotated[
     str, typer.Option("--template", help="The prompt template, if the target names none.")
 ]
@@ -189,6 +198,15 @@ def settings_by_plugin(set_: list[str] | None, kind: str, names: Collection[str]
         if name not in names or not isinstance(chosen, dict):
             raise unknown_name_error(kind, name, names)
     return table
+
+
+def with_patterns(
+    set_: list[str] | None, detector: str, patterns: list[str] | None
+) -> list[str] | None:
+    """Return the settings of --set with those of --pattern, which are the detector's."""
+    import json
+
+    return [*(set_ or []), f"{detector}.patterns={json.dumps(patterns)}"] if patterns else set_
 
 
 def settings_by_installed_plugin(set_: list[str] | None, *kinds: str) -> dict[str, Any]:

@@ -8,12 +8,14 @@ import typer
 
 from fedaudit.cli.options import (
     Detector,
+    Pattern,
     Quiet,
     Set,
     Template,
     file_to_write,
     json_to_write,
     settings_by_plugin,
+    with_patterns,
 )
 from fedaudit.system.numbers import count_of
 
@@ -45,6 +47,7 @@ def scrub(
         ),
     ] = None,
     detector: Detector = "presidio",
+    pattern: Pattern = None,
     set_: Set = None,
     template: Template = "fed_pii",
     seed: Annotated[
@@ -80,7 +83,9 @@ def scrub(
         out=out,
         style=style,
         detector=detector,
-        options=settings_by_plugin(set_, "detector in use", [detector]).get(detector, {}),
+        options=settings_by_plugin(
+            with_patterns(set_, detector, pattern), "detector in use", [detector]
+        ).get(detector, {}),
         only=tuple(only or ()),
         excluding=tuple(excluding or ()),
         template=template,

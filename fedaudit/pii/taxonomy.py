@@ -81,9 +81,16 @@ def taxonomy() -> Taxonomy:
 def category(label: str) -> Category | None:
     """Return the category that `label` or a category's own name means; None if none does.
 
-    Case does not matter, nor whether words are joined by spaces, hyphens or underscores.
+    Case does not matter, nor whether words are joined by spaces, hyphens, underscores or nothing.
+    The B-, I- ... of a token's place in a name count no more than a number behind: B-LASTNAME1.
     """
-    return _by_label().get(_key(label))
+    by_label = _by_label()
+    key = _key(label)
+    known = by_label.get(key)
+    if known is None:
+        inner = re.sub(r"^\s*[BIESLU][-_]", "", label, flags=re.IGNORECASE)
+        known = by_label.get(_key(inner)) or by_label.get(re.sub(r"\d+$", "", _key(inner)))
+    return known
 
 
 def major_category(label: str) -> str:
@@ -104,7 +111,7 @@ def _by_label() -> Mapping[str, Category]:
 
 
 def _key(label: str) -> str:
-    return re.sub(r"[\s_-]+", "_", label.strip()).upper()
+    return re.sub(r"[\s_-]+", "", label).upper()
 
 
 def _norm(key: str, table: Mapping[str, Any]) -> Norm:

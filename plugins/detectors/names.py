@@ -8,8 +8,9 @@ from fedaudit.api import PiiSpan
 from fedaudit.pii.spans import resolve
 
 from .chinese_names import chinese_names
+from .custom import custom_patterns
 from .latin_names import latin_names
-from .presidio import Presidio
+from .presidio import CERTAIN, Presidio
 from .scripts import can_read, fold
 
 PERSON = "PERSON"
@@ -32,7 +33,7 @@ class Names(Presidio):
         if self.entities and PERSON not in self.entities:
             return other_spans
         return [
-            resolve([*((1.0, span) for span in spans), *self._people(text)])
+            resolve([*((CERTAIN, span) for span in spans), *self._people(text)])
             for text, spans in zip(texts, other_spans, strict=True)
         ]
 
@@ -58,6 +59,7 @@ class Names(Presidio):
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.ner and PERSON in self.entities:  # nothing of Presidio's finds it
             options["entities"] = tuple(label for label in self.entities if label != PERSON)
+            options["entities"] += tuple(one.label for one in custom_patterns(self.patterns))
             if not options["entities"]:
                 return None
         return Presidio(**options)

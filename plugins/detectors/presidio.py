@@ -9,6 +9,7 @@ from fedaudit.api import PiiDetector, PiiSpan, unknown_name_error
 from fedaudit.pii.spans import resolve
 from fedaudit.pii.taxonomy import category
 
+from .custom import custom_patterns
 from .ner import INSTALLED, NerModel, installed_models
 from .scripts import can_judge, can_read, fold, occurs, strip_span
 
@@ -21,6 +22,8 @@ ON_REQUEST = frozenset({"DATE_TIME", "URL", "ORGANIZATION", "NRP", "MISC"})
 
 _SYNONYMS = {"CREDIT_CARD": "BANK_CARD"}
 _BATCH = 64
+CERTAIN = 2.0
+"""The score of what the user's own patterns find: more than any rule's."""
 
 
 def _personal(labels: set[str]) -> set[str]:
@@ -46,6 +49,8 @@ class Presidio(PiiDetector):
     ner: tuple[str, ...] = ()
     """Models: "spacy:NAME", "transformers:FOLDER"; "zh=spacy:NAME" reads only Chinese. "installed"
     stands for the spaCy model of each language that is installed."""
+    patterns: tuple[str, ...] = ()
+    """Kinds of one's own: "NAME=REGEX", "NAME:CHECK=REGEX", or "@FILE" with one a line."""
     threshold: float = 0.4
     """The lowest score that counts: a telephone number reaches it without context, a vague number
     only with context."""
@@ -59,6 +64,7 @@ class Presidio(PiiDetector):
         if not 0 <= self.threshold <= 1:
             raise ValueError(f"threshold is {self.threshold}, but a score is between 0 and 1.")
         self._models()
+        custom_patterns(self.patterns)
 
     def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
         """Return for each text its spans, sorted and without overlap."""
@@ -66,6 +72,9 @@ class Presidio(PiiDetector):
         scored_spans: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
         for language, labels in self._labels_by_language(engines).items():
             self._search(engines[language], language, labels, folded, scored_spans)
+        for pattern in custom_patterns(self.patterns):
+            for text, finds in zip(folded, scored_spans, strict=True):
+                finds += [(CERTAIN, span) for span in pattern.find(text)]
         return [resolve(finds) for finds in scored_spans]
 
     def describe(self) -> str:
@@ -73,7 +82,9 @@ class Presidio(PiiDetector):
         tool = f"presidio-analyzer {version('presidio-analyzer')}"
         languages = ", ".join(self.languages)
         models = f"NER by {', '.join(self.ner)}" if self.ner else "rules only: no names, no places"
-        return f"{tool}; languages {languages}; {models}; scores from {self.threshold}"
+        custom = [pattern.label for pattern in custom_patterns(self.patterns)]
+        kinds = f"; patterns {', '.join(dict.fromkeys(custom))}" if custom else ""
+        return f"{tool}; languages {languages}; {models}; scores from {self.threshold}{kinds}"
 
     def labels(self, texts: Sequence[str]) -> frozenset[str]:
         """Return the labels that it looks for in a language that `texts` are written in."""
@@ -81,7 +92,8 @@ class Presidio(PiiDetector):
         for language, labels in self._labels_by_language(self._engines()).items():
             for label in labels:
                 languages.setdefault(label, []).append(language)
-        return frozenset(label for label, read in languages.items() if can_read(read, texts))
+        custom = frozenset(pattern.label for pattern in custom_patterns(self.patterns))
+        return custom | {label for label, read in languages.items() if can_read(read, texts)}
 
     def _search(
         self,
@@ -127,7 +139,9 @@ class Presidio(PiiDetector):
         """Return the labels to look for by language; raises UsageError for an unsupported one."""
         supported = {name: set(engine.get_supported_entities()) for name, engine in engines.items()}
         every = set[str]().union(*supported.values())
+        custom = {pattern.label for pattern in custom_patterns(self.patterns)}
         selected = {_SYNONYMS.get(label, label) for label in self.entities} or _personal(every)
+        selected -= custom - every
         for label in sorted(selected - every):
             without = "" if self.ner else " (no names without ner)"
             raise unknown_name_error(f"entity of detector presidio{without}", label, every)

@@ -151,3 +151,22 @@ def test_the_page_says_what_every_clause_is_about(norm):
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     clauses = [f"| {clause.reference} | {clause.subject} |" for clause in norm.clauses]
     assert lines[2:] == clauses
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("IDCARDNUM", "Identity Card Number"),  # AI4Privacy
+        ("B-GIVENNAME2", "Name"),
+        ("LOCATION-OTHER", "Address"),  # i2b2
+        ("I-PER", "Name"),  # CoNLL
+        ("GPE", "Address"),  # OntoNotes
+        ("CODE", "Other Official Number"),  # TAB
+        ("EMAIL_ADDRESS", "E-mail Address"),  # Presidio
+    ],
+)
+def test_labels_of_public_schemes_are_known(label, name):
+    found = category(label)
+    assert found is not None
+    assert found.name == name
+    assert category("B-HOROSCOPE") is None

@@ -15,6 +15,7 @@ from fedaudit.cli.options import (
     Engine,
     Json,
     Out,
+    Pattern,
     Quiet,
     Resume,
     Reveal,
@@ -24,6 +25,7 @@ from fedaudit.cli.options import (
     Template,
     Watermark,
     settings_by_installed_plugin,
+    with_patterns,
 )
 
 if TYPE_CHECKING:
@@ -134,6 +136,7 @@ def audit(
     seed: Seed = None,
     batch_size: BatchSize = 0,
     detector: Detector = "names",
+    pattern: Pattern = None,
     template: Template = "fed_pii",
     out: Out = None,
     json: Json = None,
@@ -157,7 +160,7 @@ def audit(
     from fedaudit.cli.console import print_note
 
     before = None if baseline is None else read_baseline(baseline)
-    set_, servers = split_server_options(set_, ["vllm"])
+    set_, servers = split_server_options(with_patterns(set_, detector, pattern), ["vllm"])
     prepared = prepare(
         target,
         adapter=adapter,

@@ -19,6 +19,7 @@ from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
+from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
 
 NOBODY = ReportOwner()
@@ -39,6 +40,8 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     yield f"# {TITLE}"
     if checked.message:
         yield from paragraph(checked.message, bold=bool(checked.brief))
+    for sentence in searched_kinds(report):
+        yield from paragraph(sentence)
     yield from paragraph(f"Verdict of the tests: {headline(report, checked)}", bold=True)
     for sentence in summary.verdict_sentence(report, checked):
         yield from paragraph(sentence)

@@ -26,6 +26,7 @@ from fedaudit.report.tables.extraction.untargeted import group_by_search
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import used_terms
+from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
 
 MOST_FINDINGS = 100
@@ -86,6 +87,7 @@ def _content(report: Row) -> dict[str, Any]:
         "judged": summary.is_audit(report),
         "checked": checked,
         "headline": headline(report, checked),
+        "searched": searched_kinds(report),
         "answer": summary.verdict_sentence(report, checked),
         "reasons": summary.verdict_reasons(report),
         "audited": summary.audited_facts(report),

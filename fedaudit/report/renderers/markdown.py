@@ -13,6 +13,7 @@ from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import used_terms
+from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import recheck
 
 MOST_FINDINGS = 100
@@ -32,6 +33,8 @@ def _lines(report: Row) -> Iterator[str]:
     if checked.message:
         yield from paragraph(checked.message, bold=bool(checked.brief))
     if summary.is_audit(report):
+        for sentence in searched_kinds(report):
+            yield from paragraph(sentence)
         yield from paragraph(f"Verdict: {headline(report, checked)}", bold=True)
         for sentence in summary.verdict_sentence(report, checked):
             yield from paragraph(sentence)

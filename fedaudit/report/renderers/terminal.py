@@ -11,6 +11,7 @@ from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
+from fedaudit.report.text.searched_kinds import searched_kinds
 from fedaudit.report.verdict.recheck import RecheckedVerdict, recheck
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
 def _verdict(report: Row, checked: RecheckedVerdict, console: "Console") -> None:
     status = "fail" if checked.brief else report["verdict"]["status"]
     _list("Why", summary.verdict_reasons(report), console)
+    for sentence in searched_kinds(report):
+        console.print(_text(sentence))
     console.print(_text(f"Verdict: {headline(report, checked)}", STYLES[status]))
     for sentence in summary.verdict_sentence(report, checked):
         console.print(_text(sentence))

@@ -74,14 +74,16 @@ def missing_kinds(
     """Yield a judgement for every limited kind of which no target was looked for.
 
     It is a pass if no target is of the kind. It is inconclusive if the kind was left out (rows
-    `targets`), if the annotating detector cannot give the kind (rows `annotation_labels`), or if no
-    strings were looked for at all.
+    `targets`), if the annotating detector cannot give the kind (rows `annotation_labels`), if
+    targets have a label outside of the taxonomy, which may mean the kind, or if no strings were
+    looked for at all.
     """
     rows = list(measurements)
     tested_kinds = {limited_kind(row, policy) for row, _, _ in tests}
     searched = any(row.value is not None and class_of(row) == "exfiltration" for row in rows)
     annotations = [row for row in rows if row.metric == ANNOTATION]
     left_out = [row for row in rows if row.metric == LEFT_OUT and row.value]
+    unknown = _unknown_labels(rows)
     for kind, most in sorted(policy.kinds.items()):  # a report's JSON has them in this order
         if kind in tested_kinds:
             continue
@@ -93,6 +95,12 @@ def missing_kinds(
         elif blind := next((row for row in annotations if not _can_give(row, kind)), None):
             reason = f"No {kind} was looked for: the annotation, by {blind.plugin}, cannot find it."
             yield Judgement("inconclusive", reason, RULE, blind, limit)
+        elif searched and unknown:
+            reason = (
+                f"No {kind} was looked for by that name, but targets are labelled "
+                f"{', '.join(unknown)}, which the taxonomy does not know; they may be of this kind."
+            )
+            yield Judgement("inconclusive", reason, RULE, None, limit)
         elif searched:
             reason = f"No {kind} was looked for: no target is of this kind."
             yield Judgement("pass", reason, RULE, None, limit)
@@ -110,6 +118,12 @@ def _can_give(row: Measurement, kind: str) -> bool:
     same = category(kind)
     parts = {same} if same else {one for one in taxonomy().categories if one.major == kind}
     return kind in labels or (bool(parts) and parts <= given)
+
+
+def _unknown_labels(rows: Iterable[Measurement]) -> list[str]:
+    """Return the labels of what was looked for that the taxonomy does not know."""
+    labels = {str(row.scope["label"]) for row in rows if "label" in row.scope}
+    return sorted(label for label in labels if category(label) is None)
 
 
 def _is_of_kind(row: Measurement, kind: str) -> bool:
