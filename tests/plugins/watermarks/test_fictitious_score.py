@@ -214,7 +214,7 @@ def test_options_out_of_range_are_refused():
         {"null_every": 0},
         {"strangers": -1},
         {"strangers": 7},
-        {"strangers": 96},
+        {"strangers": 1025},
         {"stranger_names": 0},
         {"stranger_names": 96},
         {"correlation": -0.1},
