@@ -87,8 +87,8 @@ class Fictitious(Watermark):
             raise ValueError(
                 f"strangers must be 0 or lie between {STRANGERS[0]} and {STRANGERS[-1]}."
             )
-        if not 1 <= self.stranger_names <= STRANGERS[-1]:
-            raise ValueError(f"stranger_names must be between 1 and {STRANGERS[-1]}.")
+        if not 1 <= self.stranger_names < world.OPTIONS:
+            raise ValueError(f"stranger_names must be between 1 and {world.OPTIONS - 1}.")
         if not 0 <= self.correlation <= 1:
             raise ValueError("correlation must be between 0 and 1.")
 
