@@ -12,6 +12,7 @@ from fedaudit.api import UsageError
 
 from .china import RULES
 from .context import ContextWindow
+from .iban import IBAN_CODE
 from .ner import NerModel, load_spacy, load_transformers, our_label, spacy_labels
 from .rules import EMAIL_ADDRESS, TELEPHONE, recognizer
 from .scripts import ANY
@@ -100,9 +101,8 @@ def _rules(languages: Sequence[str]) -> "Iterator[EntityRecognizer]":
     """Yield the recognizers that need no model."""
     from presidio_analyzer import predefined_recognizers as predefined
 
-    yield from map(recognizer, (EMAIL_ADDRESS, TELEPHONE, *RULES))
+    yield from map(recognizer, (EMAIL_ADDRESS, TELEPHONE, IBAN_CODE, *RULES))
     yield _telephone([region for language in languages for region in REGIONS[language]])
-    yield predefined.IbanRecognizer(supported_language=ANY)
     yield predefined.CryptoRecognizer(supported_language=ANY)
     if "en" in languages:
         yield _predefined(predefined.UkNinoRecognizer, supported_entity="ID_CARD")

@@ -5,7 +5,7 @@ from datetime import date
 
 from fedaudit.pii.checksums import is_id_card, is_luhn
 
-from .rules import TELEPHONE, DetectionRule
+from .rules import BREAK, TELEPHONE, DetectionRule
 
 _PROVINCES = "1[1-5]|2[1-3]|3[1-7]|4[1-6]|5[0-4]|6[1-5]"
 _SCHEMES = re.compile(
@@ -16,7 +16,7 @@ _SCHEMES = re.compile(
     r"|3(?:0[0-5]|[68]\d)\d{11}"  # Diners Club
     r"|(?:6011|65\d\d|64[4-9]\d|35\d\d)\d{12}"  # Discover, JCB
 )
-_SEPARATORS = str.maketrans("", "", " -")
+_SEPARATORS = str.maketrans("×ХхΧχ", "XXXXX", " -.\r\n")
 
 
 def is_birth_date(digits: str) -> bool:
@@ -48,7 +48,11 @@ def check_bank_card(text: str) -> bool | None:
 ID_CARD = DetectionRule(
     label="ID_CARD",
     patterns=(
-        (r"(?<![0-9A-Za-z])[1-9]\d{5}([ -]?)[12]\d{7}\1\d{3}[0-9Xx](?![0-9A-Za-z])", 1.0),
+        (
+            rf"(?<![0-9A-Za-z])[1-9]\d{{5}}{BREAK}?[12]\d{{3}}{BREAK}?\d{{4}}{BREAK}?\d{{3}}"
+            r"[0-9Xx×ХхΧχ](?![0-9A-Za-z])",
+            1.0,
+        ),
         (rf"(?<![0-9A-Za-z])(?:{_PROVINCES})\d{{13}}(?![0-9A-Za-z])", 0.2),
     ),
     check=check_id_card,
@@ -72,9 +76,9 @@ BANK_CARD = DetectionRule(
     patterns=(
         (r"(?<![0-9A-Za-z])\d{14,19}(?![0-9A-Za-z])", 0.2),
         (
-            r"(?<![0-9A-Za-z])(?<!\d[ -])\d{4}([ -])"
-            r"(?:\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{6}\1\d{4,5})"
-            r"(?![0-9A-Za-z]|\1\d)",
+            rf"(?<![0-9A-Za-z])(?<!\d[ .-])\d{{4}}{BREAK}"
+            rf"(?:\d{{4}}{BREAK}\d{{4}}{BREAK}\d{{4}}(?:{BREAK}\d{{1,3}})?"
+            rf"|\d{{6}}{BREAK}\d{{4,5}})(?![0-9A-Za-z]|[ .-]\d)",
             0.2,
         ),
     ),

@@ -1,5 +1,6 @@
 """The detector of personal data in text: Presidio with rules of our own, and no network."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,7 +12,7 @@ from fedaudit.pii.taxonomy import category
 
 from .custom import custom_patterns
 from .ner import INSTALLED, NerModel, installed_models
-from .scripts import can_judge, can_read, fold, occurs, strip_span
+from .scripts import can_judge, can_read, fold, occurs, strip_span, whole_tokens
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
@@ -22,6 +23,7 @@ ON_REQUEST = frozenset({"DATE_TIME", "URL", "ORGANIZATION", "NRP", "MISC"})
 
 _SYNONYMS = {"CREDIT_CARD": "BANK_CARD"}
 _BATCH = 64
+_GOES_ON = re.compile(r"[.:-]?[0-9A-Fa-f]{2}")
 CERTAIN = 2.0
 """The score of what the user's own patterns find: more than any rule's."""
 
@@ -117,11 +119,16 @@ class Presidio(PiiDetector):
         for number, finds in zip(numbers, results, strict=True):
             text = texts[number]
             scored_spans[number] += [
-                (find.score, PiiSpan(*strip_span(text, find.start, find.end), find.entity_type))
+                (
+                    find.score,
+                    PiiSpan(*whole_tokens(text, *strip_span(text, find.start, find.end)), label),
+                )
                 for find in finds
+                for label in [find.entity_type]
                 if find.entity_type in labels
                 and (piece := text[find.start : find.end]).strip()
                 and can_judge(language, piece)
+                and not (label == "MAC_ADDRESS" and _GOES_ON.match(text, find.end))
             ]
 
     def _engines(self) -> "Mapping[str, AnalyzerEngine]":

@@ -1,5 +1,6 @@
 """What a rule for personal data is, how Presidio runs it, and the rules of no country."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
 def accept_match(_text: str) -> bool | None:
     """Leave a match as sure as its pattern is."""
     return None
+
+
+BREAK = r"(?:[ .\-]|[ ]?\r?\n[ ]?)"
+"""What may stand between the groups of a number: `fold` has made one of each kind of space and
+hyphen."""
+_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
+_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})|\d{4}[./-]\d{1,2}[./-]\d{1,2}")
+
+
+def check_telephone(text: str) -> bool | None:
+    """Refuse what is too short or too long for a telephone number, and what is a date."""
+    digits = sum(map(str.isdigit, text))
+    fits = _FEWEST_DIGITS <= digits <= _MOST_DIGITS and not _DATE.fullmatch(text)
+    return None if fits else False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +66,18 @@ TELEPHONE = DetectionRule(
             r"(?![0-9A-Za-z_]|[.-]\d)",
             0.2,
         ),
+        # In groups of two, as in much of Europe, with any marks between them.
+        (
+            r"(?<![0-9A-Za-z_+.-])(?:(?:\+|00)\d{1,3}[ ./-]?)?\(?\d{1,5}\)?"
+            r"(?:[ ]?[ ./-][ ]?\d{2,4}){2,6}(?![0-9A-Za-z_]|[.-]\d)",
+            0.1,
+        ),
+        (r"(?<![0-9A-Za-z_.-])(?:\+|00?)\d{7,14}(?![0-9A-Za-z_]|[.-]\d)", 0.1),
     ),
+    check=check_telephone,
     context=(
+        *("telefon", "téléphone", "tél", "teléfono", "telefono", "telefone", "telefoon", "tlf"),
+        *("mobil", "móvil", "handy", "portable", "cellulare", "whatsapp", "ring", "sms"),
         *("phone", "telephone", "cellphone", "mobile", "cell", "tel", "fax", "call", "called"),
         *("reached", "电话", "手机", "联系", "致电", "传真", "座机"),
     ),

@@ -12,6 +12,7 @@ ANY = "xx"
 _LATIN = re.compile("[A-Za-z]")
 _LETTERS = {"zh": re.compile(f"[{HAN}]+"), "en": re.compile("[A-Za-z\u00aa-\u024f\u1e00-\u1eff]+")}
 """Runs of the letters of a language's script, for English any Latin ones, with their accents."""
+_TOKEN = re.compile("[A-Za-z0-9]{2}")
 _READ_CHARACTERS = 2000
 """How much of a text is looked at to tell its script."""
 _UNREAD_TEXTS = 0.05
@@ -19,14 +20,24 @@ _UNREAD_TEXTS = 0.05
 
 # One code point for one code point, so offsets stay true, as they would not under NFKC.
 # Chinese commas and brackets stay as they are: models of Chinese know them.
-_FOLDED = {
-    ord(character) + 0xFEE0: character
-    for character in string.ascii_letters + string.digits + "@.+-_"
-} | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
+_FOLDED = (
+    {
+        ord(character) + 0xFEE0: character
+        for character in string.ascii_letters + string.digits + "@.+-_"
+    }
+    | {
+        **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u200a\u202f"), " "),
+        **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2212"), "-"),
+    }
+    | dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
+)
 
 
 def fold(text: str) -> str:
-    """Return `text` with full-width letters and digits as ASCII and lone surrogates replaced."""
+    """Return `text` with full-width letters and digits, no-break spaces and hyphens as ASCII.
+
+    Lone surrogates are replaced.
+    """
     return text if text.isascii() else text.translate(_FOLDED)
 
 
@@ -69,3 +80,12 @@ def strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span without white space at its ends, which some models include."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+
+
+def whole_tokens(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span with the rest of the words that it begins and ends in."""
+    while start > 0 and _TOKEN.fullmatch(text[start - 1 : start + 1]):
+        start -= 1
+    while end < len(text) and _TOKEN.fullmatch(text[end - 1 : end + 1]):
+        end += 1
+    return start, end

@@ -1,0 +1,69 @@
+"""Numbers as people write them: spaces, hyphens, dots, line breaks, small letters; whole tokens."""
+
+import pytest
+from fedaudit_plugins.detectors.presidio import Presidio
+
+
+def found(text):
+    [spans] = Presidio().detect([text])
+    return [(text[one.start : one.end], one.label) for one in spans]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "GB82 WEST 1234 5698 7654 32",
+        "gb82west12345698765432",
+        "GB82\u00a0WEST\u00a01234\u00a05698\u00a07654\u00a032",
+        "GB82-WEST-1234-5698-7654-32",
+        "GB82\u2011WEST\u20111234\u20115698\u20117654\u201132",
+        "GB82.WEST.1234.5698.7654.32",
+        "GB82 WEST 1234\n5698 7654 32",
+        "MT84MALT011000012345MTLCAST001S",
+        "SC18SSCB11010000000000001497USD",
+        "NO93 8601 1117 947",
+    ],
+)
+def test_ibans(number):
+    assert found(f"Pay to {number} and wait.") == [(number, "IBAN_CODE")]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "4111 1111 1111 1111",
+        "4111.1111.1111.1111",
+        "4111\u202f1111\u202f1111\u202f1111",
+        "4111\u20111111\u20111111\u20111111",
+        "4111 1111\n1111 1111",
+        "3782 822463 10005",
+    ],
+)
+def test_cards(number):
+    assert found(f"Her card {number} expired.") == [(number, "BANK_CARD")]
+
+
+@pytest.mark.parametrize("last", ["X", "x", "×", "Х"])
+def test_identity_numbers_with_a_look_alike_at_their_end(last):
+    number = f"11010519491231002{last}"
+    assert found(f"No {number} shown") == [(number, "ID_CARD")]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "06 12 34 56 78",
+        "044 668 18 00",
+        "02 99 99.12.34",
+        "22 33 44 55",
+        "0612345678",
+        "+33 6 12 34 56 78",
+    ],
+)
+def test_telephone_numbers_in_groups_of_two_behind_a_word(number):
+    assert found(f"Telefon: {number}, please.") == [(number, "PHONE_NUMBER")]
+    assert not found(f"born 01.02.1990 and called 01.02.1990 by {'x' * 50}")
+
+
+def test_a_find_leaves_no_part_of_a_token():
+    assert found("4111.1111.1111.1112 is no card") == []
