@@ -90,8 +90,8 @@ def load_engine(
     )
     if audited.base_sha256 not in ("", base.sha256, base.earlier):
         raise InputError(
-            f"The base {audited.base} is not the one that the federation was trained on "
-            f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
+            f"The base {audited.base} is another base than the one that the federation was trained "
+            f"on (SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
         )
     if journal:
         journal.record_fact("the base's SHA-256", base.sha256)

@@ -135,7 +135,9 @@ class AuditPipeline(ABC, Generic[R]):
         from fedaudit.report.run_header import build_report
 
         start_time = datetime.now(UTC)
-        files = self.read_inputs()
+        files, origin = self.read_inputs(), self.audited.origin_caveats()
+        for caveat in origin:
+            self.tell(caveat)
         answers = self._ask()
         measured, base_sha256 = answers.measured, answers.base_sha256
         rows = [row for result in measured.results for row in result.measurements]
@@ -165,6 +167,7 @@ class AuditPipeline(ABC, Generic[R]):
                 *(limit for result in results for limit in result.limits),
                 *unchecked_caveats(audited.federation),
                 *audited.adapter_caveats(),
+                *origin,
                 *self.caveats(),
                 *answers.caveats,
             ],

@@ -8,7 +8,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import Target
 from fedaudit.conversion import bases
 from fedaudit.engine.remote.options import ServedModel, is_url
-from fedaudit.federation import adapter_options, adapters, manifest
+from fedaudit.federation import adapter_options, adapter_origin, adapters, manifest
 from fedaudit.federation.folder import (
     DEPLOYED,
     Federation,
@@ -28,7 +28,7 @@ class AuditTarget:
 
     base: str
     base_sha256: str = ""
-    """The hash that the federation states for its base; empty if it states none."""
+    """The hash that the adapter's federation states for its base; empty if it states none."""
     adapter: Path | None = None
     federation: Federation | None = None
     round: int | None = None
@@ -77,6 +77,19 @@ class AuditTarget:
         if self.adapter is None or self.deployment:
             return []
         return adapter_options.unknown_option_caveats(adapters.check(self.adapter))
+
+    def origin_caveats(self) -> list[str]:
+        """Return sentences on what the adapter's files say about its base, if that is another.
+
+        Raises InputError if its tokenizer is of another base.
+        """
+        if self.adapter is None or self.deployment:
+            return []
+        named = []
+        if self.federation is None or self.round is None:  # a federation names those of its rounds
+            named = adapter_origin.other_base_caveats([adapters.check(self.adapter)], self.base)
+        base = nano.folder() if self.base == nano.BASE else Path(self.base)
+        return [*named, *adapter_origin.tokenizer_caveats(self.adapter, base)]
 
 
 def resolve(
@@ -141,7 +154,8 @@ def _resolve_base(target: str, path: Path, adapter: str | None) -> AuditTarget:
         raise InputError(f"{path} is a file; a target is a folder or a hub id.")
     if path.is_dir() and not (path / "config.json").exists():
         raise InputError(f"{path} is neither a federation (federation.json) nor a model.")
-    return AuditTarget(base=target, adapter=_adapter(adapter))
+    folder = _adapter(adapter)
+    return AuditTarget(base=target, base_sha256=_stated_sha256(folder), adapter=folder)
 
 
 def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:
@@ -158,7 +172,9 @@ def _open_adapter(adapter: str, path: Path | None) -> AuditTarget | None:
         raise UsageError(f"{adapter} {reason}: name it with --target.")
     if not base or (path and is_federation(path) and manifest.read(path).base.name == base):
         return None
-    return AuditTarget(base=base, adapter=folder, discovered=True)
+    return AuditTarget(
+        base=base, base_sha256=_stated_sha256(folder), adapter=folder, discovered=True
+    )
 
 
 def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:
@@ -220,6 +236,12 @@ def _adapter(name: str | None) -> Path | None:
         return None
     adapters.check(Path(name))
     return Path(name)
+
+
+def _stated_sha256(adapter: Path | None) -> str:
+    """Return the hash that the federation around an adapter states for its base; empty for none."""
+    around = next(filter(is_federation, adapter.resolve().parents), None) if adapter else None
+    return manifest.read(around).base.sha256 if around else ""
 
 
 def _is_path(name: str) -> bool:

@@ -78,13 +78,15 @@ def write(found_run: FoundRun, request: ImportRequest) -> Imported:
     with locked(request.out, f"Another process is importing into {request.out}."):
         written = writer.Writer(found_run.run, request.out, found_run.base, config)
         written.write(found_run.federation)
-        fits = dict(_mean_fits(found_run.federation, request.out))
+        compared = dict(_mean_fits(found_run.federation, request.out))
+        fits = {number: one for number, one in compared.items() if one is not None}
         weights = rederivation.weights_of(list(fits.values()))
         notes = [
             *found_run.federation.notes,
             *written.notes,
             *_links(found_run.run),
             *mean_notes(fits, weights),
+            *uncompared_notes(compared),
         ]
         chosen = form or found_run.federation.template or templates.template("fed_pii")
         if not (form or found_run.federation.template):
@@ -184,17 +186,22 @@ def _links(run: SourceFolder) -> list[str]:
 
 def _mean_fits(
     federation: ForeignFederation, out: Path
-) -> Iterator[tuple[int, rederivation.MeanFit]]:
-    """Yield the number and MeanFit of each round that has all its participants' adapters."""
+) -> Iterator[tuple[int, rederivation.MeanFit | None]]:
+    """Yield the number and MeanFit of each round that has all its participants' adapters.
+
+    None stands for adapters that cannot be compared tensor by tensor.
+    """
     for round_ in federation.rounds:
         if not round_.clients or set(round_.participants or round_.clients) - set(round_.clients):
             continue
         folder = out / ROUNDS / f"{round_.round:03d}"
-        compared = rederivation.fit(
-            folder / "global", {client: folder / "clients" / client for client in round_.clients}
+        yield (
+            round_.round,
+            rederivation.fit(
+                folder / "global",
+                {client: folder / "clients" / client for client in round_.clients},
+            ),
         )
-        if compared is not None:
-            yield round_.round, compared
 
 
 def mean_notes(
@@ -218,6 +225,16 @@ def mean_notes(
                 f"Round {number}: the global adapter is no mean of its clients' (off by {share}): "
                 "another rule, noise, or a file of another round."
             )
+
+
+def uncompared_notes(compared: Mapping[int, rederivation.MeanFit | None]) -> Iterator[str]:
+    """Yield a note on the rounds whose adapters have other names or shapes, such as other ranks."""
+    if other := [number for number, fit in compared.items() if fit is None]:
+        yield (
+            f"Not checked: whether in {name_rounds(other)} the global adapter is a mean of its "
+            "clients', which have other ranks or modules, as in HetLoRA. A mean of A and of B is "
+            "then none of their products."
+        )
 
 
 def _manifest(

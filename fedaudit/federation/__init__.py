@@ -2,6 +2,8 @@
 
 * `adapter_options`: Checks of an adapter's configuration: its options must not make the audit one
   of another model.
+* `adapter_origin`: What an adapter's files say about the model it was trained on, compared with its
+  base here.
 * `adapters`: LoRA adapters on disk: the PEFT folder, in safetensors only.
 * `commitments`: Commitments to marks: published before training, so that no key can be chosen
   afterwards.

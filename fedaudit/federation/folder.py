@@ -9,6 +9,7 @@ from typing import Any
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.federation import adapters, manifest
+from fedaudit.federation.adapter_origin import other_base_caveats
 from fedaudit.federation.manifest import Manifest
 from fedaudit.system.files import sha256
 from fedaudit.system.names import check_inside
@@ -125,12 +126,9 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     limits = [
         f"Integrity not checked: {manifest.NAME} has no hash of {name}." for name in unchecked_parts
     ]
-    if others := _other_bases(federation, adapters_):
-        limits.append(
-            f"Adapters name another base than {manifest.NAME} ({manifest_.base.name}): "
-            f"{', '.join(others)}. Whether that is the same model was not checked; if it is not, "
-            "nothing here tells of the federation."
-        )
+    limits += other_base_caveats(
+        _configs(federation, adapters_), manifest_.base.name, manifest.NAME
+    )
     if manifest_.imported is not None:
         notes = manifest_.imported.get("notes")
         limits.append(
@@ -140,16 +138,13 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     return [*limits, *recording_caveats(manifest_)]
 
 
-def _other_bases(federation: Federation, folders: Sequence[str]) -> list[str]:
-    """Return the bases that adapters' own configurations name, other than the manifest's."""
-    named = set()
+def _configs(federation: Federation, folders: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the configurations of adapters."""
     for folder in dict.fromkeys(folders):
         try:
-            config = adapters.check(federation.path / folder)
+            yield adapters.check(federation.path / folder)
         except InputError:  # a deployment's folder, or an adapter that is refused when it is read
             continue
-        named.add(str(config.get("base_model_name_or_path") or ""))
-    return sorted(named - {"", federation.manifest.base.name})
 
 
 def recording_caveats(manifest_: Manifest) -> list[str]:

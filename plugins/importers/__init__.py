@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 def fedaudit_importers() -> "list[type[Importer]]":
     """Return the built-in importers."""
     from .federatedscope import FederatedScope
+    from .flora import Flora
     from .flower import FlowerDumps
     from .flowertune import FlowerTune
     from .nvflare import NVFlare
@@ -22,6 +23,7 @@ def fedaudit_importers() -> "list[type[Importer]]":
 
     return [
         FederatedScope,
+        Flora,
         FlowerDumps,
         FlowerTune,
         NVFlare,

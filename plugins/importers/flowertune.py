@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, PromptTemplate
 
-from .adapter_folders import NumberedFolders, adapters
+from .adapter_folders import NumberedFolders, adapters, below
 
 _TASK = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -33,8 +33,16 @@ class FlowerTune(NumberedFolders):
     pattern: ClassVar[str] = r"(?:peft_)?(\d{1,9})"
 
     def holds(self, folder: ForeignFolder, path: str) -> bool:
-        """Take every adapter in a folder of that name."""
-        return True
+        """Take adapters in folders of that name, but none called by a number alone with more in it.
+
+        PEFT's own files have no folders beside them; FLoRA's epochs do.
+        """
+        name = path.rpartition("/")[2]
+        inside = [
+            file.removeprefix(f"{path}/") for file in folder.files if file.startswith(f"{path}/")
+        ]
+        pickled = below(path, "adapter_model.safetensors") not in folder.files
+        return not (name.isdecimal() and (pickled or any("/" in file for file in inside)))
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds, and the template of FlowerTune's records.

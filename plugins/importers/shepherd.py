@@ -1,4 +1,4 @@
-"""FederatedGPT-Shepherd, and FLoRA, which writes the same.
+"""FederatedGPT-Shepherd.
 
 `<clients>/adapter_config.json`, `<clients>/<epoch>/adapter_model.bin`, and what each client sent:
 `<clients>/<epoch>/local_output_<client>/pytorch_model.bin`. Epochs count from 0, and so do rounds
@@ -17,6 +17,7 @@ from fedaudit.api import (
     ForeignFolder,
     ForeignRound,
     Importer,
+    InputError,
     PromptTemplate,
 )
 
@@ -44,10 +45,16 @@ class Shepherd(Importer):
         epochs = (parent(name) for name in folder.files if name.endswith("/adapter_model.bin"))
         paths = {parent(epoch) for epoch in epochs if epoch.rpartition("/")[2].isdecimal()}
         files = set(folder.files)
-        return sorted(path for path in paths if below(path, CONFIG) in files)
+        whole = {
+            parent(name.partition("/final/")[0]) for name in folder.files if "/final/" in name
+        }  # FLoRA's
+        return sorted(path for path in paths - whole if below(path, CONFIG) in files)
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
-        """Return the epochs as rounds, with their clients."""
+        """Return the epochs as rounds, with their clients.
+
+        Raises InputError for adapters that stack their clients', as FLoRA's do.
+        """
         global_files: dict[int, str] = {}
         clients: dict[int, dict[str, ForeignAdapter]] = defaultdict(dict)
         for name in run.files:
@@ -55,6 +62,13 @@ class Shepherd(Importer):
                 global_files[int(match[1])] = name
             elif match := CLIENT.fullmatch(name):
                 clients[int(match[1])][f"c{int(match[2])}"] = _adapter(name)
+        for number, name in global_files.items():
+            if _stacks(run, name, [adapter.weights for adapter in clients[number].values()]):
+                raise InputError(
+                    f"{run.name}/{name} stacks what its clients sent, as FLoRA does: each epoch's "
+                    "adapter belongs to the base with all earlier epochs merged in. Merge them in "
+                    "their order, and audit the result as --target."
+                )
         rounds = [
             ForeignRound(
                 round=number, adapter=_adapter(global_files[number]), clients=clients[number]
@@ -66,6 +80,22 @@ class Shepherd(Importer):
             f"Epoch {n} is left out: it has clients' adapters and no global one." for n in lost
         ]
         return ForeignFederation(rounds=rounds, template=TEMPLATE, notes=tuple(notes))
+
+
+def _stacks(run: ForeignFolder, name: str, sent: Sequence[str]) -> bool:
+    """Tell whether an adapter's ranks are the sums of those that several clients sent."""
+    if len(sent) < 2:
+        return False
+
+    def ranks(file: str) -> dict[str, int]:
+        shapes = run.look(file).shapes
+        return {key: shape[0] for key, shape in shapes.items() if "lora_A" in key and shape}
+
+    whole, parts = ranks(name), [ranks(file) for file in sent]
+    return bool(whole) and all(
+        all(key in part for part in parts) and sum(part[key] for part in parts) == rank
+        for key, rank in whole.items()
+    )
 
 
 def _adapter(weights: str) -> ForeignAdapter:

@@ -75,13 +75,25 @@ def probe_base(
     """
     base.api, base.length_field = abilities.api, tuned.length_field
     if not abilities.scoring:
-        _Probe(base, tokenizer).greedy(PROMPTS[:1])
+        _check_model(base, tokenizer)
         return abilities
     problem = find_scoring_problem(base, tokenizer, abilities, before=tuned)
     if problem:
+        _check_model(base, tokenizer)
         why = {**abilities.why, "scoring": f"of the base, {problem}"}
         return replace(abilities, scoring="", why=why)
     return abilities
+
+
+def _check_model(server: CompletionServer, tokenizer: RemoteTokenizer) -> None:
+    """Raise TargetError if a server that answers for another model knows none of this name."""
+    try:
+        _Probe(server, tokenizer).greedy(PROMPTS[:1])
+    except HttpStatusError as error:
+        said = server.clean(error.said)
+        quoted = f", and says: {said}" if said else ""
+        problem = f"knows no model {server.model!r} ({error.status}){quoted}"
+        raise TargetError(server.client.failed(problem.rstrip("."))) from None
 
 
 def find_scoring_problem(

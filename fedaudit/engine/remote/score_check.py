@@ -76,9 +76,24 @@ class ScoreCheck:
         tokens that the model has generated must be scored as they were then. If `before` is given,
         that model scores the same text first.
         """
-        pairs = [pair for i in range(len(self.prompts)) if (pair := self._texts(i))]
-        if not pairs:
-            return UNKNOWN if self._scores(field, self._plain_text()) else MISSING
+        pairs = self._pairs(self.answers)
+        problem = self._judge(field, pairs, before) if pairs else UNKNOWN
+        if not problem or problem == MISSING:
+            return problem
+        # The text of several tokens may be cut into others; that of one token hardly ever is.
+        starts = [self._continue(prompt) for prompt in self.prompts]
+        if not (pairs := self._pairs(self.server.try_all(starts))):
+            return problem if self._scores(field, self._plain_text()) else MISSING
+        self.suspect = ""
+        return self._judge(field, pairs, before)
+
+    def _judge(
+        self,
+        field: Scoring,
+        pairs: Sequence[tuple[_Text, _Text]],
+        before: CompletionServer | None,
+    ) -> str:
+        """Return what is wrong with the scores of texts, each of which has a sibling."""
         (text, sibling), *rest = pairs
         if before is not None:
             before.try_to(self._query(field, text, before.model))
@@ -92,13 +107,11 @@ class ScoreCheck:
         others = [(one, self._scores(field, one)) for one, _ in rest[:1]] if before is None else []
         self._look_for_penalty([(text, alone), *((t, s) for t, s in others if s)])
         again = self._scores(field, sibling)
-        fresh = not any(
-            scores and scores[0][:SHARED_END] == alone[0][:SHARED_END] for _, scores in others
-        )
-        fresh &= all(
+        fresh = all(
             scores is not None and self._fits(one, scores)
             for one, scores in [*others, (sibling, again)]
         )
+        fresh &= not any(s and s[0][:SHARED_END] == alone[0][:SHARED_END] for _, s in others)
         if not fresh or not _continues(alone, again, text.shared):
             return STALE
         return self._crowd(field, pairs, text, alone)
@@ -132,9 +145,24 @@ class ScoreCheck:
                     "default repetition penalty"
                 )
 
-    def _texts(self, index: int) -> tuple[_Text, _Text] | None:
+    def _pairs(self, answers: Sequence[CompletionResponse | None]) -> list[tuple[_Text, _Text]]:
+        """Return two texts for each prompt whose greedy completion's tokens are known."""
+        rows = zip(self.prompts, answers, strict=False)
+        return [pair for prompt, answer in rows if (pair := self._texts(prompt, answer))]
+
+    def _continue(self, prompt: str) -> CompletionRequest:
+        """Return a request for the most likely token after a prompt."""
+        [ids] = [t.ids for t in self.tokenizer.tokenize([prompt])]
+        return CompletionRequest(
+            model=self.server.model,
+            prompt=(*self.start, *ids) if self.abilities.token_ids else prompt,
+            max_tokens=1,
+            logprobs=True,
+            size=len(ids),
+        )
+
+    def _texts(self, prompt: str, answer: CompletionResponse | None) -> tuple[_Text, _Text] | None:
         """Return two texts that continue a prompt's completion; None if tokens do not tell."""
-        answer, prompt = self.answers[index] if self.answers else None, self.prompts[index]
         if answer is None or not answer.log_probabilities:
             return None
         continued = prompt + answer.texts[0]
@@ -145,8 +173,7 @@ class ScoreCheck:
         [said] = (t.ids for t in self.tokenizer.tokenize([continued]))
         count = len(said) - len(ids)
         expected = answer.log_probabilities
-        # A completion may end with a token that has no text, such as the one that ends it.
-        if said[: len(ids)] != ids or count not in (len(expected), len(expected) - 1) or not count:
+        if said[: len(ids)] != ids or count != len(expected):
             return None
         if any(row[: len(said)] != said for row in rows):
             return None

@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.audit.preflight import adapter_effect
 
-MOST_REQUESTS, MORE = 40, 5
+MOST_REQUESTS, MORE = 40, 20
 TUNED = Target(name="tuned", adapter="lora")
 
 

@@ -1,0 +1,91 @@
+"""FLoRA's public code: `<run>/<epoch>/`, with a stacked adapter of all clients in each epoch.
+
+`<epoch>/adapter_config.json`, `<epoch>/adapter_model.bin`, what clients sent
+(`<epoch>/local_output_<client>/pytorch_model.bin`) and mostly a whole model, `<epoch>/final/`.
+After each epoch the stacked adapter is merged into the model with which the next epoch begins, and
+older epochs are often deleted. So the adapter of epoch 0 belongs to the base that its configuration
+names, and that of a later one to this base with all earlier epochs merged in, as in `final/`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.api import (
+    ForeignAdapter,
+    ForeignFederation,
+    ForeignFolder,
+    ForeignRound,
+    Importer,
+    InputError,
+)
+
+from .adapter_folders import CONFIG, below, parent
+from .shepherd import TEMPLATE
+
+_WEIGHTS = re.compile(r"(?:.*/)?\d{1,9}/adapter_model\.(?:bin|safetensors)")
+FINAL = "final/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flora(Importer):
+    """Read the first epoch of FLoRA's public code; later ones belong to a base of their own."""
+
+    name: ClassVar[str] = "flora"
+
+    def runs(self, folder: ForeignFolder) -> Sequence[str]:
+        """Return the folders of epochs, each with its configuration or a whole model in it."""
+        return sorted({parent(epoch) for epoch in stacked_epochs(folder)})
+
+    def read(self, run: ForeignFolder) -> ForeignFederation:
+        """Return epoch 0; raises InputError where a later one was kept."""
+        epochs = {int(epoch): epoch for epoch in stacked_epochs(run) if epoch.isdecimal()}
+        last = max(epochs)
+        if last > 0:
+            whole = any(name.startswith(f"{epochs[last]}/{FINAL}") for name in run.files)
+            instead = (
+                f"audit the whole model, {run.name}/{epochs[last]}/final, as --target"
+                if whole
+                else "merge the epochs into the base in order, and audit the result as --target"
+            )
+            raise InputError(
+                f"{run.name} was left by FLoRA, which merges each epoch's adapter into the model: "
+                f"that of epoch {last} belongs to the base with epochs 0 to {last - 1} merged in, "
+                f"not to the one that its configuration names. Please {instead}."
+            )
+        epoch = epochs[0]
+        names = [below(epoch, n) for n in ("adapter_model.safetensors", "adapter_model.bin")]
+        weights = next(name for name in names if name in run.files)
+        config = next((n for n in (below(epoch, CONFIG), CONFIG) if n in run.files), "")
+        notes = ["Epoch 0 is the only one: later ones would belong to a base of their own."]
+        if any(name.startswith(f"{epoch}/local_output_") for name in run.files):
+            notes.append(
+                "What clients sent is left out: the global adapter stacks it, and no file says the "
+                "clients' own ranks."
+            )
+        return ForeignFederation(
+            rounds=[ForeignRound(round=0, adapter=ForeignAdapter(weights=weights, config=config))],
+            aggregation="flora",
+            template=TEMPLATE,
+            notes=tuple(notes),
+        )
+
+
+def stacked_epochs(folder: ForeignFolder) -> list[str]:
+    """Return the folders of epochs that FLoRA wrote.
+
+    Shepherd's have no configuration of their own and no whole model; FlowerTune's, also called by a
+    number, hold what PEFT saves in safetensors and nothing else.
+    """
+    files = set(folder.files)
+    found = []
+    for weights in filter(_WEIGHTS.fullmatch, folder.files):
+        epoch = parent(weights)
+        own = below(epoch, CONFIG) in files
+        inside = [name for name in folder.files if name.startswith(f"{epoch}/")]
+        sent = any(name.startswith(f"{epoch}/local_output_") for name in inside)
+        whole = any(name.startswith(f"{epoch}/{FINAL}") for name in inside)
+        if whole or (own and (sent or weights.endswith(".bin"))):
+            found.append(epoch)
+    return found
