@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
 from fedaudit.canaries import coin_file
 from fedaudit.canaries.planting_plan import PlantedRecords, new_id
-from fedaudit.data import corpus
+from fedaudit.data import corpus, tables
 from fedaudit.system.files import existing_parent
 
 
@@ -39,6 +39,8 @@ def plant(request: CoinPlantRequest) -> PlantedRecords:
         raise UsageError(f"{request.coins.name} is for {coins.client}, not for {request.client}.")
     if request.out.exists() or request.out.is_symlink():
         raise InputError(f"{request.out} exists already; choose another place for the records.")
+    if tables.is_csv(request.out):
+        raise InputError(f"{request.out}: canaries are planted as JSONL; choose another suffix.")
     existing_parent(request.out.absolute().parent)
     records = list(corpus.read_records(request.records, template(request.template)))
     texts = Counter(record.document.text for record in records)

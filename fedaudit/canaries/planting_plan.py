@@ -9,7 +9,7 @@ from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.canaries import canary_file
 from fedaudit.canaries.canary_file import Canary, CanarySet
-from fedaudit.data import corpus
+from fedaudit.data import corpus, tables
 from fedaudit.system.files import existing_parent
 
 ID_DIGITS = 16
@@ -52,6 +52,8 @@ def plant(request: PlantRequest) -> PlantedRecords:
         raise unknown_name_error(f"client of {request.canaries.name}", request.client, clients)
     if request.out.exists() or request.out.is_symlink():
         raise InputError(f"{request.out} exists already; choose another place for the records.")
+    if tables.is_csv(request.out):
+        raise InputError(f"{request.out}: canaries are planted as JSONL; choose another suffix.")
     existing_parent(request.out.absolute().parent)
     form = template(request.template)
     records = list(corpus.read_records(request.records, form))

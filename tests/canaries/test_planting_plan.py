@@ -112,3 +112,8 @@ def test_planting_twice_and_other_clients_are_refused(here):
         plant(order(here, records=here / "out.jsonl", out=here / "twice.jsonl"))
     with pytest.raises(UsageError, match=r"client of c\.json"):
         plant(order(here, client="c2"))
+
+
+def test_a_tables_suffix_is_refused(here):
+    with pytest.raises(InputError, match="planted as JSONL"):
+        plant(order(here, out=here / "out.csv"))

@@ -11,9 +11,11 @@ import pytest
 from command import Command
 from test_help import imported
 
+from fedaudit.api.templates import template
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.owner import watermarking
 from fedaudit.cli.attribution import watermark
+from fedaudit.data import corpus
 
 TINY = {
     "kgw": ("prompts=2", "tokens=8", "prompt_tokens=4", "length=24", "delta=6.0"),
@@ -271,3 +273,11 @@ def test_a_z_that_is_next_to_nothing_has_no_sign():
     score = Score(z=-0.001, p_value=0.5, n=4, hits=2, chance=0.5)
     [_, line] = watermark._lines([("m", score)], 4.0)
     assert line.split()[:3] == ["m", "0.00", "0.5"]
+
+
+def test_ids_of_marked_documents_are_no_hashes_of_content(run):
+    make(run, "fictitious", "marked.jsonl", "marks.json")
+    marked = Path("marked.jsonl").read_text()
+    documents = corpus.read(Path("documents.jsonl"), template("fed_pii"))
+    assert not any(document.id in marked for document in documents)
+    assert '"doc-' in marked

@@ -1,9 +1,12 @@
 """The owner's work with marks: planting a new one, testing texts and models for all of them."""
 
+import hmac
+import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +90,18 @@ def make(
     marked = plugin.embed(
         secret, documents, teacher, seed=seed, progress=watch("marking documents")
     )
-    corpus.write(request.out, marked)
     options, salt = table_of(plugin), _salt(request, len(marks))
+    # An id made from the content would let guesses of the unmarked text be tested.
+    marked = [replace(d, id=corpus.DERIVED.sub(partial(_keyed, salt), d.id)) for d in marked]
+    corpus.write(request.out, marked)
     mark = Mark(id=name, name=request.plugin, options=options, secret=secret, salt=salt)
     marks_file.write([*marks, mark], request.watermark)
     return IssuedWatermark(mark, commitments.digest(mark, options), len(marked), unread)
+
+
+def _keyed(salt: str, derived: "re.Match[str]") -> str:
+    """Return an id that only the owner of the mark can compute from a derived one."""
+    return f"doc-{hmac.digest(salt.encode(), derived[0].encode(), 'sha256').hex()[:12]}"
 
 
 def _seed(request: WatermarkRequest, marks: Sequence[Mark]) -> int:
